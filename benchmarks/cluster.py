@@ -46,7 +46,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.runs.cluster.cluster import Cluster
+from tallyveil.runs.cluster.executor import Cluster
 from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.executor import Chunks, Executors, Site, Threads
 from tallyveil.runs.executors import executors_of

@@ -21,7 +21,7 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.counts import PublicCounts
 

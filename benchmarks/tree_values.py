@@ -52,10 +52,11 @@ from tallyveil.postprocess.constraints.implied import with_implied_bounds
 from tallyveil.postprocess.families import tree_values
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
-from tallyveil.postprocess.families.tree_values import prepared_sweep
+from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.products.topdown.run.inputs import read_hierarchies
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -249,7 +250,7 @@ def compare_roots(world: World, keys: int) -> Found:
                 bounding,
                 tuple(plan.query(name) for name in plan.strategy.queries(world.spine.geolevels[0])),
                 tuple(tuple(plan.query(name) for name in stage) for stage in settings.rounding),
-                sweep.values(source, SilentObserver(), 1) if way == "tree" else None,
+                swept_values(sweep, source, SilentObserver(), Threads()) if way == "tree" else None,
             )
             counts = estimate_level(builder, None, SilentObserver()).counts
             wrong = -truth

@@ -41,10 +41,10 @@ class FakeSite:
         return str(number * number * len(self.secret))
 
     def write(self, address: dict[str, Any]) -> Any:
-        def failing(result: str, path: Path) -> None:
+        def failing(number: int, result: str, path: Path) -> None:
             raise StoreError("the disk is full.", code="disk-full")
 
-        return failing if address.get("full") else lambda result, path: write_text(path, result)
+        return failing if address.get("full") else lambda number, result, path: write_text(path, result)
 
 
 def read(path: Path) -> str:

@@ -14,6 +14,7 @@ class Elsewhere:
     """Does every chunk as a worker process does, and writes and reads its result."""
 
     is_remote = True
+    threads = 1
 
     def __init__(self) -> None:
         self.works: list[str] = []
@@ -26,7 +27,8 @@ class Elsewhere:
         folder.mkdir()
         yield self
 
-    def serve(self, site: Site) -> None:
+    def serve(self, make: Callable[[], Site]) -> None:
+        site = make()
         module, _, function = site.opener.partition(":")
         self.sites.append(site)
         self.opened = getattr(import_module(module), function)(
@@ -42,5 +44,5 @@ class Elsewhere:
         for number in reversed(numbers):
             own = self.opened.chunks(json.loads(json.dumps(chunks.address)))
             path = self.folder / f"result-{len(list(self.folder.iterdir()))}"
-            own.write(own.work(number), path)
+            own.write(number, own.work(number), path)
             yield number, chunks.read(path)

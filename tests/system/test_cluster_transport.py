@@ -53,7 +53,7 @@ def joined(site, events, tmp_path, monkeypatch):
         for name, text in nodes.environment.items():
             monkeypatch.setenv(name, text)
         with RayExecutor(ClusterSettings(nodes.address, **changes), folder, events.append) as executor:
-            executor.serve(site)
+            executor.serve(lambda: site)
             yield executor
 
     return made
@@ -184,7 +184,7 @@ from tests.found_secrets import files_with, keys_as_found
 folder = Path(sys.argv[1])
 site = Site(OPENER, {"folder": str(folder)}, b"s" * 32, b"k" * 32)
 with RayExecutor(ClusterSettings(workers=1), folder / "cluster") as executor:
-    executor.serve(site)
+    executor.serve(lambda: site)
     chunks = open_site(site.description, site.secret).chunks({"seconds": 0.1})
     for number, square in executor.completed(chunks, range(999)):
         print(number, square, executor._connection._temporary, flush=True)

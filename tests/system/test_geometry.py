@@ -77,7 +77,7 @@ def test_other_shapes_are_another_run(mapped, tmp_path):
     """An interrupted run goes on only with the same shapes, since they are among what it publishes."""
 
     def job(plan):
-        product = TopDown(plan, workers=1, protected=False)
+        product = TopDown(plan, protected=False)
         return product.read(tmp_path / "out", SilentObserver()).job()
 
     first, second = job(mapped()), job(mapped(lambda frame: frame[1:]))

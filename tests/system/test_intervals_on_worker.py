@@ -125,9 +125,10 @@ def test_another_manifest_is_refused_by_others(pair, monkeypatch):
     monkeypatch.setattr(shared_files, "PATIENCE_SECONDS", 0.0)
 
     class Other(Elsewhere):
-        def serve(self, site):
+        def serve(self, make):
+            site = make()
             site.description["manifest"] = "0" * 64
-            super().serve(site)
+            super().serve(lambda: site)
 
     with pytest.raises(StoreError) as caught:
         make_intervals(there, executors=Other())

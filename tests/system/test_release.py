@@ -16,11 +16,12 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
-from tallyveil.postprocess.families.tree_values import prepared_sweep
+from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.write import file_digest
 
@@ -120,7 +121,7 @@ def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     constraints = compile_constraints(plan, hierarchies, read_histograms(plan, spine), public.bounds)
     stored = StoredMeasurements(out, spine)
     sweep, above = prepared_sweep(plan.estimating, hierarchies, constraints), None
-    tree = None if sweep is None else sweep.values(stored, SilentObserver(), workers=1)
+    tree = None if sweep is None else swept_values(sweep, stored, SilentObserver(), Threads())
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(

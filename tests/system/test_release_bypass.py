@@ -33,9 +33,9 @@ from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, plan_model, release_model
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 
 KEY = insecure_key("bypass test")
 BYPASS = "\n[spine]\nbypass = true\n"

@@ -24,9 +24,9 @@ from tallyveil.postprocess.intervals.model import open_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
 from tallyveil.products.topdown.run.optimal_shares import optimal_shares, variances_by_share
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
 from tallyveil.products.topdown.run.run import measure_release, run_release
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 
 pytestmark = pytest.mark.long
 

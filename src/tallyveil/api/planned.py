@@ -127,7 +127,7 @@ class Plan:
         """
         import polars as pl
 
-        from tallyveil.products.topdown.run.planned_deviations import deviations_of
+        from tallyveil.products.topdown.run.public import deviations_of
 
         table = None if entities is None else Path(entities)
         deviations = deviations_of(
@@ -161,8 +161,7 @@ class Plan:
         from tallyveil.plans.advice import impossible_levels
         from tallyveil.plans.resources import predict
         from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
-        from tallyveil.products.topdown.run.planned_deviations import deviations_of
-        from tallyveil.products.topdown.run.public import read_public
+        from tallyveil.products.topdown.run.public import deviations_of, read_public
 
         plan, resources, deviations = self.content, None, None
         if families is not None and entities is None and plan.spine is None:
@@ -258,7 +257,7 @@ class Forecast:
         """Plain data, as `tallyveil plan --json` prints it."""
         from tallyveil.plans.record import plan_record
         from tallyveil.postprocess.intervals.expected_deviations import deviations_record
-        from tallyveil.products.topdown.run.spine_record import changes_record
+        from tallyveil.products.topdown.run.spine_making import changes_record
 
         record = plan_record(self.plan, self.resources, self.allocation, self.warnings)
         if self.deviations is not None:

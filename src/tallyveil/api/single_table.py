@@ -107,7 +107,7 @@ def diagnose_table(
     from tallyveil.products.lattice.public.from_toml import load_subspace_plan
     from tallyveil.products.lattice.public.plan import refuse_many_draws
     from tallyveil.products.lattice.run.run import noise_of
-    from tallyveil.products.topdown.run.lattice_record import noise_record
+    from tallyveil.products.topdown.run.lattice_counts import noise_record
     from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record
     from tallyveil.subspace.outputs import Outputs

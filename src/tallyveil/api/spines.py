@@ -36,7 +36,7 @@ class BuiltSpine:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data."""
-        from tallyveil.products.topdown.run.spine_record import changes_record
+        from tallyveil.products.topdown.run.spine_making import changes_record
 
         sizes = dict(zip(self.spine.geolevels, map(len, self.spine.geocodes), strict=True))
         return {"out": str(self.path), "geounits": sizes, **changes_record(self.changes)}

@@ -1,6 +1,7 @@
 """The job of `tallyveil estimate`: make a release from published measurements, without the records."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tallyveil.declared import mapping_of
@@ -62,10 +63,9 @@ def estimate_release(
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
-    threads = Threads(workers or usable_cores())
-    product = Estimate(measured, plan, threads.workers)
+    product = Estimate(measured, plan)
     progress = Progress.of(observer)
-    executors = executors or threads
+    executors = executors or Threads(workers or usable_cores())
     last = PlannedIntervals(plan.intervals, measured.estimated_from, progress, workers, executors)
     return run_product(product, out, observer=progress, last=last, draws=False, executors=executors)
 
@@ -87,11 +87,10 @@ def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """A release from measurements. The counts do not depend on `workers`, the number of threads."""
+    """A release from measurements."""
 
     measured: Measured
     plan: EstimationPlan
-    workers: int
 
     @property
     def stated(self) -> JsonObject:
@@ -129,7 +128,6 @@ class Estimate:
             constraints=measured.constraints,
             observer=observer,
             watch=watch,
-            workers=self.workers,
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
             kept=measured.kept,
             groups=self._groups(),
@@ -180,8 +178,7 @@ class _Estimate:
         measured = self.measured
         write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.kept)
         self._write_drawn(run)
-        if run.executor.is_remote:
-            run.executor.serve(estimating_site(run, measured.root, measured.manifest.digests))
+        run.executor.serve(partial(estimating_site, run, measured.root, measured.manifest.digests))
         estimation.write_measurements(run)
         estimated = estimation.release(run)
         write_package(run, self.stated)

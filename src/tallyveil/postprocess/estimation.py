@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.files.checks import Part
-from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
+from tallyveil.files.histograms import (
+    HISTOGRAM,
+    MICRODATA,
+    histogram_path,
+    read_histogram,
+    write_histogram,
+)
+from tallyveil.files.tables import TABLES
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
@@ -25,18 +32,29 @@ from tallyveil.measurements.store import (
 from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.constraints.implied import with_implied_bounds
-from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import KeepMeasurements
 from tallyveil.postprocess.families.level import LevelOutcome, estimate_level, family_chunks, n_families
 from tallyveil.postprocess.families.problems import FamilyBuilder
-from tallyveil.postprocess.families.tree_chunks import SWEEP, sweep_chunks, swept_values
-from tallyveil.postprocess.families.tree_values import TreeSweep, TreeValues
+from tallyveil.postprocess.families.tree_values import (
+    SWEEP,
+    TreeSweep,
+    TreeValues,
+    sweep_chunks,
+    swept_values,
+)
 from tallyveil.postprocess.families.unsolved import UNSOLVED
 from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
 from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.stages import stages_of_passes
-from tallyveil.postprocess.publish import publish, published_sizes, write_labels
+from tallyveil.postprocess.publish import (
+    microdata_chunks,
+    publish,
+    published_sizes,
+    table_chunks,
+    write_labels,
+)
 from tallyveil.runs.executor import Chunks, Executor
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
@@ -100,7 +118,6 @@ class Estimation:
         constraints: Every constraint of the release.
         observer: Receives reports of progress.
         watch: Times the stages.
-        workers: Number of threads of the sweep up the spine.
         tree: The sweep up the spine, if the plan asks for it.
         kept: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
@@ -115,7 +132,6 @@ class Estimation:
     constraints: tuple[ConstraintTable, ...]
     observer: Observer
     watch: Stopwatch
-    workers: int
     tree: TreeSweep | None = None
     kept: Kept = field(default_factory=Kept)
     groups: FixedGroups | None = None
@@ -213,21 +229,21 @@ class Estimation:
     def _write_query(self, run: Run, geolevel: str, group: QueryGroup) -> dict[str, Any]:
         chunks = self._measuring(ChunkFolders(run.path, tags=run.tags), geolevel, group)
         parts = range(n_parts(self.spine, geolevel, group))
-        for _, (_, finished) in run.executor.completed(chunks, parts):
+        for _, finished in run.executor.completed(chunks, parts):
             self.observer.advanced(finished)
         return {}
 
-    def _measuring(self, folders: ChunkFolders, geolevel: str, group: QueryGroup) -> Chunks[Progress]:
+    def _measuring(self, folders: ChunkFolders, geolevel: str, group: QueryGroup) -> Chunks[int]:
         """The writing of a query's noisy answers as chunks, one for each part."""
 
-        def write(part: int) -> Progress:
+        def write(part: int) -> int:
             root, tags = folders.root(part), folders.tags
-            return part, write_measured_part(root, self.source, self.spine, geolevel, group, part, tags)
+            return write_measured_part(root, self.source, self.spine, geolevel, group, part, tags)
 
-        return folders.written({"work": MEASURE, "geolevel": geolevel, "query": group.name}, write)
+        return folders.chunks({"work": MEASURE, "geolevel": geolevel, "query": group.name}, int, write)
 
     def chunks(self, folders: ChunkFolders, address: JsonObject) -> Chunks[Any]:
-        """The work of an address, for a process that is not the run's own.
+        """The work of an address from the files of earlier stages, for a process that does not hold their results.
 
         Args:
             folders: The release folder, with what the run has written before this work, and where the chunks write.
@@ -235,6 +251,10 @@ class Estimation:
         Raises:
             StoreError: a file of an earlier stage cannot be read.
         """
+        if address["work"] in (TABLES, MICRODATA):
+            return self._publishing(folders, address["work"])
+        if address["work"] == CHECKS:
+            return self.final_checks.chunks(folders, address)
         if address["work"] == MEASURE:
             return self._measuring(folders, address["geolevel"], self.plan.query(address["query"]))
         if address["work"] == SWEEP and self.tree is not None:
@@ -243,11 +263,20 @@ class Estimation:
         if passes is not None:
             return passes.chunks(folders, address)
         level = self.spine.level_index(address["geolevel"])
-        above = read_histogram(
-            folders.finished, self.spine.geolevels[level - 1], self.plan.schema, self.spine
-        )
+        above = self._read_counts(folders, level - 1)
         builder = replace(self._builder(level), tree=self._shared_values(folders, level))
         return family_chunks(builder, above, self._keeper(folders, builder), folders)[0]
+
+    def _publishing(self, folders: ChunkFolders, work: str) -> Chunks[int]:
+        """The writing of microdata or tables, from the published counts."""
+        if work == MICRODATA:
+            finest = self._read_counts(folders, self.spine.finest)
+            return microdata_chunks(folders, self.plan, self.spine, finest)[0]
+        counts = [self._read_counts(folders, level) for level in range(self.spine.n_levels)]
+        return table_chunks(folders, self.plan, self.hierarchies, counts)[0]
+
+    def _read_counts(self, folders: ChunkFolders, level: int) -> PublicCounts:
+        return read_histogram(folders.finished, self.spine.geolevels[level], self.plan.schema, self.spine)
 
     def _builder(self, level: int) -> FamilyBuilder:
         """The families of a geolevel, fitted to their own noisy answers."""
@@ -274,14 +303,15 @@ class Estimation:
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
             places += [measurement_name(geolevel, name) for name in self.plan.strategy.queries(geolevel)]
-        made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
+        # What this process has made it need not read back.
+        held: list[PublicCounts] = []
 
         def estimate() -> dict[str, Any]:
             tree = self._tree_values(geolevel, run.executor)
             if tree is not None:
                 run.executor.share(_tree_file(level), partial(tree.save, level))
             outcome = self._estimated(run, replace(self._builder(level), tree=tree), above)
-            made.append(outcome.counts)
+            held.append(outcome.counts)
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
             values = {} if tree is None else {"values": tree.name}
@@ -289,7 +319,7 @@ class Estimation:
 
         name = f"estimate {geolevel}"
         self.records[name] = run.stage(name, places, estimate)
-        return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
+        return held[0] if held else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
 
     def _tree_values(self, geolevel: str, executor: Executor) -> TreeValues | None:
         """What the families of a geolevel are fitted to; None for their noisy answers. The sweep is made once."""
@@ -298,10 +328,7 @@ class Estimation:
         if self._values is None:
             n_above = sum(self.spine.n_geounits(level) for level in range(self.spine.finest))
             with self.watch.stage(TREE_VALUES, n_above):
-                if executor.is_remote:
-                    self._values = swept_values(self.tree, self.source, self.observer, executor)
-                else:
-                    self._values = self.tree.values(self.source, self.observer, self.workers)
+                self._values = swept_values(self.tree, self.source, self.observer, executor)
         return self._values
 
     def _shared_values(self, folders: ChunkFolders, level: int) -> TreeValues | None:
@@ -350,12 +377,12 @@ class Estimation:
 
     def _solver(self) -> dict[str, Any]:
         """By geolevel, how families were solved."""
-        found: Iterator[tuple[str, dict[str, Any]]] = (
+        solvers: Iterator[tuple[str, dict[str, Any]]] = (
             (stage.removeprefix("estimate "), record)
             for stage, record in self.records.items()
             if "solver" in record
         )
-        return {geolevel: record["solver"] for geolevel, record in found}
+        return {geolevel: record["solver"] for geolevel, record in solvers}
 
     @property
     def final_checks(self) -> FinalChecks:

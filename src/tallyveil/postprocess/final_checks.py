@@ -73,18 +73,18 @@ class FinalChecks:
         """What the counts, tables and microdata are held to; the limits of lift passes come on top."""
         plan = self.plan
         # The counts that outer passes keep; without outer passes they are constraints like the others.
-        kept = self.kept.agreed if plan.outer else ()
+        agreed = self.kept.agreed if plan.outer else ()
         return Promises(
             plan.schema,
             self.hierarchies.spine,
             [plan.query(name) for name in plan.tables],
             [
-                Bounded(one.name, one.query, one.lower, one.upper, one.groups, one.stated)
-                for one in self.constraints
+                Bounded(table.name, table.query, table.lower, table.upper, table.groups, table.stated)
+                for table in self.constraints
             ],
             microdata=plan.microdata,
             areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, plan.entities)),
-            agreed=[Agreeing(one.name, one.query, one.counts) for one in kept],
+            agreed=[Agreeing(counts.name, counts.query, counts.counts) for counts in agreed],
         )
 
     def here(self, root: Path) -> Passed:
@@ -112,8 +112,8 @@ class FinalChecks:
         require_no_other_files(run.path, promises, parts)
         text = json.dumps(
             {
-                "files": {one.path: one.sha256 for one in run.listed() if one.path.split("/")[0] in READ},
-                "constraints": [one.digest().hex() for one in self.constraints],
+                "files": {file.path: file.sha256 for file in run.listed() if file.path.split("/")[0] in READ},
+                "constraints": [table.digest().hex() for table in self.constraints],
                 "parts": [described(part) for part in parts],
             }
         )
@@ -121,9 +121,9 @@ class FinalChecks:
         chunks = self._chunks(run.path, text)
         limits = [] if self.groups is None else [len(parts)]  # reads the most, so it is begun first
         passed = gathered(run.executor, chunks, [*limits, *range(len(parts))], done)
-        found = {name for names in passed for name in names}
+        names_passed = {name for names in passed for name in names}
         for name in promises.names():
-            require(name, name in found)
+            require(name, name in names_passed)
         return promises.names() + [name for number in limits for name in passed[number]]
 
     def chunks(self, folders: ChunkFolders, address: JsonObject) -> Chunks[Passed]:
@@ -134,8 +134,8 @@ class FinalChecks:
                 release folder are not those of the run.
         """
         text = folders.shared(CHECKS).read_text(encoding="utf-8")
-        own = [one.digest().hex() for one in self.constraints]
-        if _address(text) != address or json.loads(text)["constraints"] != own:
+        digests = [table.digest().hex() for table in self.constraints]
+        if _address(text) != address or json.loads(text)["constraints"] != digests:
             raise StoreError(
                 f"{folders.shared(CHECKS)} is not what the run wrote on another machine. Run the same command again.",
                 code="run-damaged",
@@ -144,7 +144,7 @@ class FinalChecks:
 
     def _chunks(self, root: Path, text: str) -> Chunks[Passed]:
         said = json.loads(text)
-        parts, files = [part_of(one) for one in said["parts"]], said["files"]
+        parts, files = [part_of(part) for part in said["parts"]], said["files"]
         promises = self.promises
         seen: set[str] = set()
 
@@ -156,7 +156,7 @@ class FinalChecks:
                     seen.add(path)
             return self._limits(root) if number == len(parts) else parts[number].check(root, promises)
 
-        return Chunks(_address(text), work, _write_passed, _read_passed)
+        return ChunkFolders(None).chunks(_address(text), Passed, work)
 
     def _limits(self, root: Path) -> Passed:
         """Hold the finest counts to the limits of lift passes."""
@@ -169,17 +169,8 @@ class FinalChecks:
 
 def _among(files: JsonObject, places: Sequence[str]) -> list[str]:
     """The files at some places, each a file or a folder."""
-    return [path for path in files if any(path == one or path.startswith(f"{one}/") for one in places)]
+    return [path for path in files if any(path == place or path.startswith(f"{place}/") for place in places)]
 
 
 def _address(text: str) -> JsonObject:
     return {"work": CHECKS, "of": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def _write_passed(passed: Passed, path: Path) -> None:
-    path.write_text(json.dumps(passed), encoding="utf-8")
-
-
-def _read_passed(path: Path) -> Passed:
-    passed: Passed = json.loads(path.read_text(encoding="utf-8"))
-    return passed

@@ -19,10 +19,8 @@ from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.terms import PrivacyTerms
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
-from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import Kept, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints
@@ -158,7 +156,9 @@ def _spent(root: Path, manifest: Manifest) -> tuple[Declaration, LedgerEntry, Ea
     if record_of(data, manifest.ledger.lines) != manifest.ledger:
         raise _bad_folder(root, f"{LEDGER} was changed while it was read")
     content = parse_ledger(first_lines(data, manifest.ledger.lines), root / LEDGER)
-    spend = next(one for one in content.entries if one.kind == "spend" and one.run == manifest.spender)
+    spend = next(
+        entry for entry in content.entries if entry.kind == "spend" and entry.run == manifest.spender
+    )
     earlier = Earlier(spend.run, first_lines(data, spend.sequence + 1), manifest.protected)
     return content.declaration, spend, earlier
 

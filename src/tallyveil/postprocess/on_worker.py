@@ -15,24 +15,18 @@ from typing import Any, Final
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.files.finished import PRIVATE
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.files.histograms import MICRODATA, read_histogram
-from tallyveil.files.tables import TABLES
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
-from tallyveil.postprocess.constraints.invariant_files import INVARIANTS
+from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.tree_values import prepared_sweep
-from tallyveil.postprocess.final_checks import CHECKS
-from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.public_inputs import read_constraints
-from tallyveil.postprocess.publish import microdata_chunks, table_chunks
 from tallyveil.runs.executor import Chunks, Site
 from tallyveil.runs.folder_state import CLUSTER, PLAN
 from tallyveil.runs.observer import SilentObserver
@@ -56,7 +50,7 @@ def described(run: Run) -> JsonObject:
     Args:
         run: The run. Its public inputs, and what it drew on a lattice, are written.
     """
-    files = {one.path: one.sha256 for one in run.listed() if one.path.split("/", maxsplit=1)[0] in READ}
+    files = {file.path: file.sha256 for file in run.listed() if file.path.split("/", maxsplit=1)[0] in READ}
     return {"release": str(run.path.absolute()), "tags": run.tags, "files": files}
 
 
@@ -68,9 +62,9 @@ def estimating_site(run: Run, measurements: Path, digests: Mapping[str, str]) ->
         measurements: The folder of the measurements; it has the same path on every machine.
         digests: SHA-256 of its files.
     """
-    found = {"measurements": str(measurements.absolute()), "digests": dict(digests)}
+    source = {"measurements": str(measurements.absolute()), "digests": dict(digests)}
     opener = f"{open_estimate.__module__}:{open_estimate.__name__}"
-    return Site(opener, {**described(run), **found}, b"", run.secrets.files_key)
+    return Site(opener, {**described(run), **source}, b"", run.secrets.files_key)
 
 
 def open_estimate(description: JsonObject, secret: bytes) -> "OpenedRun":
@@ -105,25 +99,8 @@ class OpenedRun:
         name = json.dumps(address, sort_keys=True)
         if self._last is None or self._last[0] != name:
             self._last = None  # frees what it holds
-            self._last = name, made_with_patience(lambda: self._chunks(address))
+            self._last = name, made_with_patience(lambda: self.estimation.chunks(self.folders, address))
         return self._last[1]
-
-    def _chunks(self, address: JsonObject) -> Chunks[Any]:
-        if address["work"] in (MICRODATA, TABLES):
-            return _publishing(self.estimation, self.folders, address["work"])
-        if address["work"] == CHECKS:
-            return self.estimation.final_checks.chunks(self.folders, address)
-        return self.estimation.chunks(self.folders, address)
-
-
-def _publishing(estimation: Estimation, folders: ChunkFolders, work: str) -> Chunks[Any]:
-    """The writing of microdata or tables, from the published counts."""
-    plan, spine = estimation.plan, estimation.spine
-    levels = spine.geolevels if work == TABLES else spine.geolevels[-1:]
-    counts = [read_histogram(folders.finished, name, plan.schema, spine) for name in levels]
-    if work == TABLES:
-        return table_chunks(folders, plan, estimation.hierarchies, counts)[0]
-    return microdata_chunks(folders, plan, spine, counts[0])[0]
 
 
 def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
@@ -154,12 +131,11 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
         constraints=constraints,
         observer=SilentObserver(),
         watch=Stopwatch(SilentObserver()),
-        workers=1,
         tree=prepared_sweep(stated.estimating, hierarchies, constraints),
         kept=kept,
         groups=first_groups(stated.estimating, constraints, kept, spine) if outer else None,
     )
-    own = root / PRIVATE / CLUSTER
-    (own / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=own / STAGED))
-    return OpenedRun(estimation, ChunkFolders(root, staged, description["tags"], own / SHARED))
+    private = root / PRIVATE / CLUSTER
+    (private / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(dir=private / STAGED))
+    return OpenedRun(estimation, ChunkFolders(root, staged, description["tags"], private / SHARED))

@@ -11,16 +11,14 @@ from tallyveil.files.geometry import GEOMETRY
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS, read_bounds, stated_bounds, write_bounds
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.constraints.invariant_files import (
+from tallyveil.postprocess.constraints.constraint_files import (
+    AGREEMENT,
+    BOUNDS,
     INVARIANTS,
-    read_invariant,
-    stated_invariant,
-    write_invariant,
+    stated_constraints,
 )
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn
-from tallyveil.postprocess.other_releases.agreement_files import AGREEMENT
 from tallyveil.postprocess.other_releases.kept import Kept, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.runs.folder_state import PLAN
@@ -51,18 +49,12 @@ def write_public_inputs(
         StoreError: a file cannot be written.
     """
     root, tags = run.path, run.tags
-    first = len(plan["invariants"])
-    bounds = constraints[first : first + len(plan["bounds"])]
 
     def write() -> None:
         write_json(root / PLAN, plan)
         write_geography(root, hierarchies, tags)
-        for number, (item, table) in enumerate(zip(plan["invariants"], constraints[:first], strict=True)):
-            stated = stated_invariant(hierarchies, item["query"], item["geolevels"])
-            write_invariant(root, number, table, stated, tags)
-        for number, (item, table) in enumerate(zip(plan["bounds"], bounds, strict=True)):
-            write_bounds(root, number, item, table, stated_bounds(hierarchies, item), tags)
-
+        for item, table in zip(stated_constraints(plan, hierarchies), constraints, strict=False):
+            item.write(root, table, tags)
         kept.write(root, hierarchies.spine, tags)
 
     run.make([PLAN, GEOGRAPHY, NAMES, GEOMETRY, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
@@ -83,11 +75,11 @@ def read_constraints(
     Raises:
         StoreError: a file is missing, unreadable, or of another geography.
     """
-    invariants, bounds, spine = enumerate(plan["invariants"]), enumerate(plan["bounds"]), hierarchies.spine
+    spine = hierarchies.spine
+    agreed = () if "outer" in plan else read_kept(root, plan, schema, spine).agreed
     return (
-        *(read_invariant(root, number, item, schema, hierarchies) for number, item in invariants),
-        *(read_bounds(root, number, item, schema, hierarchies) for number, item in bounds),
-        *(() if "outer" in plan else (one.table() for one in read_kept(root, plan, schema, spine).agreed)),
+        *(item.read(root, schema, spine) for item in stated_constraints(plan, hierarchies)),
+        *(counts.table() for counts in agreed),
         *(
             drawn_constraint(item, schema, spine, read_drawn(root, item, schema, spine))
             for item in (read_written(SubspaceQuery, stated) for stated in plan.get("subspace", ()))
@@ -111,11 +103,11 @@ def check_public_inputs(
         SolverError: the files differ from what was written; the folder must not be published.
         StoreError: a file is missing or damaged.
     """
-    found = read_hierarchies(root)
-    same = found.spine.digest() == spine.digest()
-    read = [one.digest() for one in read_constraints(root, plan, schema, found)]
-    same = same and read == [one.digest() for one in constraints]
-    same = same and read_kept(root, plan, schema, found.spine).digests() == kept.digests()
+    hierarchies = read_hierarchies(root)
+    same = hierarchies.spine.digest() == spine.digest()
+    read = [table.digest() for table in read_constraints(root, plan, schema, hierarchies)]
+    same = same and read == [table.digest() for table in constraints]
+    same = same and read_kept(root, plan, schema, hierarchies.spine).digests() == kept.digests()
     if not same:
         raise SolverError(
             f"final check failed: {PUBLIC_CHECK}. Nothing must be published; please report this.",

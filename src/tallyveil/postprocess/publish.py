@@ -1,7 +1,7 @@
 """Write the files that follow from the estimated counts: microdata, tables, and the sizes for the manifest."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
-from tallyveil.runs.executor import Chunks, Threads
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.runs.executor import Chunks
 from tallyveil.runs.product import Run
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.storage.json_files import JsonObject
@@ -23,9 +23,6 @@ from tallyveil.storage.write import write_json
 
 Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 """A function that runs a named stage, which writes one folder and has a size, unless it is finished already."""
-
-ONE_THREAD: Final = Threads()
-"""A part of microdata or of a table is written by several threads of polars, so one part at a time is enough."""
 
 
 def publish(
@@ -45,10 +42,9 @@ def publish(
         stage: Function that runs a stage once.
     """
     folders = ChunkFolders(run.path, tags=run.tags)
-    executor = run.executor if run.executor.is_remote else ONE_THREAD
 
-    def done(chunks: Chunks[Progress], numbers: Sequence[int]) -> Iterator[int]:
-        return (finished for _, (_, finished) in executor.completed(chunks, numbers))
+    def done(chunks: Chunks[int], numbers: Sequence[int]) -> Iterator[int]:
+        return (finished for _, finished in run.executor.completed(chunks, numbers))
 
     if plan.microdata:
         chunks, n_parts = microdata_chunks(folders, plan, hierarchies.spine, counts[-1])
@@ -59,35 +55,36 @@ def publish(
 
 def microdata_chunks(
     folders: ChunkFolders, plan: EstimationPlan, spine: Spine, finest: PublicCounts
-) -> tuple[Chunks[Progress], int]:
+) -> tuple[Chunks[int], int]:
     """The writing of microdata as chunks, one for each file, and their number."""
 
-    def write(part: int) -> Progress:
+    def write(part: int) -> int:
         root, tags = folders.root(part), folders.tags
-        return part, sum(write_microdata(root, finest, plan.schema, spine, tags, [part]))
+        return sum(write_microdata(root, finest, plan.schema, spine, tags, [part]))
 
-    return folders.written({"work": MICRODATA}, write), n_record_pieces(finest)
+    # Several threads of polars write a part, so one part at a time is enough.
+    return folders.chunks({"work": MICRODATA}, int, write, is_threaded=True), n_record_pieces(finest)
 
 
 def table_chunks(
     folders: ChunkFolders, plan: EstimationPlan, hierarchies: Hierarchies, counts: Sequence[PublicCounts]
-) -> tuple[Chunks[Progress], int, int]:
+) -> tuple[Chunks[int], int, int]:
     """The writing of tables as chunks, one for each file; their number, and the rows of all tables."""
     groups = [plan.query(name) for name in plan.tables]
     published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if groups else ()
     files = [
-        (own, level, group, part)
-        for own, level in published
+        (area, level, group, part)
+        for area, level in published
         for group in groups
         for part in range(n_table_parts(level, group))
     ]
 
-    def write(number: int) -> Progress:
-        own, level, group, part = files[number]
-        return number, sum(write_table(folders.root(number), level, group, own, folders.tags, [part]))
+    def write(number: int) -> int:
+        area, level, group, part = files[number]
+        return sum(write_table(folders.root(number), level, group, area, folders.tags, [part]))
 
     rows = sum(table_size(level, group) for _, level in published for group in groups)
-    return folders.written({"work": TABLES}, write), len(files), rows
+    return folders.chunks({"work": TABLES}, int, write, is_threaded=True), len(files), rows
 
 
 def write_package(run: Run, plan: JsonObject) -> None:

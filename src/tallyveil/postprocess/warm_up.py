@@ -43,7 +43,8 @@ from tallyveil.kernels.family.signatures import SOLVE_PASS
 from tallyveil.kernels.family.solver import compile_parts, solve_by_parts
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
 from tallyveil.measurements.measurements import NoisyMeasurements
-from tallyveil.postprocess.families.tree_values import TreeSweep
+from tallyveil.postprocess.families.tree_values import TreeSweep, swept_values
+from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.presets import load_preset
 from tallyveil.storage.system import usable_cores
@@ -113,7 +114,8 @@ def compile_sweep() -> None:
     levels = [LevelModel(name, queries, np.ones((1, 2)), queries[:1]) for name in columns]
     model, exact = model_of_levels(schema, spine, levels), dict.fromkeys(columns, np.zeros((1, 1), np.int64))
     for sweep in (block_sweep(model), query_sweep(model)):
-        values = TreeSweep(sweep, exact, sweep.name).values(_Nothing(), SilentObserver(), workers=1)
+        tree = TreeSweep(sweep, exact, sweep.name)
+        values = swept_values(tree, _Nothing(), SilentObserver(), Threads())
         values.answers("above", queries[0], 0, 1, np.arange(1))
 
 

@@ -4,8 +4,10 @@ An executor may begin and complete chunks in any order and on any machine, becau
 depends on another. `gathered` puts the results in the order of the numbers, so that nothing that follows depends on
 the executor.
 
-Threads call the work itself. Other processes cannot: they are told the address of the work and the number of a chunk,
-make the same work from the run's folder, and write its result to a file. So a result can be written and read.
+There is one way to a piece of work: whoever holds a run makes the chunks of an address (`Workplace.chunks`). The run's
+own process does so and hands them to its executor. Threads call their work. Other processes are told the address and
+the number of a chunk, make the same chunks from the run's folder, and write the result to a file, which the run's own
+process reads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tallyveil.storage.json_files import JsonObject
 
@@ -27,14 +29,24 @@ class Chunks(Generic[Result]):
     Attributes:
         address: Names the work within its run. The same address in another process of the run names the same work.
         work: Does the chunk of a number; several calls may run at the same time.
-        write: Writes a result to a new file.
+        write: Writes the result of the chunk of a number to a new file.
         read: Reads the result that `write` wrote.
+        is_threaded: Whether a chunk uses several threads itself. A process with threads then does one after the other.
     """
 
     address: JsonObject
     work: Callable[[int], Result]
-    write: Callable[[Result, Path], None]
+    write: Callable[[int, Result, Path], None]
     read: Callable[[Path], Result]
+    is_threaded: bool = False
+
+
+class Workplace(Protocol):
+    """What holds a run in one of its processes."""
+
+    def chunks(self, address: JsonObject) -> Chunks[Any]:
+        """The work of an address; the same in every process of the run."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,7 @@ class Site:
 
     Attributes:
         opener: A function that these processes import, as "package.module:function". It takes the description and the
-            secret, and returns what holds the run there (`runs.cluster.site.Opened`).
+            secret, and returns the `Workplace` there.
         description: What the opener needs and everybody may know.
         secret: What the opener needs and only processes of the run may know. It leaves this process encrypted.
         files_key: Authenticates files of results; the same whenever the run is resumed. Confidential, 32 bytes.
@@ -60,12 +72,19 @@ class Executor(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether other processes do the work. They must be served, and what they need must be shared."""
+        """Whether other processes do the work. Then it pays to divide it further than threads need it."""
         ...
 
-    def serve(self, site: Site) -> None:
+    @property
+    def threads(self) -> int:
+        """Threads of the run's own process that its work may use."""
+        ...
+
+    def serve(self, site: Callable[[], Site]) -> None:
         """Tell other processes of the run. The work of a run is given to them after that.
 
+        Args:
+            site: Makes the site, and writes what they need to open it; called only if there are other processes.
         Raises:
             TallyveilError: they cannot open the run.
         """
@@ -121,11 +140,16 @@ class Threads:
         """As `Executor.is_remote`."""
         return False
 
+    @property
+    def threads(self) -> int:
+        """As `Executor.threads`."""
+        return self.workers
+
     def begin(self, folder: Path) -> AbstractContextManager[Executor]:
         """As `Executors.begin`."""
         return nullcontext(self)
 
-    def serve(self, site: Site) -> None:
+    def serve(self, site: Callable[[], Site]) -> None:
         """As `Executor.serve`: threads are in the process that holds the run."""
 
     def share(self, name: str, write: Callable[[Path], None]) -> None:
@@ -133,6 +157,8 @@ class Threads:
 
     def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `Executor.completed`."""
+        if chunks.is_threaded:
+            return ((number, chunks.work(number)) for number in numbers)
         return self.each(chunks.work, numbers)
 
     def each(self, work: Callable[[int], Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:

@@ -32,7 +32,7 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
         cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
-    from tallyveil.runs.cluster.cluster import Cluster
+    from tallyveil.runs.cluster.executor import Cluster
 
     def told(event: JsonObject) -> None:
         RunLog(out).write(**event)

@@ -46,8 +46,8 @@ class Stages:
             self._files |= known["files"]
             record: dict[str, Any] = known["record"]
             return record
-        made = self.make(places, work)
-        content = {"stage": name, "files": self._found(places), "record": made}
+        record = self.make(places, work)
+        content = {"stage": name, "files": self._found(places), "record": record}
         text = json.dumps({**content, "mac": self._mac(content)})
         self._folder.write(_file_of(name), text.encode())
         again: dict[str, Any] = json.loads(text)["record"]
@@ -62,9 +62,9 @@ class Stages:
         """
         for place in places:
             remove(self._inside(place))
-        made = work()
+        record = work()
         self._files |= self._found(places)
-        return made
+        return record
 
     def remove(self, places: Sequence[str]) -> None:
         """Remove files that stages wrote for later stages only. They are no files of the run any more.
@@ -119,17 +119,17 @@ class Stages:
 
     def _found(self, places: Sequence[str]) -> dict[str, str]:
         """SHA-256 of the files at some places; an empty text for a link or another entry that is no plain file."""
-        found = {}
+        digests = {}
         for place in places:
             top = self._inside(place)
             paths = [top] if top.is_symlink() or not top.is_dir() else sorted(top.rglob("*"))
             for path in paths:
                 name = path.relative_to(self._folder.path).as_posix()
                 if path.is_file() and not path.is_symlink():
-                    found[name] = file_digest(path)
+                    digests[name] = file_digest(path)
                 elif path.is_symlink() or (path.exists() and not path.is_dir()):
-                    found[name] = ""
-        return found
+                    digests[name] = ""
+        return digests
 
     def _inside(self, place: str) -> Path:
         """The path of a place, which lies within the run folder."""

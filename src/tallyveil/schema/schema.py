@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from tallyveil.arrays import Integers
 from tallyveil.declared import Declared, Many, Name, adapter_of, left_out, mapping_of
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.counts import distinct
 from tallyveil.schema.names import PlainName, check_apart, check_distinct, closest_hint
-from tallyveil.schema.possible_answers import possible_answers
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.recode import Recode
 from tallyveil.schema.structural_zero import StructuralZero
@@ -327,6 +328,54 @@ def _sum_out(attribute: Attribute) -> Factor:
     codes = np.zeros(attribute.size, dtype=np.int32)
     codes.flags.writeable = False
     return Factor(attribute.name, None, (codes,), ("",))
+
+
+ZeroLevels = dict[int, NDArray[np.bool_]]
+"""One structural zero: for each attribute that it names, by position, whether each level is in its set."""
+
+States = dict[int, Integers]
+"""Answers so far, sorted, by the set of structural zeros that contain the level codes so far; bit z is zero z."""
+
+
+def possible_answers(group: QueryGroup, zeros: Sequence[ZeroLevels]) -> Integers:
+    """The answers of a query in which at least one possible cell counts, ascending.
+
+    Args:
+        group: The query.
+        zeros: The structural zeros of its schema.
+    """
+    states: States = {(1 << len(zeros)) - 1: np.zeros(1, dtype=np.int64)}
+    for axis, factor in enumerate(group.factors):
+        closed = sum(1 << bit for bit, zero in enumerate(zeros) if max(zero) == axis)
+        states = _with_attribute(states, factor, _groups_by_zeros(factor, axis, zeros), closed)
+    return _union(list(states.values()))
+
+
+def _groups_by_zeros(factor: Factor, axis: int, zeros: Sequence[ZeroLevels]) -> States:
+    """The groups that have a level, by the set of structural zeros that contain this level."""
+    found: dict[int, list[Integers]] = {}
+    layers = np.stack(factor.layers)
+    for level in range(factor.n_levels):
+        inside = sum(1 << bit for bit, zero in enumerate(zeros) if axis not in zero or zero[axis][level])
+        groups = layers[:, level].astype(np.int64)
+        found.setdefault(inside, []).append(groups[groups >= 0])
+    return {inside: _union(parts) for inside, parts in found.items()}
+
+
+def _with_attribute(states: States, factor: Factor, groups: States, closed: int) -> States:
+    """The states after one more attribute, without those in a structural zero that names no later attribute."""
+    found: dict[int, list[Integers]] = {}
+    for before, answers in states.items():
+        for own, places in groups.items():
+            if not before & own & closed:
+                joined = np.add.outer(answers * factor.size, places).ravel()
+                found.setdefault(before & own, []).append(joined)
+    return {inside: _union(parts) for inside, parts in found.items()}
+
+
+def _union(parts: list[Integers]) -> Integers:
+    """The numbers in any of some arrays, ascending."""
+    return distinct(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,10 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,14 @@ from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import store_error, write_file
 
+Value = TypeVar("Value")
+
 _RECORD: Final = "record.json"
 _ARRAYS: Final = "arrays/"
 _FILES: Final = "files/"
+_VALUE: Final = "value"
+_ARRAY: Final = "array"
+"""Keys of a value in the record, and of the number of an array in it."""
 _AT_ONCE: Final = 1 << 22
 """Bytes that are copied at once."""
 _ENCRYPTED: Final = 1
@@ -49,6 +56,53 @@ class Archived(NamedTuple):
 
     record: JsonObject
     arrays: dict[str, NDArray[Any]]
+
+
+def archived(value: object) -> Archived:
+    """A value as an archive holds it: arrays by number, and all else as JSON.
+
+    Args:
+        value: A dataclass or named tuple, an enumeration's member, a tuple, list, dictionary or array of these, or what
+            JSON has.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def packed(part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            arrays[str(len(arrays))] = part
+            return {_ARRAY: str(len(arrays) - 1)}
+        if is_dataclass(part):
+            return [packed(getattr(part, each.name)) for each in fields(part)]
+        if isinstance(part, dict):
+            return [[packed(key), packed(inside)] for key, inside in part.items()]
+        if isinstance(part, list | tuple):
+            return [packed(inside) for inside in part]
+        return part.value if isinstance(part, Enum) else part
+
+    return Archived({_VALUE: packed(value)}, arrays)
+
+
+def content_of(kind: type[Value], content: Archived) -> Value:
+    """The value of a type, which may be a generic one such as `list[str]`, that `archived` has put into an archive."""
+
+    def unpacked(wanted: Any, part: Any) -> Any:
+        if isinstance(part, dict):
+            return content.arrays[part[_ARRAY]]
+        origin, inside = get_origin(wanted) or wanted, get_args(wanted)
+        if is_dataclass(origin) or hasattr(origin, "_fields"):  # a dataclass, or a named tuple
+            types = get_type_hints(origin).values()
+            return origin(*(unpacked(each, value) for each, value in zip(types, part, strict=True)))
+        if issubclass(origin, dict):
+            key = inside[0]
+            return origin({unpacked(key, name): unpacked(inside[-1], value) for name, value in part})
+        if issubclass(origin, list) or inside[1:] == (...,):
+            return origin(unpacked(inside[0], value) for value in part)
+        if issubclass(origin, tuple):
+            return tuple(unpacked(each, value) for each, value in zip(inside, part, strict=True))
+        return origin(part) if issubclass(origin, Enum) else part
+
+    value: Value = unpacked(kind, content.record[_VALUE])
+    return value
 
 
 def write_archive(

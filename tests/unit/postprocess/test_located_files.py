@@ -16,20 +16,9 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.postprocess.constraints import bounds_files, invariant_files
-from tallyveil.postprocess.constraints.bounds_files import (
-    bounds_path,
-    read_bounds,
-    stated_bounds,
-    write_bounds,
-)
+from tallyveil.postprocess.constraints import constraint_files
+from tallyveil.postprocess.constraints.constraint_files import BETWEEN, EXACT, stated_constraints
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward, zeros_of
-from tallyveil.postprocess.constraints.invariant_files import (
-    invariant_path,
-    read_invariant,
-    stated_invariant,
-    write_invariant,
-)
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn, write_drawn
 from tallyveil.schema.limits import LARGEST_COUNT
 from tallyveil.schema.presets import load_preset
@@ -37,7 +26,6 @@ from tallyveil.schema.presets import load_preset
 SCHEMA = load_preset("race-age")
 GROUP = SCHEMA.query("voting_age")
 SPINE = spine_from_prefixes(["A1", "A2", "A3", "B1"], ("Region", "Block"), (1, 2))
-WHOLE = plain_hierarchies(SPINE)
 ONE = spine_from_prefixes(["A1"], ("Region", "Block"), (1, 2))
 BOUNDS = {"name": "caps", "query": "voting_age", "geolevel": "Block", "missing_upper": None}
 INVARIANT = {"query": "voting_age", "geolevels": ["Region", "Block"]}
@@ -47,8 +35,14 @@ NUMBERS = st.one_of(
 )
 
 
-def invariant_places(spine):
-    return stated_invariant(plain_hierarchies(spine), INVARIANT["query"], INVARIANT["geolevels"])
+def invariant_of(spine):
+    (item,) = stated_constraints({"invariants": [INVARIANT], "bounds": []}, plain_hierarchies(spine))
+    return item
+
+
+def bounds_of(spine, number=0, **changes):
+    listed = [{**BOUNDS, **changes}] * (number + 1)
+    return stated_constraints({"invariants": [], "bounds": listed}, plain_hierarchies(spine))[number]
 
 
 def table_of(lower, upper, spine):
@@ -71,15 +65,15 @@ def bounded(draw):
 @settings(max_examples=25, deadline=None)
 def test_bounds_are_read_as_they_were_written(tmp_path_factory, case, missing, at_once):
     spine, lower, upper = case
-    root, stated = tmp_path_factory.mktemp("bounds"), {**BOUNDS, "missing_upper": missing}
+    root, item = tmp_path_factory.mktemp("bounds"), bounds_of(spine, 3, missing_upper=missing)
     table = table_of(lower, upper, spine)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds_files, "GEOUNITS_AT_ONCE", at_once)
-        write_bounds(root, 3, stated, table, stated_bounds(plain_hierarchies(spine), stated), {})
-    found = read_bounds(root, 3, stated, SCHEMA, plain_hierarchies(spine))
+        patch.setattr(constraint_files, "GEOUNITS_AT_ONCE", at_once)
+        item.write(root, table, {})
+    found = item.read(root, SCHEMA, spine)
     assert found.digest() == table.digest()
     assert np.array_equal(zeros_of(found, spine).answers, upper == 0)
-    rows = pl.read_parquet(bounds_path(root, 3)).height
+    rows = pl.read_parquet(BETWEEN.path(root, 3)).height
     assert rows == int(((lower != 0) | (upper != (UNBOUNDED if missing is None else 0))).sum())
 
 
@@ -89,12 +83,12 @@ def test_invariants_are_read_as_they_were_written(tmp_path_factory, case, at_onc
     spine, exact, _ = case
     root, table = tmp_path_factory.mktemp("invariants"), table_of(exact, exact, spine)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(invariant_files, "GEOUNITS_AT_ONCE", at_once)
-        write_invariant(root, 0, table, invariant_places(spine), {})
-    found = read_invariant(root, 0, INVARIANT, SCHEMA, plain_hierarchies(spine))
+        patch.setattr(constraint_files, "GEOUNITS_AT_ONCE", at_once)
+        invariant_of(spine).write(root, table, {})
+    found = invariant_of(spine).read(root, SCHEMA, spine)
     assert found.lower[1] is found.upper[1]
     assert [one.tolist() for one in found.lower] == [one.tolist() for one in table.lower]
-    assert pl.read_parquet(invariant_path(root, 0)).height == np.count_nonzero(exact)
+    assert pl.read_parquet(EXACT.path(root, 0)).height == np.count_nonzero(exact)
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=8, max_size=8))
@@ -112,18 +106,16 @@ def test_drawn_counts_are_read_as_they_were_written(tmp_path_factory, counts):
     ]
 
 
-EXACT = np.array([[3, 0], [0, 2], [1, 1], [4, 0]])
+COUNTS = np.array([[3, 0], [0, 2], [1, 1], [4, 0]])
 
 
 def written(kind, root):
     """Write one of the three kinds of file; its path, and what reads it."""
-    if kind == "bounds":
-        write_bounds(root, 0, BOUNDS, table_of(EXACT, EXACT, SPINE), stated_bounds(WHOLE, BOUNDS), {})
-        return bounds_path(root, 0), lambda: read_bounds(root, 0, BOUNDS, SCHEMA, WHOLE)
-    if kind == "invariant":
-        write_invariant(root, 0, table_of(EXACT, EXACT, SPINE), invariant_places(SPINE), {})
-        return invariant_path(root, 0), lambda: read_invariant(root, 0, INVARIANT, SCHEMA, WHOLE)
-    write_drawn(root, DRAWN, SCHEMA, SPINE, EXACT, {})
+    if kind in ("bounds", "invariant"):
+        item = bounds_of(SPINE) if kind == "bounds" else invariant_of(SPINE)
+        item.write(root, table_of(COUNTS, COUNTS, SPINE), {})
+        return item.kind.path(root, 0), lambda: item.read(root, SCHEMA, SPINE)
+    write_drawn(root, DRAWN, SCHEMA, SPINE, COUNTS, {})
     path = next(root.rglob("*.parquet"))
     return path, lambda: read_drawn(root, DRAWN, SCHEMA, SPINE)
 

@@ -9,17 +9,11 @@ from tallyveil.files.geography import write_geography
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.bounds_files import stated_bounds, write_bounds
+from tallyveil.postprocess.constraints.constraint_files import EXACT, stated_constraints
 from tallyveil.postprocess.constraints.geolevels import bounds_table
-from tallyveil.postprocess.constraints.invariant_files import (
-    invariant_path,
-    read_invariant,
-    stated_invariant,
-    write_invariant,
-)
 from tallyveil.postprocess.public_inputs import check_public_inputs, read_constraints
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
+from tallyveil.products.topdown.run.preparation import compile_constraints
 
 INVARIANTS = (
     Invariant("total", ("Region",)),
@@ -38,11 +32,8 @@ def written(edit, tmp_path, request):
         plan, whole, read_histograms(plan, spine), [bounds_table(plan, item, whole) for item in plan.bounds]
     )
     write_geography(tmp_path, whole, {})
-    for number, (invariant, table) in enumerate(zip(INVARIANTS, tables[:3], strict=True)):
-        stated = stated_invariant(whole, invariant.query, invariant.geolevels)
-        write_invariant(tmp_path, number, table, stated, {})
-    bounds = plan.to_mapping()["bounds"][0]
-    write_bounds(tmp_path, 0, bounds, tables[3], stated_bounds(whole, bounds), {})
+    for item, table in zip(stated_constraints(plan.to_mapping(), whole), tables, strict=True):
+        item.write(tmp_path, table, {})
     return tmp_path, plan, spine, tables
 
 
@@ -61,15 +52,14 @@ def test_other_constraints_than_were_written_stop_the_run(written):
 
 def test_a_missing_file_or_another_geography_is_an_error(written):
     root, plan, spine, tables = written
-    invariant, whole = plan.to_mapping()["invariants"][2], plain_hierarchies(spine)
+    _, towns, blocks, _ = stated_constraints(plan.to_mapping(), plain_hierarchies(spine))
     with pytest.raises(StoreError) as caught:
-        read_invariant(root, 9, invariant, plan.schema, whole)
+        dataclasses.replace(blocks, number=9).read(root, plan.schema, spine)
     assert caught.value.code == "measurements-missing"
-    towns = stated_invariant(whole, INVARIANTS[1].query, INVARIANTS[1].geolevels)
-    write_invariant(root, 2, tables[1], towns, {})
+    dataclasses.replace(towns, number=2).write(root, tables[1], {})
     with pytest.raises(StoreError) as damaged:
-        read_invariant(root, 2, invariant, plan.schema, whole)
+        blocks.read(root, plan.schema, spine)
     assert damaged.value.code == "release-damaged"
-    invariant_path(root, 2).write_bytes(b"PAR1")
+    EXACT.path(root, 2).write_bytes(b"PAR1")
     with pytest.raises(StoreError):
-        read_invariant(root, 2, invariant, plan.schema, whole)
+        blocks.read(root, plan.schema, spine)

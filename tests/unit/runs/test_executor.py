@@ -112,7 +112,7 @@ def test_threads_need_not_be_told_what_their_process_knows(tmp_path):
     with threads.begin(tmp_path / "cluster") as executor:
         assert executor is threads
         assert not executor.is_remote
-        executor.serve(Site("module:function", {}, b"", b""))
+        executor.serve(lambda: Site("module:function", {}, b"", b""))
         executor.share("values", lambda path: path.write_text("never"))
     assert list(tmp_path.iterdir()) == []
 

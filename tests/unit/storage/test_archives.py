@@ -1,6 +1,10 @@
 """Archives give back what was put into them, and nothing of another origin."""
 
 import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,7 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.archives import extract_files, read_archive, write_archive
+from tallyveil.storage.archives import (
+    archived,
+    content_of,
+    extract_files,
+    read_archive,
+    write_archive,
+)
 
 RECORDS = st.dictionaries(
     st.text(max_size=8), st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -131,3 +141,52 @@ def test_a_record_that_is_nested_too_deeply_is_damaged(tmp_path):
     with zipfile.ZipFile(tmp_path / "archive", "w") as archive:
         archive.writestr("record.json", "[" * 100_000 + "]" * 100_000)
     _refused(tmp_path / "archive")
+
+
+class Shade(Enum):
+    """An enumeration whose members travel by value."""
+
+    DARK = "dark"
+    PALE = "pale"
+
+
+class Pair(NamedTuple):
+    """A named tuple with an array."""
+
+    left: np.ndarray
+    right: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a chunk may give."""
+
+    shades: tuple[Shade, ...]
+    counted: "Counter[str]"
+    pair: Pair
+    pieces: dict[tuple[int, int], np.ndarray]
+    gap: float
+
+
+def test_a_result_is_the_same_after_it_was_written_and_read(tmp_path):
+    result = Outcome(
+        (Shade.PALE, Shade.DARK),
+        Counter({"a": 2}),
+        Pair(np.arange(3), 7),
+        {(1, 0): np.zeros((2, 2), np.int32), (1, 2): np.zeros(0)},
+        0.1,
+    )
+    path = tmp_path / "result"
+    write_archive(path, *archived([result, result]))
+    for again in content_of(list[Outcome], read_archive(path)):
+        assert (again.shades, again.counted, again.gap) == (result.shades, result.counted, result.gap)
+        assert isinstance(again.counted, Counter)
+        assert (again.pair.left.tolist(), again.pair.right) == ([0, 1, 2], 7)
+        assert again.pieces.keys() == result.pieces.keys()
+        assert again.pieces[1, 0].dtype == np.int32
+
+
+def test_numbers_and_texts_are_results_too(tmp_path):
+    for kind, result in ((int, 5), (list[str], ["passed"])):
+        write_archive(tmp_path / "result", *archived(result))
+        assert content_of(kind, read_archive(tmp_path / "result")) == result

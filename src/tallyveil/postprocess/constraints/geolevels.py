@@ -25,6 +25,7 @@ from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import read_table, require_counts, require_levels, whole_number
 
 GEOUNITS_AT_ONCE = 1 << 17
+"""Geounits whose bounds are widened to 64 bits at once: 8 MiB for each array of bounds on 8 answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +98,7 @@ class ConstraintTable:
 
         A group that has one of the geounits has no others.
         """
-        found = self.query.answers_of(support)
+        answer_of_cell = self.query.answers_of(support)
         groups = self.groups_at(level)
         if groups is None:
             lower, upper = self.bounds_of(level, start, stop)
@@ -106,13 +107,15 @@ class ConstraintTable:
             first = int(self.groups[start]) if self.groups is not None else start
             lower, upper = self.bounds_of(level, first, first + int(groups.max()) + 1)
         present = np.zeros(self.query.size, dtype=bool)
-        present[found[found >= 0]] = True
+        present[answer_of_cell[answer_of_cell >= 0]] = True
         # An answer without a cell on the support is zero. It matters only if its lower bound is above zero.
         present |= (lower > 0).any(axis=0)
-        kept = np.flatnonzero(present)
+        answers = np.flatnonzero(present)
         column = np.full(self.query.size + 1, -1, dtype=np.int32)
-        column[kept] = np.arange(len(kept), dtype=np.int32)
-        return LinearConstraint(self.name, column[found], lower[:, kept], upper[:, kept], groups)
+        column[answers] = np.arange(len(answers), dtype=np.int32)
+        return LinearConstraint(
+            self.name, column[answer_of_cell], lower[:, answers], upper[:, answers], groups
+        )
 
 
 def public_zeros(plan: ReleasePlan, hierarchies: Hierarchies) -> tuple[Zeros, ...]:
@@ -183,9 +186,9 @@ def filled(
     missing: int,
 ) -> NarrowArray:
     """Bounds of every geounit and answer, in int32 where possible, because an int64 array would be very large."""
-    given = narrow_limits(np.append(values, missing))
-    table = np.full((n_geounits, query.size), given[-1], dtype=given.dtype)
-    table[rows, answers] = given[:-1]
+    limits = narrow_limits(np.append(values, missing))
+    table = np.full((n_geounits, query.size), limits[-1], dtype=limits.dtype)
+    table[rows, answers] = limits[:-1]
     return table
 
 
@@ -250,14 +253,14 @@ def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
     labels = table.select(pl.col(names).cast(pl.String))
     different = labels.unique()
     numbers = query.answers_from_labels({name: different[name].to_list() for name in names}, different.height)
-    found = labels.join(
+    answered = labels.join(
         different.with_columns(pl.Series("__answer", numbers)),
         on=names,
         how="left",
         nulls_equal=True,
         maintain_order="left",
     )
-    return found["__answer"].to_numpy()
+    return answered["__answer"].to_numpy()
 
 
 def summed_upward(

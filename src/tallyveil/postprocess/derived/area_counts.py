@@ -19,7 +19,7 @@ from tallyveil.files.manifest_files import require_unchanged, require_unchanged_
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.geography.spine import Spine
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.constraint_files import BOUNDS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.schema.query_group import QueryGroup

@@ -12,8 +12,8 @@ from tallyveil.measurements.layouts.census_2020 import names
 from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
 from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
 from tallyveil.measurements.layouts.layout import Layout
+from tallyveil.postprocess.constraints.constraint_files import stated_invariant
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.constraints.invariant_files import stated_invariant
 from tallyveil.postprocess.exchange.noisy_answers import noisy_parts
 from tallyveil.postprocess.measured import Measured
 from tallyveil.runs.observer import Observer, SilentObserver

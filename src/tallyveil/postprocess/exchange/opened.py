@@ -28,8 +28,8 @@ from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.plans.inputs import SpineInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints.constraint_files import invariant_name, stated_invariant
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
-from tallyveil.postprocess.constraints.invariant_files import invariant_name, stated_invariant
 from tallyveil.schema.names import check_areas
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.write import file_digest

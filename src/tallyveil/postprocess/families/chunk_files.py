@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
-from tallyveil.postprocess.families.chunks import ChunkOutcome, Span
 from tallyveil.postprocess.families.unsolved import UNSOLVED
 from tallyveil.runs.executor import Chunks
-from tallyveil.storage.archives import Archived, extract_files, read_archive, write_archive
+from tallyveil.storage.archives import (
+    archived,
+    content_of,
+    extract_files,
+    read_archive,
+    write_archive,
+)
 from tallyveil.storage.json_files import JsonObject
 
 Result = TypeVar("Result")
-Progress = tuple[int, int]
-"""Number of a chunk, and how much of its stage it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,78 +63,31 @@ class ChunkFolders:
         """The folder into which chunk `number` writes files of the release."""
         return self.finished if self.staged is None else self.staged / str(number)
 
-    def writing(self, archived: Callable[[Result], tuple[int, Archived]]) -> Callable[[Result, Path], None]:
-        """A function that writes a result, together with the files of its chunk.
+    def chunks(
+        self,
+        address: JsonObject,
+        kind: type[Result],
+        work: Callable[[int], Result],
+        *,
+        is_threaded: bool = False,
+    ) -> Chunks[Result]:
+        """The chunks of an address, whose results can be written to archives, with the files of the release.
 
         Args:
-            archived: The number of a result's chunk, and the result as an archive holds it.
+            address, work, is_threaded: As in `Chunks`.
+            kind: Type of the results, as `content_of` takes it.
         """
 
-        def write(result: Result, path: Path) -> None:
-            number, content = archived(result)
+        def write(number: int, result: Result, path: Path) -> None:
             files = None if self.staged is None else self.root(number)
-            write_archive(path, *content, files=files)
+            write_archive(path, *archived(result), files=files)
             if files is not None:
-                shutil.rmtree(
-                    files, ignore_errors=True
-                )  # its content is in the archive; what stays harms nothing
-
-        return write
-
-    def reading(self, result: Callable[[Archived], Result]) -> Callable[[Path], Result]:
-        """A function that reads a result, and writes the files of its chunk into the release folder."""
+                # Its content is in the archive; what stays harms nothing.
+                shutil.rmtree(files, ignore_errors=True)
 
         def read(path: Path) -> Result:
             if self.release is not None:
                 extract_files(path, self.release)
-            return result(read_archive(path))
+            return content_of(kind, read_archive(path))
 
-        return read
-
-    def written(self, address: JsonObject, work: Callable[[int], Progress]) -> Chunks[Progress]:
-        """Chunks that write files of the release.
-
-        Args:
-            address: Of the work.
-            work: Writes the files of a chunk below `root`; returns its number and how much it did, for progress.
-        """
-        return Chunks(address, work, self.writing(_archived_progress), self.reading(_progress_of))
-
-
-def _archived_progress(done: Progress) -> tuple[int, Archived]:
-    return done[0], Archived({"done": list(done)}, {})
-
-
-def _progress_of(content: Archived) -> Progress:
-    number, finished = content.record["done"]
-    return number, finished
-
-
-def archived_outcome(outcome: ChunkOutcome) -> tuple[int, Archived]:
-    """The outcome of a chunk of families as an archive holds it."""
-    span = outcome.span
-    statuses, methods = list(EstimateStatus), list(RoundingMethod)
-    record = {
-        "span": [span.number, span.first, span.last, span.unknowns],
-        "statuses": [statuses.index(one) for one in outcome.statuses],
-        "methods": [methods.index(one) for one in outcome.methods],
-        "widened": outcome.widened,
-        "residual_persons": outcome.residual_persons,
-    }
-    arrays = {"lengths": outcome.lengths, "cells": outcome.cells, "counts": outcome.counts}
-    return span.number, Archived(record, arrays)
-
-
-def outcome_of(content: Archived) -> ChunkOutcome:
-    """The outcome that `archived_outcome` wrote."""
-    record, statuses, methods = content.record, list(EstimateStatus), list(RoundingMethod)
-    return ChunkOutcome(
-        span=Span(*record["span"]),
-        lengths=content.arrays["lengths"],
-        cells=content.arrays["cells"],
-        counts=content.arrays["counts"],
-        statuses=tuple(statuses[one] for one in record["statuses"]),
-        methods=tuple(methods[one] for one in record["methods"]),
-        widened=record["widened"],
-        residual_persons=record["residual_persons"],
-    )
+        return Chunks(address, work, write, read, is_threaded)

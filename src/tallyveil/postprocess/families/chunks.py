@@ -30,6 +30,11 @@ from tallyveil.schema.counts import PublicCounts, narrow
 KeepMeasurements = Callable[[int, FamilyAnswers, Integers], None]
 
 CHUNKS_WANTED = 24
+"""About how many chunks a geolevel is divided into, so that several cores end at about the same time.
+
+With half as many, cores wait longer for the last chunk; with twice as many, each has more calls. Counts do not depend
+on it.
+"""
 SMALLEST, LARGEST = 1 << 15, 1 << 21
 """Largest number of unknowns (children times cells of the parent's support) of a chunk with several families."""
 
@@ -127,14 +132,14 @@ def estimate_span(
             keep(span.number, wanted, noisy)
     values = noisy.astype(np.float64) if builder.tree is None else builder.tree.families(wanted)
     if builder.binds_siblings:
-        found = _none_found(span.last - span.first, int(wanted.child_begin[-1] - wanted.child_begin[0]))
+        outcome = _none_found(span.last - span.first, int(wanted.child_begin[-1] - wanted.child_begin[0]))
     else:
-        found = _found(rules, builder.chunk(span.first, span.last, above, wanted, values))
+        outcome = _found(rules, builder.chunk(span.first, span.last, above, wanted, values))
     left = {
         int(f): estimate_or_keep(builder.family(span.first + int(f), above), unsolved)
-        for f in np.flatnonzero(found.ended == LEFT)
+        for f in np.flatnonzero(outcome.ended == LEFT)
     }
-    return _with_left(span, found, left, wanted.child_begin, above)
+    return _with_left(span, outcome, left, wanted.child_begin, above)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,16 +173,16 @@ def _none_found(n_families: int, n_children: int) -> _Found:
 
 def _with_left(
     span: Span,
-    found: _Found,
+    outcome: _Found,
     left: dict[int, FamilySolution],
     child_begin: Integers,
     above: PublicCounts,
 ) -> ChunkOutcome:
     """The kernel's results, completed by the results of the families that the kernel did not certify."""
-    lengths, cells, counts = found.lengths, found.cells, found.counts
+    lengths, cells, counts = outcome.lengths, outcome.cells, outcome.counts
     if left:
         lengths = lengths.copy()
-        ends = np.concatenate([[0], np.cumsum(found.lengths)])
+        ends = np.concatenate([[0], np.cumsum(outcome.lengths)])
         cell_parts, count_parts, done = [], [], 0
         for f, solution in left.items():
             child = int(child_begin[f] - child_begin[0])
@@ -189,8 +194,10 @@ def _with_left(
             done = ends[child]
         cells = np.concatenate([*cell_parts, cells[done:]])
         counts = np.concatenate([*count_parts, counts[done:]])
-    statuses = [STATUS.get(int(code), EstimateStatus.EMPTY) for code in found.ended]
-    methods = [RoundingMethod.NETWORK_FLOW if one else RoundingMethod.FIXED for one in found.chosen]
+    statuses = [STATUS.get(int(code), EstimateStatus.EMPTY) for code in outcome.ended]
+    methods = [
+        RoundingMethod.NETWORK_FLOW if is_chosen else RoundingMethod.FIXED for is_chosen in outcome.chosen
+    ]
     for f, solution in left.items():
         statuses[f], methods[f] = solution.status, solution.rounding.method
     return ChunkOutcome(
@@ -203,7 +210,7 @@ def _with_left(
         widened=sum(solution.rounding.widened for solution in left.values()),
         residual_persons=max(
             [
-                float(found.residuals[found.ended != LEFT].max(initial=0.0)),
+                float(outcome.residuals[outcome.ended != LEFT].max(initial=0.0)),
                 *(solution.residual_persons for solution in left.values()),
             ]
         ),

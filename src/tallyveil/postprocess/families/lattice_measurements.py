@@ -38,7 +38,7 @@ def drawn_queries(
     Raises:
         ConfigError: the noise is Laplace, whose variance on a lattice is not known in closed form.
     """
-    found: dict[str, list[tuple[QueryGroup, float]]] = {}
+    drawn: dict[str, list[tuple[QueryGroup, float]]] = {}
     for item in items:
         law = item.law(strategy.mechanism, strategy.neighbours)
         if not isinstance(law, GeneralisedGaussian):
@@ -47,8 +47,8 @@ def drawn_queries(
                 "form. Variances and intervals need discrete Gaussian noise: give [privacy] a rho.",
                 code="interval-noise",
             )
-        found.setdefault(item.geolevel, []).append((_renamed(schema, item), float(law.variance)))
-    return found
+        drawn.setdefault(item.geolevel, []).append((_renamed(schema, item), float(law.variance)))
+    return drawn
 
 
 class DrawnRows:
@@ -75,11 +75,11 @@ class DrawnRows:
 
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start..stop, one query after the other."""
-        own = [group for group in queries if (level, group.name) not in self._drawn]
+        measured = [group for group in queries if (level, group.name) not in self._drawn]
         drawn = [self._drawn[level, group.name] for group in queries if (level, group.name) in self._drawn]
         # drawn queries follow those of the strategy, as in the model
         return np.concatenate(
-            [self._rows.rows(level, own, start, stop), *(one[start:stop] for one in drawn)], axis=1
+            [self._rows.rows(level, measured, start, stop), *(counts[start:stop] for counts in drawn)], axis=1
         )
 
 

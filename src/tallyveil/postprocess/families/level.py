@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
-from tallyveil.postprocess.families.chunk_files import ChunkFolders, archived_outcome, outcome_of
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import (
     ChunkOutcome,
     KeepMeasurements,
@@ -76,10 +76,10 @@ def estimate_level(
     return LevelOutcome(
         counts,
         _record(
-            Counter(status.value for one in outcomes for status in one.statuses),
-            Counter(method.value for one in outcomes for method in one.methods),
-            sum(one.widened for one in outcomes),
-            max(one.residual_persons for one in outcomes),
+            Counter(status.value for outcome in outcomes for status in outcome.statuses),
+            Counter(method.value for outcome in outcomes for method in outcome.methods),
+            sum(outcome.widened for outcome in outcomes),
+            max(outcome.residual_persons for outcome in outcomes),
         ),
     )
 
@@ -109,7 +109,7 @@ def family_chunks(
         return estimate_span(builder, rules, spans[number], above, folders.unsolved, keep)
 
     address = {"work": FAMILIES, "geolevel": builder.geolevel}
-    return Chunks(address, work, folders.writing(archived_outcome), folders.reading(outcome_of)), spans
+    return folders.chunks(address, ChunkOutcome, work), spans
 
 
 def _estimate_chunks(
@@ -131,11 +131,13 @@ def _estimate_chunks(
 
 def _joined(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> PublicCounts:
     """Chunks concatenated in order. Geounits are in depth-first order, so nothing has to be sorted."""
-    lengths = np.concatenate([one.lengths for one in outcomes])
+    lengths = np.concatenate([outcome.lengths for outcome in outcomes])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     offsets.setflags(write=False)
-    cells = narrow(np.concatenate([one.cells for one in outcomes]))
-    return PublicCounts(geolevel, offsets, cells, narrow(np.concatenate([one.counts for one in outcomes])))
+    cells = narrow(np.concatenate([outcome.cells for outcome in outcomes]))
+    return PublicCounts(
+        geolevel, offsets, cells, narrow(np.concatenate([outcome.counts for outcome in outcomes]))
+    )
 
 
 def _estimate_roots(builder: FamilyBuilder, observer: Observer, unsolved: Path | None) -> LevelOutcome:
@@ -170,8 +172,8 @@ def _record(
     """How the families were solved, for the manifest."""
     return {
         "families": sum(status.values()),
-        "estimate": _in_order(status, [one.value for one in EstimateStatus]),
-        "rounding": _in_order(methods, [one.value for one in RoundingMethod]),
+        "estimate": _in_order(status, [status.value for status in EstimateStatus]),
+        "rounding": _in_order(methods, [method.value for method in RoundingMethod]),
         "rounding_widened": widened,
         "largest_residual": residual_persons,
     }

@@ -88,8 +88,8 @@ class FamilyBuilder:
     @property
     def _groups(self) -> list[Integers]:
         """Of each constraint on sums, the group of each geounit."""
-        found = (table.groups_at(self.level) for table in self.bounding)
-        return [groups for groups in found if groups is not None]
+        groups_of_tables = (table.groups_at(self.level) for table in self.bounding)
+        return [groups for groups in groups_of_tables if groups is not None]
 
     def family(self, parent: int, counts: PublicCounts) -> FamilyProblem:
         """The problem of a parent's children, on the cells where the parent has people."""
@@ -218,8 +218,8 @@ class FamilyBuilder:
 
 def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]:
     """The answers that have a cell on the support, and the position among them of each support cell's answer."""
-    found = group.answers_of(support)
-    answers, column = np.unique(found, return_inverse=True)
+    answer_of_cell = group.answers_of(support)
+    answers, column = np.unique(answer_of_cell, return_inverse=True)
     if len(answers) and answers[0] < 0:
         answers, column = answers[1:], column - 1
     return column.astype(np.int32).reshape(-1), answers.astype(np.int64)

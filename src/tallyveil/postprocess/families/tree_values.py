@@ -7,6 +7,9 @@ measured in or below it (`tallyveil.estimation.intervals.upward`). Everything el
 Each estimated cell is rounded to a multiple of 2^-16 persons. The answers are sums of these multiples, so they are
 exact, and the values do not depend on what else is asked for. A sweep that goes query by query estimates answers and
 not cells. Its answers are then rounded in the same way.
+
+A sweep is work in chunks: each sweeps some subtrees, and the run's own process what is above them. The sums that a
+subtree passes on, and its estimates, do not depend on who computes them (`tallyveil.estimation.intervals.upward`).
 """
 
 import sys
@@ -22,18 +25,31 @@ from tallyveil.arrays import Floats, Integers, NarrowArray
 from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK
 from tallyveil.estimation.intervals.model import TreeModel, model_of_strategy, n_zero_patterns
-from tallyveil.estimation.intervals.upward import Sweep, sweep_up
+from tallyveil.estimation.intervals.upward import (
+    Done,
+    Sweep,
+    joined_sums,
+    subtrees_of,
+    sweep_subtrees,
+    sweep_up,
+)
 from tallyveil.estimation.intervals.upward_blocks import block_sweep
 from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.kernels.tree.answer_sums import family_answers
+from tallyveil.kernels.tree.upward import Sums
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
+from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.archives import read_archive, write_archive
+
+SWEEP: Final = "sweep"
+"""Name of the work in addresses."""
 
 GRID: Final = 1 << 16
 """Cells are rounded to multiples of 1 / GRID persons."""
@@ -59,25 +75,6 @@ class TreeSweep:
     sweep: Sweep
     exact: Mapping[str, Integers]
     name: str
-
-    def values(self, source: MeasurementSource, observer: Observer, workers: int) -> "TreeValues":
-        """Sweep up the spine.
-
-        Args:
-            source: The noisy answers.
-            observer: Is told how many geounits above the finest are done.
-            workers: Number of threads. The values do not depend on it.
-        Returns:
-            The estimates of all geounits above the finest geolevel.
-        """
-        values = TreeValues(self.sweep, self.name)
-
-        def receive(level: int, first: int, results: Floats) -> None:
-            values.keep(level, first, results)
-            observer.advanced(len(results))
-
-        sweep_up(self.sweep, source, self.exact, receive, workers=workers)
-        return values
 
 
 def prepared_sweep(
@@ -155,15 +152,15 @@ class TreeValues:
     def pieces(self) -> dict[tuple[int, int], NarrowArray]:
         """The estimates by geolevel and first geounit, in order, as they were kept."""
         return {
-            (level, first): own
+            (level, first): estimates
             for level, firsts in enumerate(self._first)
-            for first, own in zip(firsts, self._kept[level], strict=True)
+            for first, estimates in zip(firsts, self._kept[level], strict=True)
         }
 
-    def take(self, level: int, first: int, kept: NarrowArray) -> None:
+    def take(self, level: int, first: int, estimates: NarrowArray) -> None:
         """Take over estimates that another process has kept. The geounits of a geolevel come in order."""
         self._first[level].append(first)
-        self._kept[level].append(kept)
+        self._kept[level].append(estimates)
 
     def forget(self, level: int) -> None:
         """Free the memory of a geolevel that is estimated."""
@@ -173,12 +170,12 @@ class TreeValues:
     def save(self, level: int, path: Path) -> None:
         """Write the estimates of a geolevel, for another process that has the same sweep."""
         pieces = zip(self._first[level], self._kept[level], strict=True)
-        write_archive(path, {}, {str(first): own for first, own in pieces})
+        write_archive(path, {}, {str(first): estimates for first, estimates in pieces})
 
     def load(self, level: int, path: Path) -> None:
         """Take over the estimates of a geolevel that another process has written; raises StoreError."""
-        for first, own in read_archive(path).arrays.items():
-            self.take(level, int(first), own)
+        for first, estimates in read_archive(path).arrays.items():
+            self.take(level, int(first), estimates)
 
     def units(self, level: int, start: int, stop: int) -> Integers:
         """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""
@@ -200,11 +197,11 @@ class TreeValues:
         level, child_begin = self._spine.level_index(wanted.geolevel), wanted.child_begin
         units = self.units(level, int(child_begin[0]), int(child_begin[-1]))
         runs = child_begin - child_begin[0]
-        own = (
+        values = (
             self._answers(level, group, wanted.answers, wanted.begin[q], runs, units)
             for q, group in enumerate(wanted.queries)
         )
-        return np.concatenate([np.zeros(0), *own])
+        return np.concatenate([np.zeros(0), *values])
 
     def _answers(
         self,
@@ -219,3 +216,83 @@ class TreeValues:
         out = np.empty(int((np.diff(begin) * np.diff(runs)).sum()), np.int64)
         family_answers(answers, begin, runs, self.sweep.table(level, group), group.size, units, out)
         return out / GRID
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Swept:
+    """What the sweep of some subtrees gives.
+
+    Attributes:
+        sums: What the roots of the subtrees pass on.
+        pieces: The rounded estimates of a geolevel from a first geounit on, by both.
+    """
+
+    sums: Sums
+    pieces: dict[tuple[int, int], NarrowArray]
+
+
+def sweep_chunks(
+    tree: TreeSweep, source: MeasurementSource
+) -> tuple[Chunks[_Swept], int, list[tuple[int, int]]]:
+    """The lower part of a sweep as chunks that any process of the run can do.
+
+    Returns:
+        The chunks, the geolevel of the roots of the subtrees, and the roots of each chunk.
+    """
+    level, spans = subtrees_of(tree.sweep)
+    folders = ChunkFolders(None)  # a chunk writes nothing but its result
+
+    def work(number: int) -> _Swept:
+        values = TreeValues(tree.sweep, tree.name)
+        sums = sweep_subtrees(tree.sweep, source, tree.exact, values.keep, (level, *spans[number]))
+        return _Swept(sums, values.pieces())
+
+    return folders.chunks({"work": SWEEP}, _Swept, work), level, spans
+
+
+def swept_values(
+    tree: TreeSweep, source: MeasurementSource, observer: Observer, executor: Executor
+) -> TreeValues:
+    """Estimates of all geounits above the finest geolevel; they do not depend on the executor.
+
+    Threads share one sweep, which holds the sums of a few subtrees at a time. Other processes sweep a subtree each, so
+    that the sums of all of them are held at once.
+
+    Args:
+        tree: The sweep.
+        source: The noisy answers.
+        observer: Is told how many geounits above the finest are done.
+        executor: Does the subtrees, or says how many threads do.
+    """
+    values = TreeValues(tree.sweep, tree.name)
+    if not executor.is_remote:
+
+        def receive(level: int, first: int, results: Floats) -> None:
+            values.keep(level, first, results)
+            observer.advanced(len(results))
+
+        sweep_up(tree.sweep, source, tree.exact, receive, workers=executor.threads)
+        return values
+    chunks, level, spans = sweep_chunks(tree, source)
+    numbers = range(len(spans))
+    swept = gathered(
+        executor, chunks, numbers, lambda number: observer.advanced(_n_geounits(tree, level, spans[number]))
+    )
+    for subtrees in swept:
+        for (geolevel, first), estimates in subtrees.pieces.items():
+            values.take(geolevel, first, estimates)
+    done = Done(level, joined_sums([subtrees.sums for subtrees in swept]))
+    sweep_up(tree.sweep, source, tree.exact, values.keep, done=done)
+    observer.advanced(sum(tree.sweep.model.spine.n_geounits(above) for above in range(level)))
+    return values
+
+
+def _n_geounits(tree: TreeSweep, level: int, span: tuple[int, int]) -> int:
+    """Number of geounits above the finest geolevel in some subtrees."""
+    spine = tree.sweep.model.spine
+    first, last = span
+    total = 0
+    for below in range(level, spine.finest):
+        total += last - first
+        first, last = int(spine.child_offsets[below][first]), int(spine.child_offsets[below][last])
+    return total

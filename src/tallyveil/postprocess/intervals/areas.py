@@ -22,6 +22,7 @@ from tallyveil.schema.names import check_areas
 from tallyveil.schema.query_group import QueryGroup
 
 FINEST_AT_ONCE = 4096
+"""Finest geounits whose answers are held at once: 63 MiB for 2,016 answers of each. Sums do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

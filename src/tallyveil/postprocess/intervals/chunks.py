@@ -1,8 +1,9 @@
-"""The intervals of a release made by worker processes, from its published files.
+"""The intervals of a release in chunks, from its published files.
 
-Where all tables have one model, a chunk is a file of a table of a geolevel, or all tables of an area; each worker
-process estimates the model once, for itself. Where each table has a model of its own, a chunk is a table: it is
-estimated by one worker process.
+Threads share one estimate of each fit, and a chunk is all tables of a geolevel or of an area, one after the other. For
+worker processes work is divided further. Where all tables have one model, a chunk is a file of a table of a geolevel,
+or all tables of an area; each worker process estimates the model once, for itself. Where each table has a model of its
+own, a chunk is a table: it is estimated by one worker process.
 
 The folder of results is removed at the end, and when the command is given again.
 """
@@ -11,11 +12,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from tallyveil.estimation.intervals.answers import at_once_of
@@ -28,9 +28,9 @@ from tallyveil.postprocess.intervals.areas import entity_families, released_area
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
 from tallyveil.postprocess.intervals.writing import (
+    FitTables,
     Folders,
     IntervalJob,
-    IntervalWork,
     LevelTables,
     Step,
     steps_of,
@@ -38,16 +38,15 @@ from tallyveil.postprocess.intervals.writing import (
 from tallyveil.runs.executor import Chunks, Executor, Executors, Site, gathered
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.storage.archives import Archived
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import read_parquet
 from tallyveil.storage.shared_files import await_file, made_with_patience
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest
 
-Made = tuple[int, list[Tally]]
-"""Number of a chunk, and what is known of its tables."""
 CHUNKS: Final = "interval-chunks" + TEMPORARY_SUFFIX
 """Folder of results in the release folder, while the work lasts."""
+ADDRESS: Final = {"work": "intervals"}
+"""All work of a job has one address."""
 ENTITIES: Final = "entities"
 """Name of the shared table of entities."""
 _SHARED, _STAGED = "shared", "staged"
@@ -72,8 +71,8 @@ class IntervalQuestion:
             TallyveilError: as `make_intervals`.
         """
         groups = named_queries(release, self.tables)
-        found = () if self.entities is None else entity_families(release.spine, self.entities, self.families)
-        areas = with_given(release.spine, released_areas(release), found)
+        asked = () if self.entities is None else entity_families(release.spine, self.entities, self.families)
+        areas = with_given(release.spine, released_areas(release), asked)
         fits = fits_of(release, groups, with_bounds=self.with_bounds)
         return IntervalJob(release, groups, fits, areas, self.level, self.simultaneous, self.with_bounds)
 
@@ -107,14 +106,17 @@ class Piece(NamedTuple):
     rows: int = 0
 
 
-def pieces_of(job: IntervalJob) -> list[Piece]:
+def pieces_of(job: IntervalJob, *, is_remote: bool) -> list[Piece]:
     """All chunks, in the order in which their tables are listed."""
+    spine = job.release.spine
+    steps = steps_of(spine, job.areas)
+    if not is_remote:
+        return [Piece(fit, step) for fit in range(len(job.fits)) for step in range(len(steps))]
     if job.fits[0].merged is not None:
         return [Piece(fit) for fit in range(len(job.fits))]
-    spine = job.release.spine
     width = sum(group.size for group in job.groups)
     pieces = []
-    for number, (_, size, level, _) in enumerate(steps_of(spine, job.areas)):
+    for number, (_, size, level, _) in enumerate(steps):
         if level is None:
             pieces.append(Piece(0, number, rows=size * width))
             continue
@@ -139,25 +141,50 @@ def interval_executor(root: Path, executors: Executors) -> Iterator[Executor]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_elsewhere(
+def write_tables(
     executor: Executor,
     question: IntervalQuestion,
-    job: IntervalJob,
+    work: "IntervalWork",
     start: Callable[[], Folders],
-    observer: Observer,
 ) -> list[Tally]:
-    """Let worker processes make the tables; returns what is known of them.
+    """Make all tables; returns what is known of them.
 
     Args:
-        executor: The worker processes.
+        executor: Does the chunks.
         question: What is asked.
-        job: What follows from it.
-        start: Makes the folders, once there is a first result.
-        observer: Told of progress.
+        work: What follows from it, in this process.
+        start: Makes the folders, once there is something to write.
     Raises:
         TallyveilError: what the work raises.
     """
-    root = job.release.root.absolute()
+    executor.serve(lambda: _site(executor, question, work.job.release.root.absolute()))
+    started = list[Folders]()
+
+    def folders() -> Folders:
+        if not started:
+            started.append(start())
+        return started[0]
+
+    chunks = replace(work, start=folders).chunks(ADDRESS)
+    if not executor.is_remote:
+        return _joined(gathered(executor, chunks, range(len(work.pieces))))
+
+    def read(path: Path) -> list[Tally]:
+        folders()
+        return chunks.read(path)
+
+    largest_first = sorted(range(len(work.pieces)), key=lambda number: -work.pieces[number].rows)
+    with work.watch.stage("intervals", len(work.pieces)):
+        done = replace(chunks, read=read)
+        return _joined(gathered(executor, done, largest_first, lambda _: work.observer.advanced(1)))
+
+
+def _joined(tallies: Sequence[list[Tally]]) -> list[Tally]:
+    return [tally for of_piece in tallies for tally in of_piece]
+
+
+def _site(executor: Executor, question: IntervalQuestion, root: Path) -> Site:
+    """How worker processes open the release."""
     if question.entities is not None:
         executor.share(ENTITIES, question.entities.write_parquet)
     entities = file_digest(root / CHUNKS / _SHARED / ENTITIES) if question.entities is not None else None
@@ -167,26 +194,11 @@ def write_elsewhere(
         "question": question.described(),
         "entities": entities,
     }
-    executor.serve(
-        Site(
-            f"{open_intervals.__module__}:{open_intervals.__name__}", description, b"", os.urandom(KEY_BYTES)
-        )
-    )
-    pieces, started = pieces_of(job), list[Folders]()
-    chunks = _chunks(ChunkFolders(root), lambda number: [])
-
-    def read(path: Path) -> Made:
-        if not started:
-            started.append(start())
-        return chunks.read(path)
-
-    largest_first = sorted(range(len(pieces)), key=lambda number: -pieces[number].rows)
-    own = Chunks(chunks.address, chunks.work, chunks.write, read)
-    made = gathered(executor, own, largest_first, lambda number: observer.advanced(1))
-    return [tally for _, tallies in made for tally in tallies]
+    opener = f"{open_intervals.__module__}:{open_intervals.__name__}"
+    return Site(opener, description, b"", os.urandom(KEY_BYTES))
 
 
-def open_intervals(description: JsonObject, secret: bytes) -> "OpenedIntervals":
+def open_intervals(description: JsonObject, secret: bytes) -> "IntervalWork":
     """Open a finished release whose intervals are asked for; the secret is empty.
 
     Raises:
@@ -202,70 +214,63 @@ def open_intervals(description: JsonObject, secret: bytes) -> "OpenedIntervals":
     question = IntervalQuestion(entities=table, **description["question"])
     job = made_with_patience(lambda: question.job(open_release(root, in_run=True)))
     staged = root / CHUNKS / _STAGED / os.urandom(8).hex()
-    return OpenedIntervals(job, question.in_tables, ChunkFolders(root, staged))
+    return IntervalWork(job, pieces_of(job, is_remote=True), ChunkFolders(root, staged), question.in_tables)
 
 
 @dataclass(slots=True, eq=False)
-class OpenedIntervals:
-    """The intervals of a release in a worker process. What was estimated last is kept for the next chunk.
+class IntervalWork:
+    """The intervals of a release in one process. What was estimated last is held for the next chunk.
 
     Attributes:
         job: What is asked.
-        in_tables: Whether tables are written anew, too.
+        pieces: What each chunk makes.
         folders: Where chunks write.
+        in_tables: Whether tables are written anew, too.
+        start: Where the run's own process writes; None in other processes, which write to a folder for each chunk.
+        workers: Number of threads of a chunk.
+        observer: Told of progress.
+        watch: Times the stages.
     """
 
     job: IntervalJob
-    in_tables: bool
+    pieces: list[Piece]
     folders: ChunkFolders
-    _work: tuple[int, IntervalWork] | None = field(default=None)
-    _level: tuple[int, LevelTables] | None = field(default=None)
+    in_tables: bool
+    start: Callable[[], Folders] | None = None
+    workers: int = 1
+    observer: Observer = field(default_factory=SilentObserver)
+    watch: Stopwatch = field(default_factory=lambda: Stopwatch(SilentObserver()))
+    _estimate: tuple[int, FitTables] | None = field(init=False, default=None)
+    _level: tuple[int, LevelTables] | None = field(init=False, default=None)
 
-    def chunks(self, address: JsonObject) -> Chunks[Made]:
+    def chunks(self, address: JsonObject) -> Chunks[list[Tally]]:
         """The work; there is only one."""
-        pieces = pieces_of(self.job)
-        return _chunks(self.folders, lambda number: self._made(number, pieces[number]))
+        return self.folders.chunks(address, list[Tally], self._tallies, is_threaded=True)
 
-    def _made(self, number: int, piece: Piece) -> list[Tally]:
-        root = self.folders.root(number)
-        folders = Folders(root, root / (TABLES + TEMPORARY_SUFFIX) if self.in_tables else None)
-        work = self._fit(piece.fit)
+    def _tallies(self, number: int) -> list[Tally]:
+        piece = self.pieces[number]
+        tables = self._fit(piece.fit)
+        folders = self._folders(number) if self.start is None else self.start()
         if piece.step is None:
-            return [tally for step in work.steps() for tally in step.write(folders, SilentObserver())]
-        step: Step = list(work.steps())[piece.step]
-        if piece.query is None or step.level is None:
-            return step.write(folders, SilentObserver())
-        return self._tables(work, step.level).write_file(folders, piece.query, piece.file)
+            return _joined([step.write(folders, self.observer) for step in tables.steps()])
+        step: Step = list(tables.steps())[piece.step]
+        if piece.query is not None and step.level is not None:
+            return self._of_level(tables, step.level).write_file(folders, piece.query, piece.file)
+        with self.watch.stage(tables.own.stage(f"intervals {step.name}"), step.size):
+            return step.write(folders, self.observer)
 
-    def _fit(self, number: int) -> IntervalWork:
-        if self._work is None or self._work[0] != number:
-            self._work = None  # frees what it holds
-            self._work = number, self.job.work(self.job.fits[number], 1, Stopwatch(SilentObserver()))
-        return self._work[1]
+    def _folders(self, number: int) -> Folders:
+        root = self.folders.root(number)
+        return Folders(root, root / (TABLES + TEMPORARY_SUFFIX) if self.in_tables else None)
 
-    def _tables(self, work: IntervalWork, level: int) -> LevelTables:
+    def _fit(self, number: int) -> FitTables:
+        if self._estimate is None or self._estimate[0] != number:
+            self._estimate = None  # frees what it holds
+            self._estimate = number, self.job.tables_of(self.job.fits[number], self.workers, self.watch)
+        return self._estimate[1]
+
+    def _of_level(self, tables: FitTables, level: int) -> LevelTables:
         if self._level is None or self._level[0] != level:
             self._level = None
-            self._level = level, work.level(level)
+            self._level = level, tables.level(level)
         return self._level[1]
-
-
-def _chunks(folders: ChunkFolders, work: Callable[[int], list[Tally]]) -> Chunks[Made]:
-    def numbered(number: int) -> Made:
-        return number, work(number)
-
-    return Chunks({"work": "intervals"}, numbered, folders.writing(_archived), folders.reading(_made_of))
-
-
-def _archived(made: Made) -> tuple[int, Archived]:
-    number, tallies = made
-    record = [[one.area, one.query, one.is_entity, one.numbers.tolist()] for one in tallies]
-    errors = {f"errors-{place}": one.errors for place, one in enumerate(tallies)}
-    return number, Archived({"number": number, "tables": record}, errors)
-
-
-def _made_of(content: Archived) -> Made:
-    return content.record["number"], [
-        Tally(area, query, is_entity, np.array(numbers, np.int64), content.arrays[f"errors-{place}"])
-        for place, (area, query, is_entity, numbers) in enumerate(content.record["tables"])
-    ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from tallyveil.estimation.intervals import TreeModel
 from tallyveil.estimation.intervals.interval import refuse_level
 from tallyveil.files.estimated import require_own_kind
 from tallyveil.files.geography import GEOGRAPHY
@@ -31,17 +32,19 @@ from tallyveil.files.intervals import (
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import ListedFile, Manifest, stage_times
 from tallyveil.files.manifest_files import require_unchanged_files, write_manifest, written_manifest
+from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import TABLES
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
-from tallyveil.postprocess.constraints.bounds_files import BOUNDS
+from tallyveil.postprocess.constraints.constraint_files import BOUNDS
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.intervals.chunks import (
     IntervalQuestion,
+    IntervalWork,
     interval_executor,
     pieces_of,
-    write_elsewhere,
+    write_tables,
 )
-from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
-from tallyveil.postprocess.intervals.readme import readme_of
+from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, refuse_partial_measurements
 from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.observer import Observer, SilentObserver
@@ -131,11 +134,16 @@ def make_intervals(
             folders.append(Folders(start_intervals(root), staging))
             return folders[0]._replace(root=root)
 
-        if executor.is_remote:
-            with watch.stage("intervals", len(pieces_of(job))):
-                tallies = write_elsewhere(executor, question, job, start, told)
-        else:
-            tallies = job.write(start, threads, told, watch)
+        work = IntervalWork(
+            job,
+            pieces_of(job, is_remote=executor.is_remote),
+            ChunkFolders(root),
+            in_tables,
+            workers=threads,
+            observer=told,
+            watch=watch,
+        )
+        tallies = write_tables(executor, question, work, start)
         readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
         claim.begin()
         stages = watch.stages if in_run else []
@@ -220,3 +228,61 @@ def _finish(
     if folders.staging is not None:
         forget_replaced(folders.staging)
     return manifest
+
+
+def readme_of(
+    release: FinishedRelease, model: TreeModel, level: float, covers: str, *, with_bounds: bool
+) -> str:
+    """The text of `intervals/_README.txt`.
+
+    Args:
+        release: The release.
+        model: The model of its measurements.
+        level: Coverage of the intervals.
+        covers: What the intervals cover, or why there are none.
+        with_bounds: Whether the zeros of public bounds are used.
+    """
+    zeros = "Public zeros of the release's bounds were used."
+    if not release.plan["bounds"]:
+        zeros = "The release has no public bounds."
+    elif not with_bounds:
+        zeros = "Public bounds were left out, which widens the intervals."
+    if release.estimating.tables_apart:
+        zeros += (
+            " Each query is estimated by itself,\nfrom noisy answers of the queries that _manifest.json lists. So "
+            "estimates of two queries need not agree."
+        )
+    text = _README.format(
+        name=release.name,
+        attributes=", ".join(release.schema.attribute_names),
+        interval=f"the {100 * level:g} % interval: whole numbers, both ends belong to it"
+        if model.gaussian
+        else "null; the count itself where it is exact",
+        covers=covers,
+        units=release.schema.unit.many,
+        zeros=zeros,
+    )
+    return marked_text(marks_of(release.manifest).lines(), text)
+
+
+_README = """Intervals of the release {name}
+
+One row for every geounit (or entity) and answer, zeros included:
+  geolevel, query the geolevel or family of entities, and the query: in the names of the folders
+  geocode         the geounit, or the name of the entity
+  {attributes}
+                  the label of the answer's group; null where the query sums the attribute out
+  count           the released count: whole, not negative, and for that slightly biased
+  estimate        an unbiased estimate from the noisy measurements; may be negative or fractional
+  standard_error  of the estimate, from the privacy noise alone, {units}
+  lower, upper    {interval}
+A number is null where the measurements do not determine the answer. Where the standard error is 0 the count is exact.
+
+{covers}
+
+{zeros}
+For a sum of rows do not add up ends: estimates add up, ends and standard errors do not. Ask for the sum itself:
+`tallyveil intervals RUN --district FILE`, or entities with --entities. Choose rows by their codes and labels, not by
+their counts: rows with a count above 0 have estimates that are too high, and their intervals cover less often than
+stated. Nothing here costs privacy-loss budget.
+"""

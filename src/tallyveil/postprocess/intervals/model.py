@@ -32,9 +32,8 @@ from tallyveil.geography.stated import with_sums
 from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.constraints.bounds_files import read_bounds
+from tallyveil.postprocess.constraints.constraint_files import stated_bounds, stated_invariant
 from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
-from tallyveil.postprocess.constraints.invariant_files import stated_invariant
 from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
 from tallyveil.schema.names import as_named, check_table_name
 from tallyveil.schema.query_group import QueryGroup
@@ -213,10 +212,8 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> M
     plan, hierarchies = release.plan, release.hierarchies
     zeros: tuple[Zeros, ...] = ()
     if with_bounds:
-        tables = (
-            read_bounds(release.root, number, bounds, release.schema, hierarchies)
-            for number, bounds in enumerate(plan["bounds"])
-        )
+        bounds = stated_bounds(plan["bounds"], hierarchies)
+        tables = (item.read(release.root, release.schema, hierarchies.spine) for item in bounds)
         zeros = tuple(zeros_of(table, release.spine) for table in tables)
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
     drawn = drawn_queries(release.schema, release.strategy, release.stated.subspace)

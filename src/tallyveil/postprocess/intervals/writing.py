@@ -1,4 +1,4 @@
-"""The tables of a job of intervals: each fit is estimated, and its tables are written before the next fit begins."""
+"""The tables of a job of intervals, each written from the estimate of its fit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class IntervalJob:
     def content(self) -> dict[str, Any]:
         """The part of the manifest that does not list tables and files."""
         bounds = [item["name"] for item in self.release.plan["bounds"]]
-        apart = [one.to_mapping(self.release) for one in self.fits if one.merged is not None]
+        apart = [fit.to_mapping(self.release) for fit in self.fits if fit.merged is not None]
         return {
             "format": INTERVALS_FORMAT,
             "name": self.release.name,
@@ -122,38 +122,17 @@ class IntervalJob:
     def in_order(self, tallies: Sequence[Tally]) -> list[Compared]:
         """One entry for each table, by area and then by query."""
         compared = compared_of(tallies)
-        areas = list(dict.fromkeys(one.area for one in compared))
+        areas = list(dict.fromkeys(table.area for table in compared))
         queries = [group.name for group in self.groups]
-        return sorted(compared, key=lambda one: (areas.index(one.area), queries.index(one.query)))
+        return sorted(compared, key=lambda table: (areas.index(table.area), queries.index(table.query)))
 
-    def write(
-        self, start: Callable[[], Folders], workers: int, observer: Observer, watch: Stopwatch
-    ) -> list[Tally]:
-        """Estimate every fit and write its tables.
-
-        Args:
-            start: Makes the folders, once the first fit is estimated.
-            workers: Number of threads.
-            observer: Told of progress.
-            watch: Times the stages.
-        """
-        tallies: list[Tally] = []
-        folders: Folders | None = None
-        for own in self.fits:
-            work = self.work(own, workers, watch)
-            folders = folders or start()
-            for step in work.steps():
-                with watch.stage(own.stage(f"intervals {step.name}"), step.size):
-                    tallies += step.write(folders, observer)
-        return tallies
-
-    def work(self, own: IntervalFit, workers: int, watch: Stopwatch) -> "IntervalWork":
+    def tables_of(self, fit: IntervalFit, workers: int, watch: Stopwatch) -> "FitTables":
         """Estimate one fit."""
-        with watch.stage(own.stage("covariances")):
-            covariance = tree_covariance(own.model, workers=workers)
-        with watch.stage(own.stage("read and fit")):
-            rows, exact = own.rows(self.release), own.invariants(self.release)
-            return IntervalWork(self, own, fit_tree(covariance, rows, exact, workers=workers), workers)
+        with watch.stage(fit.stage("covariances")):
+            covariance = tree_covariance(fit.model, workers=workers)
+        with watch.stage(fit.stage("read and fit")):
+            rows, exact = fit.rows(self.release), fit.invariants(self.release)
+            return FitTables(self, fit, fit_tree(covariance, rows, exact, workers=workers), workers)
 
 
 class Step(NamedTuple):
@@ -189,7 +168,7 @@ def steps_of(spine: Spine, areas: Sequence[Area]) -> list[tuple[str, int, int | 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntervalWork:
+class FitTables:
     """One fit, estimated, with everything that its tables need.
 
     Attributes:
@@ -278,8 +257,8 @@ class IntervalWork:
     ) -> None:
         """Add some of the `n_rows` geounits or entities of an area to a table."""
         together = n_rows * table.group.size if self.job.simultaneous else 1
-        made = intervals_if_any(self.own.model, part, level=self.job.level, simultaneous=together)
-        table.add(codes, published, part, made)
+        intervals = intervals_if_any(self.own.model, part, level=self.job.level, simultaneous=together)
+        table.add(codes, published, part, intervals)
 
     def _check(self, folders: Folders, counts: PublicCounts, spine: Spine) -> None:
         """Read back the tables that got new columns and check them."""
@@ -298,10 +277,10 @@ class IntervalWork:
         """Add some of the `n_rows` geounits or entities of an area to its tables."""
         place = 0
         for table in tables:
-            own = slice(place, place + table.group.size)
-            part = Answers(answers.estimates[:, own], answers.variances[:, own])
-            self.add(table, n_rows, codes, published[:, own], part)
-            place = own.stop
+            columns = slice(place, place + table.group.size)
+            part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
+            self.add(table, n_rows, codes, published[:, columns], part)
+            place = columns.stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -314,7 +293,7 @@ class LevelTables:
         answers: Estimates and variances.
     """
 
-    work: IntervalWork
+    work: FitTables
     counts: PublicCounts
     answers: LevelAnswers
 
@@ -331,11 +310,11 @@ class LevelTables:
         work, counts = self.work, self.counts
         codes = work.own.model.spine.geocodes[self.answers.level].text
         table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
-        group, place = table.group, sum(one.size for one in work.own.groups[:query])
+        group, place = table.group, sum(group.size for group in work.own.groups[:query])
         rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]
         for start, stop, answers in self.answers.stream(rows, workers=work.workers):
-            own = slice(place, place + group.size)
-            part = Answers(answers.estimates[:, own], answers.variances[:, own])
+            columns = slice(place, place + group.size)
+            part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
             published = group.apply(*counts.rows(start, stop), stop - start)
             work.add(table, len(codes), codes[start:stop], published, part)
         tally = table.finish()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.constraints.constraint_files import read_agreed_counts, write_agreement
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts
-from tallyveil.postprocess.other_releases.agreement_files import read_agreed_counts, write_agreement
 from tallyveil.postprocess.other_releases.residents import (
     ResidentCounts,
     read_resident_counts,

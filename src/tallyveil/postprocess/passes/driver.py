@@ -18,7 +18,7 @@ from tallyveil.measurements.store import measurement_name, write_support_measure
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.families.chunk_files import ChunkFolders, Progress
+from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import cut
 from tallyveil.postprocess.other_releases.agreement import summed_to_root
 from tallyveil.postprocess.other_releases.kept import Kept
@@ -318,7 +318,7 @@ class TreePasses:
 
         def work() -> dict[str, Any]:
             with self.watch.stage(name, self.spine.n_geounits(level - 1)):
-                for _, (_, finished) in run.executor.completed(chunks, range(n_chunks)):
+                for _, finished in run.executor.completed(chunks, range(n_chunks)):
                     self.observer.advanced(finished)
             return {"performance": self.watch.stages[-1]}
 
@@ -327,15 +327,15 @@ class TreePasses:
 
     def _support_chunks(
         self, level: int, above: PublicCounts, folders: ChunkFolders
-    ) -> tuple[Chunks[Progress], int]:
-        """The writing of noisy answers as chunks; each tells its number and how many families it had."""
+    ) -> tuple[Chunks[int], int]:
+        """The writing of noisy answers as chunks; each tells how many families it had."""
         geolevel = self.spine.geolevels[level]
         names = self.plan.strategy.queries(geolevel)
         queries = tuple(layer for name in names for layer in self.plan.query(name).layers)
         children = self.spine.child_offsets[level - 1]
         spans = cut(above, children)
 
-        def write(number: int) -> Progress:
+        def write(number: int) -> int:
             span = spans[number]
             offsets, cells, _ = above.slice(span.first, span.last)
             child_begin = children[span.first : span.last + 1].copy()
@@ -345,9 +345,9 @@ class TreePasses:
             noisy = self.source.measure_families(wanted)
             root = folders.root(number)
             write_support_measurements(root, number, wanted, noisy, variances, self.spine, folders.tags)
-            return number, span.last - span.first
+            return span.last - span.first
 
-        return folders.written({"work": SUPPORT, "geolevel": geolevel}, write), len(spans)
+        return folders.chunks({"work": SUPPORT, "geolevel": geolevel}, int, write), len(spans)
 
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
         each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]

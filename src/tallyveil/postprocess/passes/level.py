@@ -25,7 +25,6 @@ from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.schema.counts import PublicCounts, narrow
-from tallyveil.storage.archives import Archived
 
 ROUNDED: Final = {"table_flow": "flows", "wide_table_flow": "wide_flows"}
 """Name in the manifest of each way of rounding, and the field of a family's effort that counts it."""
@@ -48,9 +47,8 @@ class PassOutcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Counts of the children of some families, and how these families ended; of chunk `number`."""
+    """Counts of the children of some families, and how these families ended."""
 
-    number: int
     lengths: Integers
     cells: NarrowArray
     counts: NarrowArray
@@ -107,7 +105,6 @@ def _roots(builder: PassBuilder, observer: Observer) -> list[_Part]:
         effort = solution.effort
         parts.append(
             _Part(
-                number=geounit,
                 lengths=np.array([len(columns)]),
                 cells=narrow(problem.columns[columns]),
                 counts=narrow(solution.counts[0][columns]),
@@ -136,7 +133,7 @@ def pass_chunks(builder: PassBuilder, above: PublicCounts, number: int) -> tuple
         return _estimated(builder, spans[span], above)
 
     address = {"work": PASS, "number": number, "geolevel": builder.geolevel}
-    return Chunks(address, work, folders.writing(_archived), folders.reading(_part_of)), spans
+    return folders.chunks(address, _Part, work), spans
 
 
 def _chunks(
@@ -149,31 +146,6 @@ def _chunks(
         observer.advanced(spans[span].last - spans[span].first)
 
     return gathered(executor, chunks, largest_first(spans), done)
-
-
-def _archived(part: _Part) -> tuple[int, Archived]:
-    record = {
-        "number": part.number,
-        "status": part.status,
-        "rounded": part.rounded,
-        "backward_error": part.backward_error,
-    }
-    return part.number, Archived(
-        record, {"lengths": part.lengths, "cells": part.cells, "counts": part.counts}
-    )
-
-
-def _part_of(content: Archived) -> _Part:
-    record, arrays = content.record, content.arrays
-    return _Part(
-        number=record["number"],
-        lengths=arrays["lengths"],
-        cells=arrays["cells"],
-        counts=arrays["counts"],
-        status=Counter(record["status"]),
-        rounded=Counter(record["rounded"]),
-        backward_error=record["backward_error"],
-    )
 
 
 def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
@@ -198,7 +170,6 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     begin = chunk.offsets[np.repeat(family, lengths)]
     _, cells, _ = above.slice(span.first, span.last)
     return _Part(
-        number=span.number,
         lengths=lengths,
         cells=narrow(cells[begin + solved.columns]),
         counts=narrow(np.array(solved.counts)),

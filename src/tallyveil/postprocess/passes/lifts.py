@@ -25,7 +25,6 @@ from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer
 from tallyveil.schema.counts import PublicCounts, TripletSum, places_in
-from tallyveil.storage.archives import Archived
 
 LIFT: Final = "lift"
 """Name of the work in addresses."""
@@ -75,13 +74,9 @@ def part_groups(cells: PartCells) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """Counts of the part in the children of some families, and how many families there were nothing to split in.
+class _Split:
+    """Counts of the part in the children of some families, and how many families there were nothing to split in."""
 
-    `number` is that of the chunk of these families, or 0 for a single family.
-    """
-
-    number: int
     rows: Integers
     groups: Integers
     counts: Integers
@@ -128,26 +123,26 @@ def _record(status: "Counter[TileStatus]") -> dict[str, Any]:
     }
 
 
-def _root(lift: Lift, geounit: int) -> _Found:
+def _root(lift: Lift, geounit: int) -> _Split:
     columns = lift.columns
     base = _group_counts(lift, slice(geounit, geounit + 1), columns)
     columns = columns[base[0] > 0]
     return _split(lift, slice(geounit, geounit + 1), columns, None)
 
 
-def lift_chunks(lift: Lift, above: PublicCounts) -> tuple[Chunks[_Found], list[Span]]:
+def lift_chunks(lift: Lift, above: PublicCounts) -> tuple[Chunks[_Split], list[Span]]:
     """A lift pass below a geolevel as chunks that any process of the run can do, and the families of each."""
     spans = cut(above, lift.spine.child_offsets[lift.level - 1])
     folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
-    def work(number: int) -> _Found:
+    def work(number: int) -> _Split:
         return _chunk(lift, spans[number], above)
 
     address = {"work": LIFT, "number": lift.number, "geolevel": lift.geolevel}
-    return Chunks(address, work, folders.writing(_archived), folders.reading(_found_in)), spans
+    return folders.chunks(address, _Split, work), spans
 
 
-def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Found]:
+def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Executor) -> list[_Split]:
     """What every chunk of families found, in order."""
     chunks, spans = lift_chunks(lift, above)
 
@@ -157,26 +152,7 @@ def _below(lift: Lift, above: PublicCounts, observer: Observer, executor: Execut
     return gathered(executor, chunks, largest_first(spans), done)
 
 
-def _archived(found: _Found) -> tuple[int, Archived]:
-    record = {"number": found.number, "settled": found.settled, "lifted": found.lifted}
-    return found.number, Archived(
-        record, {"rows": found.rows, "groups": found.groups, "counts": found.counts}
-    )
-
-
-def _found_in(content: Archived) -> _Found:
-    record, arrays = content.record, content.arrays
-    return _Found(
-        record["number"],
-        arrays["rows"],
-        arrays["groups"],
-        arrays["counts"],
-        record["settled"],
-        record["lifted"],
-    )
-
-
-def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
+def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Split:
     children = lift.spine.child_offsets[lift.level - 1]
     parts = []
     for parent in range(span.first, span.last):
@@ -186,8 +162,7 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
         inside = inside[np.argsort(groups[inside], kind="stable")]
         family = slice(int(children[parent]), int(children[parent + 1]))
         parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
-    return _Found(
-        span.number,
+    return _Split(
         np.concatenate([one.rows for one in parts]),
         np.concatenate([one.groups for one in parts]),
         np.concatenate([one.counts for one in parts]),
@@ -196,7 +171,7 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
     )
 
 
-def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | None) -> _Found:
+def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | None) -> _Split:
     """Split a parent's counts of the part among its children.
 
     Args:
@@ -226,8 +201,8 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves, totals))
         is_settled = False
     row, column = np.nonzero(counts)
-    return _Found(
-        0, children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
+    return _Split(
+        children.start + row, columns[column], counts[row, column], int(is_settled), int(not is_settled)
     )
 
 

@@ -26,6 +26,7 @@ from tallyveil.errors import ClusterError
 
 _LABEL: Final = b"tallyveil/cluster-channel/1"
 _NONCE_BYTES: Final = 12
+"""The length of 96 bits for which GCM is specified without a further hash (NIST SP 800-38D, section 5.2.1.1)."""
 _CURVE: Final = ec.SECP256R1
 
 

@@ -23,13 +23,16 @@ from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import open_new, usable_cores
 
 JOIN_SECONDS: Final = 60.0
+"""How long a cluster may take to let the driver in, or to say that it demands a token."""
 LOST_SECONDS: Final = 30.0
 """A cluster is lost if its head does not answer for so long, or says for so long that the driver's node is dead.
 
 Ray itself ends the relay after 60 seconds without a head."""
 _END_SECONDS: Final = 15.0
+"""How long the child process may take to leave the cluster before it is ended."""
 _CATCH_UP_SECONDS: Final = 1.0
 _SAID_CHARACTERS: Final = 300
+"""Most characters of Ray's last line in a message: about four lines of a terminal."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -28,6 +28,7 @@ from tallyveil.storage.write import write_text
 START_SECONDS: Final = 300.0
 """How long a run waits while it has no worker process at all."""
 _EARLY_DEATHS: Final = 3
+"""How often, for each worker process wanted, one may end before it could do anything until the run gives up."""
 
 
 class Step(Enum):

@@ -8,7 +8,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ from tallyveil.runs.cluster.connection import Connection
 from tallyveil.runs.cluster.crew import Answered, Crew, Worker
 from tallyveil.runs.cluster.failures import UnwrittenError, result_of
 from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Chunks, Site
+from tallyveil.runs.executor import Chunks, Executor, Site
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import store_error
@@ -35,6 +35,7 @@ ATTEMPTS: Final = 3
 GATHER_SECONDS: Final = 15.0
 """How long a run waits for its other worker processes once the first one can be used, before anything is spent."""
 _LOOK_SECONDS: Final = 1.0
+"""Longest wait for a message before the run looks again whether worker processes are missing."""
 _STALE_SECONDS: Final = 60.0
 """How long a shared file system may hide a file that another machine wrote. NFS keeps what it knows for up to 60 s."""
 
@@ -94,12 +95,17 @@ class RayExecutor:
         """As `Executor.is_remote`."""
         return True
 
-    def serve(self, site: Site) -> None:
+    @property
+    def threads(self) -> int:
+        """As `Executor.threads`: this process reads results and writes what follows from them."""
+        return 1
+
+    def serve(self, site: Callable[[], Site]) -> None:
         """As `Executor.serve`: wait until one worker process has opened the run."""
-        crew = self._joined()
+        crew, served = self._joined(), site()
         results = inside(self._folder, RESULTS)
-        self._files = ChunkFiles(results, site.files_key)
-        crew.serve(site, results)
+        self._files = ChunkFiles(results, served.files_key)
+        crew.serve(served, results)
         self._advance_until(crew, lambda: bool(crew.free()))
 
     def share(self, name: str, write: Callable[[Path], None]) -> None:
@@ -136,8 +142,8 @@ class RayExecutor:
                 pending.append(number)
             else:
                 yield number, chunks.read(path)
-        one = _Round(crew, files, chunks.address, pending, self._told)
-        for number, path in one.completed():
+        chunks_left = _Round(crew, files, chunks.address, pending, self._told)
+        for number, path in chunks_left.completed():
             yield number, chunks.read(path)
 
     def _make_folder(self) -> None:
@@ -200,22 +206,22 @@ class _Round:
             self._crew.fill()
             self._give()
             happened = self._crew.next(_LOOK_SECONDS)
-            given = self._given.pop(happened.call, None) if happened is not None else None
-            if given is None:
+            task = self._given.pop(happened.call, None) if happened is not None else None
+            if task is None:
                 continue
             if not isinstance(happened, Answered):
-                self._repeat_after_death(given)
-            elif (digest := self._digest(given, happened.text)) is not None:
+                self._repeat_after_death(task)
+            elif (digest := self._digest(task, happened.text)) is not None:
                 self._give()  # before this process is busy with reading
                 yield (
-                    given.number,
-                    self._files.awaited(self._address, given.number, digest, seconds=_STALE_SECONDS),
+                    task.number,
+                    self._files.awaited(self._address, task.number, digest, seconds=_STALE_SECONDS),
                 )
 
     def _give(self) -> None:
         """Give every free worker process the first chunk that it may have."""
         for worker in self._crew.free():
-            number = next((one for one in self._pending if self._may_have(worker, one)), None)
+            number = next((waiting for waiting in self._pending if self._may_have(worker, waiting)), None)
             if number is not None:
                 self._pending.remove(number)
                 call = self._crew.begin(worker, json.dumps(self._address), number)
@@ -227,45 +233,62 @@ class _Round:
         failed = set(self._unwritten.get(number, ()))
         return worker.host not in failed or not self._crew.hosts() - failed
 
-    def _digest(self, given: _Given, text: str) -> str | None:
+    def _digest(self, task: _Given, text: str) -> str | None:
         """The SHA-256 of a finished chunk; None if it was not written, and another worker process is to do it."""
         try:
             said = result_of(text)
         except UnwrittenError as error:
-            self._crew.dismiss(given.worker, error.cause)
-            failed = self._unwritten.setdefault(given.number, [])
-            failed.append(given.worker.host)
+            self._crew.dismiss(task.worker, error.cause)
+            failed = self._unwritten.setdefault(task.number, [])
+            failed.append(task.worker.host)
             if len(failed) >= ATTEMPTS or self._crew.size == 0:
                 raise error.cause from None
-            self._repeat(given, "not written")
+            self._repeat(task, "not written")
             return None
-        self._say("finished", given, seconds=said["seconds"])
+        self._say("finished", task, seconds=said["seconds"])
         return str(said["sha256"])
 
-    def _repeat_after_death(self, given: _Given) -> None:
-        deaths = self._deaths[given.number] = self._deaths.get(given.number, 0) + 1
+    def _repeat_after_death(self, task: _Given) -> None:
+        deaths = self._deaths[task.number] = self._deaths.get(task.number, 0) + 1
         if deaths >= ATTEMPTS:
             raise ClusterError(
-                f"chunk {given.number} of {json.dumps(self._address)} was begun {deaths} times, and each time its "
-                f"worker process died, the last one on {given.worker.host}. Most often it needs more memory than a "
+                f"chunk {task.number} of {json.dumps(self._address)} was begun {deaths} times, and each time its "
+                f"worker process died, the last one on {task.worker.host}. Most often it needs more memory than a "
                 "machine has: use fewer worker processes on each machine, or larger ones. Finished chunks are kept.",
                 code="chunk-kills-workers",
             )
-        self._repeat(given, "its worker process died")
+        self._repeat(task, "its worker process died")
 
-    def _repeat(self, given: _Given, why: str) -> None:
-        self._pending.appendleft(given.number)
-        self._say("repeated", given, seconds=round(time.monotonic() - given.begun, 3), why=why)
+    def _repeat(self, task: _Given, why: str) -> None:
+        self._pending.appendleft(task.number)
+        self._say("repeated", task, seconds=round(time.monotonic() - task.begun, 3), why=why)
 
-    def _say(self, what: str, given: _Given, **more: float | str) -> None:
-        worker = given.worker
+    def _say(self, what: str, task: _Given, **more: float | str) -> None:
+        worker = task.worker
         self._told(
             {
                 "event": f"chunk {what}",
-                "number": given.number,
+                "number": task.number,
                 "address": self._address,
                 "host": worker.host,
                 "pid": worker.pid,
                 **more,
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Makes the executor of a run on a cluster. See `Executors`.
+
+    Attributes:
+        settings: Which cluster.
+        told: Is told of what happens, for the log. See `RayExecutor`.
+    """
+
+    settings: ClusterSettings
+    told: Callable[[JsonObject], None]
+
+    def begin(self, folder: Path) -> AbstractContextManager[Executor]:
+        """As `Executors.begin`: one worker process has shown that it can be used. It has no secret yet."""
+        return RayExecutor(self.settings, folder, self.told)

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from tallyveil.errors import ClusterError, ConfigError
 from tallyveil.exact import as_given
-from tallyveil.runs.executor import Chunks
+from tallyveil.runs.executor import Workplace
 from tallyveil.storage.json_files import JsonObject
 
 WANTED_ADDRESS: Final = "the address of the cluster's head with its port, such as 10.0.0.1:6379"
@@ -54,15 +54,7 @@ class ClusterSettings:
             )
 
 
-class Opened(Protocol):
-    """A run that a worker process has opened."""
-
-    def chunks(self, address: JsonObject) -> Chunks[Any]:
-        """The work of an address; the same as the driver's work of that address."""
-        ...
-
-
-Opener: TypeAlias = Callable[[JsonObject, bytes], Opened]
+Opener: TypeAlias = Callable[[JsonObject, bytes], Workplace]
 
 
 def opener_of(name: str) -> Opener:

@@ -21,7 +21,7 @@ from tallyveil.version import VERSION
 if TYPE_CHECKING:
     from tallyveil.runs.cluster.channel import WorkerEnd
     from tallyveil.runs.cluster.chunk_files import ChunkFiles
-    from tallyveil.runs.cluster.site import Opened
+    from tallyveil.runs.executor import Workplace
 
 ONE_THREAD: Final = (
     "NUMBA_NUM_THREADS",
@@ -43,7 +43,7 @@ class ClusterWorker:
     def __init__(self) -> None:
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
         self._end: WorkerEnd | None = None
-        self._site: tuple[Opened, ChunkFiles] | None = None
+        self._site: tuple[Workplace, ChunkFiles] | None = None
 
     def hello(self, nonce: str, is_open: int) -> str:
         """Say what runs here and what the nonce file holds, and make the public key of the channel.
@@ -108,7 +108,7 @@ class ClusterWorker:
         begun = time.perf_counter()
         chunks = opened.chunks(address)
         result: Any = chunks.work(number)
-        digest = files.keep(address, number, lambda path: chunks.write(result, path))
+        digest = files.keep(address, number, lambda path: chunks.write(number, result, path))
         return {"sha256": digest, "seconds": round(time.perf_counter() - begun, 6)}
 
 

@@ -22,8 +22,8 @@ from tallyveil.postprocess.families import chunks
 from tallyveil.postprocess.families.level import estimate_level
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.counts import PublicCounts
@@ -126,7 +126,7 @@ class ByFiles:
         for number in numbers:
             self.written += 1
             path = self.folder / f"result-{self.written}"
-            chunks.write(chunks.work(number), path)
+            chunks.write(number, chunks.work(number), path)
             yield number, chunks.read(path)
 
 

@@ -9,8 +9,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.schema.counts import PublicCounts, compress_rows
 
 

@@ -15,7 +15,8 @@ from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.resources import RATES, predict
 from tallyveil.plans.sizes import sizes_of_spine
 from tallyveil.postprocess.constraints.geolevels import constraint_table
-from tallyveil.postprocess.families.tree_values import prepared_sweep
+from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
+from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 
 SIDE = 48
@@ -77,7 +78,7 @@ def peak_of(plan, hierarchies, constraints):
     tracemalloc.start()
     try:
         sweep = prepared_sweep(plan.estimating, hierarchies, constraints)
-        name = sweep.values(Nothing(), SilentObserver(), workers=2).name
+        name = swept_values(sweep, Nothing(), SilentObserver(), Threads(2)).name
         return tracemalloc.get_traced_memory()[1], name
     finally:
         tracemalloc.stop()

@@ -14,8 +14,7 @@ from tests.cluster_site import open_site
 from tests.unit.runs.cluster.conftest import FILES_KEY, SECRET
 
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
-from tallyveil.runs.cluster.cluster import Cluster
-from tallyveil.runs.cluster.executor import RayExecutor
+from tallyveil.runs.cluster.executor import Cluster, RayExecutor
 from tallyveil.runs.cluster.failures import UnwrittenError, WorkerDefectError, answer, result_of
 from tallyveil.runs.cluster.site import ClusterSettings
 
@@ -32,7 +31,7 @@ def folder(tmp_path):
 def run(site, folder):
     def once(address=None, numbers=N, told=lambda event: None, site=site):
         with Cluster(ClusterSettings(), told).begin(folder) as executor:
-            executor.serve(site)
+            executor.serve(lambda: site)
             return dict(executor.completed(chunks_of(site, address or {}), numbers))
 
     return once
@@ -223,7 +222,7 @@ def test_other_machines_are_told_whole_paths(here, site, tmp_path, monkeypatch):
     """They work in other folders."""
     monkeypatch.chdir(tmp_path)
     with RayExecutor(ClusterSettings(), Path("cluster")) as executor:
-        executor.serve(site)
+        executor.serve(lambda: site)
     paths = [request["arguments"] for request in here.sent if request.get("method") in ("hello", "open")]
     assert Path(paths[0][0]).parent == tmp_path / "cluster"
     assert paths[-1][3] == str(tmp_path / "cluster" / "chunks")
@@ -333,7 +332,7 @@ def test_an_opener_that_cannot_be_imported_is_refused(here, run, site, folder):
 
 def test_an_abandoned_round_does_not_disturb_the_next_one(here, site, folder):
     with RayExecutor(ClusterSettings(), folder) as executor:
-        executor.serve(site)
+        executor.serve(lambda: site)
         first = executor.completed(chunks_of(site, {"round": 1}), N)
         next(first)
         first.close()
@@ -343,7 +342,7 @@ def test_an_abandoned_round_does_not_disturb_the_next_one(here, site, folder):
 def test_an_executor_is_used_within_its_statement(here, site, folder):
     executor = RayExecutor(ClusterSettings(), folder)
     with pytest.raises(ValueError, match="outside"):
-        executor.serve(site)
+        executor.serve(lambda: site)
     with executor, pytest.raises(ValueError, match="before it was told"):
         next(executor.completed(chunks_of(site, {}), N))
 

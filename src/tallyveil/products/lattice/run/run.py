@@ -24,7 +24,7 @@ from tallyveil.products.lattice.confidential import (
     restricted_table,
 )
 from tallyveil.products.lattice.public.plan import SubspacePlan, refuse_many_draws
-from tallyveil.products.topdown.run.lattice_record import noise_record
+from tallyveil.products.topdown.run.lattice_counts import noise_record
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer

@@ -1,15 +1,17 @@
 """Better shares for a plan: the variances of its geography as functions of the shares, and the choice among shares."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.aims import Aims, VarianceModel
 from tallyveil.budget.optimal.choose import OptimalShares, choose_shares, present_shares
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.errors import BudgetError, GeographyError
+from tallyveil.errors import BudgetError, GeographyError, SchemaError
 from tallyveil.estimation.intervals.by_share.kinds import kinds_of, touched_by
 from tallyveil.estimation.intervals.by_share.least_squares import LeastSquares
 from tallyveil.estimation.intervals.by_share.live import live_variances
@@ -27,9 +29,10 @@ from tallyveil.postprocess.intervals.areas import entity_families, read_entity_t
 from tallyveil.postprocess.intervals.model import exact_geolevels
 from tallyveil.products.topdown.run.before_spend import inputs_of
 from tallyveil.products.topdown.run.inputs import read_hierarchies
-from tallyveil.products.topdown.run.live_sizes import read_live_sizes
 from tallyveil.schema.nested_queries import determines
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import is_same_file
+from tallyveil.storage.read import read_table, require_levels, scan_table
 
 FACTOR = 10.0
 """Factor on the precision of what is exact, or of what is unknown, to see whether a variance rests on it."""
@@ -301,3 +304,55 @@ def _refuse_extremes(variances: ByShare, aims: Aims, shares: Floats) -> None:
                 "variance. Leave out the aim.",
                 code="bad-aim",
             )
+
+
+COLUMNS = ("geolevel", "query", "live")
+WHAT = "live sizes"
+
+
+def read_live_sizes(path: Path, schema: Schema, geolevels: Sequence[str]) -> dict[tuple[str, str], float]:
+    """The number of live categories by geolevel and attribute or recode.
+
+    Args:
+        path: Public table with the columns of `COLUMNS`, one row for each geolevel and each attribute or recode.
+        schema: The universe.
+        geolevels: Geolevels of the spine.
+    Raises:
+        StoreError, ConfigError: the file or a column is missing or unreadable.
+        SchemaError: a row names something unknown or what an earlier row names, or its number is out of range.
+    """
+    require_levels(scan_table(path, COLUMNS, WHAT), COLUMNS, path, WHAT)
+    table = read_table(path, COLUMNS, WHAT).cast(pl.String)
+    known = {item.name: item.size for item in schema.attributes} | {
+        item.name: item.size for item in schema.recodes
+    }
+    found: dict[tuple[str, str], float] = {}
+    for number, (geolevel, query, text) in enumerate(table.iter_rows(), start=1):
+        where = f"row {number} of the table of live sizes {path}"
+        for name, names, what in ((geolevel, geolevels, "geolevel"), (query, known, "attribute or recode")):
+            if name not in names:
+                raise _wrong(
+                    f"{where} names the {what} {name!r:.80}; there are {', '.join(names)}. Correct it."
+                )
+        if (geolevel, query) in found:
+            raise _wrong(f"{where} gives '{query}' at {geolevel} again. Give each once.")
+        size = _number(text)
+        if not 1 <= size <= known[query]:
+            raise _wrong(
+                f"{where} gives '{query}' at {geolevel} {text!r:.80} live categories; wanted a number from 1 to "
+                f"{known[query]}, which is how many there are. Give the mean number of categories that are in use, "
+                "over the geounits with any records."
+            )
+        found[geolevel, query] = size
+    return found
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+def _wrong(message: str) -> SchemaError:
+    return SchemaError(message, code="bad-live-sizes")

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.invariants import check_bounds, invariant_values
+from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.geometry import geometry_warnings
-from tallyveil.plans.constraints import Agreement, Residents
+from tallyveil.plans.constraints import Agreement, Invariant, Residents
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import predict, warn_small_machine
 from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
+from tallyveil.postprocess.constraints.constraint_files import invariant_name, stated_invariant
+from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
 from tallyveil.postprocess.families.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.intervals.fits import planned_fits
-from tallyveil.postprocess.other_releases.agreement import promised_counts, read_agreement
+from tallyveil.postprocess.other_releases.agreement import AgreedCounts, promised_counts, read_agreement
 from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.other_releases.release import refuse_unprotected
 from tallyveil.postprocess.other_releases.residents import read_residents
@@ -23,9 +27,9 @@ from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.public import PublicInputs, read_public
 from tallyveil.products.topdown.run.spine_changes import warnings_of
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.schema.limits import narrow_limits
 from tallyveil.storage.json_files import JsonObject
 
 if TYPE_CHECKING:
@@ -158,3 +162,48 @@ def prepare(
     records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
     taken = {key: own for key, own in records.items() if own}
     return Prepared(constraints, kept, taken, groups, subspace, tree)
+
+
+def compile_constraints(
+    plan: ReleasePlan,
+    hierarchies: Hierarchies,
+    histograms: tuple[ConfidentialHistogram, ...],
+    bounds: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts] = (),
+) -> tuple[ConstraintTable, ...]:
+    """Invariants and public bounds of a plan, summed upward to every coarser geolevel.
+
+    Args:
+        plan: The release.
+        hierarchies: Its spine.
+        histograms: True counts of every geolevel.
+        bounds: Its public bounds, as they were read.
+        agreed: Counts of finished releases that are kept. Without outer passes they are tables like the others, after
+            the bounds; outer passes have them apart, because they have too many answers for a table.
+    Raises:
+        ConstraintError: constraints contradict each other, or the records break the bounds.
+    """
+    invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
+    kept = () if plan.outer else (one.table() for one in agreed)
+    tables = (*invariants, *bounds, *kept)
+    # Conflicts among what is public come first: they can be told in full.
+    refuse_conflicts(tables, hierarchies.spine, plan.schema)
+    for table in bounds:
+        level = len(table.lower) - 1
+        limits = table.lower[level], table.upper[level]
+        check_bounds(histograms[level], table.query, *limits, table.name, table.groups)
+    return tables
+
+
+def _invariant_table(
+    plan: ReleasePlan,
+    invariant: Invariant,
+    hierarchies: Hierarchies,
+    histograms: tuple[ConfidentialHistogram, ...],
+) -> ConstraintTable:
+    query = plan.query(invariant.query)
+    stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
+    values = narrow_limits(invariant_values(histograms[stated.level], query, stated.groups))
+    return constraint_table(
+        invariant_name(invariant.query), query, (values, values), stated, hierarchies.spine
+    )

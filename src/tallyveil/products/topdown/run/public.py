@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.budget.noise_size import certify_noise
@@ -10,6 +11,8 @@ from tallyveil.plans.advice import impossible_levels
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.constraints.conflicts import geounits_without_room, refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, bounds_table
+from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
+from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations, expected_deviations
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 
 
@@ -71,3 +74,23 @@ def _empty_areas(
                 f"the family {family.name} has no entities, because no finest geounit names one. Its tables will have "
                 "no rows. If that is not meant, correct the table of entities."
             )
+
+
+def deviations_of(
+    loaded: ReleasePlan, path: Path | None, families: list[str], queries: list[str] | None
+) -> list[AreaDeviations]:
+    """Standard deviations for geounits and entities. Opens the geography, the public bounds and the entity table.
+
+    Args:
+        loaded: The plan.
+        path: Table of entities; None for the table that [spine] of the release file names.
+        families: Families of entities to include.
+        queries: Queries to include; None for those of the plan's tables.
+    """
+
+    hierarchies = read_hierarchies(loaded)
+    if path is None:
+        found = [hierarchies.family(name) for name in families]
+    else:
+        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
+    return expected_deviations(loaded, hierarchies, found, queries=queries)

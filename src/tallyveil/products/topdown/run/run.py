@@ -1,6 +1,7 @@
 """The main job: read plan and records, spend, estimate geolevel by geolevel from the root down, check the release."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
 from tallyveil.products.topdown.run.on_worker import measuring_site
 from tallyveil.products.topdown.run.preparation import prepare, read_inputs
-from tallyveil.products.topdown.run.spine_record import spine_record
+from tallyveil.products.topdown.run.spine_making import spine_record
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
@@ -69,10 +70,9 @@ def run_release(
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    threads = Threads(workers or usable_cores())
-    product = TopDown(plan, threads.workers, protected=test_key is None)
+    product = TopDown(plan, protected=test_key is None)
     progress = Progress.of(observer)
-    executors = executors or threads
+    executors = executors or Threads(workers or usable_cores())
     last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
     return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
 
@@ -107,9 +107,9 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    threads = Threads(workers or usable_cores())
-    product = TopDown(plan, threads.workers, protected=test_key is None, measuring_alone=True)
-    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors or threads)
+    product = TopDown(plan, protected=test_key is None, measuring_alone=True)
+    executors = executors or Threads(workers or usable_cores())
+    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
 
@@ -120,13 +120,11 @@ class TopDown:
 
     Attributes:
         plan: Plan of the release.
-        workers: Number of threads; the counts do not depend on it.
         protected: Whether the release shall protect people: no test key was given.
         measuring_alone: Whether the run stops after the measurements.
     """
 
     plan: ReleasePlan
-    workers: int
     protected: bool
     measuring_alone: bool = False
 
@@ -160,7 +158,6 @@ class _Release:
     kept: Kept
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
-    workers: int
     subspace: tuple["SubspaceDraw", ...]
     geography_digest: bytes
     privacy: dict[str, Any]
@@ -192,7 +189,6 @@ class _Release:
             prepared.kept,
             prepared.taken,
             prepared.groups,
-            product.workers,
             prepared.subspace,
             geography_digest=inputs.public.hierarchies.spine.digest(),
             privacy=inputs.privacy,
@@ -263,8 +259,7 @@ class _Release:
         """
         write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
         self.constraints += self._draw(run)
-        if run.executor.is_remote:
-            run.executor.serve(measuring_site(run, self.histograms))
+        run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
             plan=self.plan.estimating,
             hierarchies=self.hierarchies,
@@ -275,7 +270,6 @@ class _Release:
             constraints=self.constraints,
             observer=self.observer,
             watch=self.watch,
-            workers=self.workers,
             tree=self.tree,
             kept=self.kept,
             groups=self.groups,
@@ -324,6 +318,6 @@ def _drawn_records(plan: ReleasePlan, subspace: "tuple[SubspaceDraw, ...]") -> l
     """What the manifest says of each draw on a lattice."""
     if not subspace:
         return []
-    from tallyveil.products.topdown.run.lattice_record import drawn_record
+    from tallyveil.products.topdown.run.lattice_counts import drawn_record
 
     return [drawn_record(plan, draw) for draw in subspace]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import TallyveilError
-from tallyveil.products.safetab.confidential import record_stream
+from tallyveil.products.safetab.confidential import records as safetab_records
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons, read_persons
 from tallyveil.products.safetab.public.ages import STARTS_23
 from tallyveil.products.safetab.public.plan import read_plan
@@ -83,7 +83,7 @@ def expected(rows):
 @pytest.mark.parametrize("piece", [101, 1 << 20])
 @pytest.mark.parametrize("most", [1, 2, 8])
 def test_every_person_is_kept_with_all_codes_and_their_cell(toy, tmp_path, monkeypatch, piece, most):
-    monkeypatch.setattr(record_stream, "PIECE", piece)
+    monkeypatch.setattr(safetab_records, "PIECE", piece)
     rows = toy.person_rows(300, most=most)
     if most == 1:
         rows = [(*row[:9], *["Null"] * 7, row[16]) for row in rows]
@@ -130,7 +130,7 @@ def test_blocks_with_the_largest_numbers_are_found(toy, tmp_path):
 )
 def test_a_fault_in_any_piece_is_found(toy, tmp_path, monkeypatch, place, changes, code, said):
     """Sound pieces before it and after it do not make it forgotten."""
-    monkeypatch.setattr(record_stream, "PIECE", 101)
+    monkeypatch.setattr(safetab_records, "PIECE", 101)
     rows = toy.person_rows(50)
     bad = ["31", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Null"] * 7, "9950"]
     for column, value in changes.items():

@@ -14,7 +14,7 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import check_paths
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.spine_record import spine_record
+from tallyveil.products.topdown.run.spine_making import spine_record
 
 
 def test_every_path_is_summed_exactly(small_release):

@@ -12,8 +12,8 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.products.topdown.run.inputs import read_histograms
+from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
-from tallyveil.products.topdown.run.true_constraints import compile_constraints
 from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("pl94-persons")

@@ -11,13 +11,8 @@ from tallyveil.errors import ConstraintError, SchemaError, StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints import bounds_files, geolevels
-from tallyveil.postprocess.constraints.bounds_files import (
-    bounds_path,
-    read_bounds,
-    stated_bounds,
-    write_bounds,
-)
+from tallyveil.postprocess.constraints import constraint_files, geolevels
+from tallyveil.postprocess.constraints.constraint_files import stated_bounds
 from tallyveil.postprocess.constraints.geolevels import bounds_table, public_zeros, zeros_of
 from tallyveil.products.topdown.run.inputs import read_spine
 
@@ -104,18 +99,13 @@ def test_a_column_without_bounds_needs_no_type(plan, spine, whole):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_published_bounds_read_back(plan, spine, whole, tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(bounds_files, "GEOUNITS_AT_ONCE", at_once)
+    monkeypatch.setattr(constraint_files, "GEOUNITS_AT_ONCE", at_once)
     monkeypatch.setattr(geolevels, "GEOUNITS_AT_ONCE", at_once)
     bounds = plan.bounds[0]
     table = bounds_table(plan, bounds, whole)
-    stated = {
-        "name": bounds.name,
-        "query": bounds.query,
-        "geolevel": bounds.geolevel,
-        "missing_upper": bounds.missing_upper,
-    }
-    write_bounds(tmp_path, 0, stated, table, stated_bounds(whole, stated), {"run": "0"})
-    zeros = zeros_of(read_bounds(tmp_path, 0, stated, plan.schema, whole), spine)
+    (item,) = stated_bounds(plan.to_mapping()["bounds"], whole)
+    item.write(tmp_path, table, {"run": "0"})
+    zeros = zeros_of(item.read(tmp_path, plan.schema, spine), spine)
     assert zeros.geolevel == "Block"
     (wanted,) = public_zeros(plan, whole)
     assert np.array_equal(zeros.answers, wanted.answers)
@@ -123,15 +113,14 @@ def test_published_bounds_read_back(plan, spine, whole, tmp_path, monkeypatch, a
     assert not zeros.answers.all()
 
 
-def test_published_bounds_that_are_missing_or_of_another_geography(plan, whole, tmp_path):
-    bounds = plan.bounds[0]
-    stated = {"name": bounds.name, "query": bounds.query, "geolevel": bounds.geolevel, "missing_upper": 0}
+def test_published_bounds_that_are_missing_or_of_another_geography(plan, spine, whole, tmp_path):
+    (item,) = stated_bounds(plan.to_mapping()["bounds"], whole)
     with pytest.raises(StoreError) as caught:
-        read_bounds(tmp_path, 0, stated, plan.schema, whole)
+        item.read(tmp_path, plan.schema, spine)
     assert caught.value.code == "bounds-missing"
-    write_bounds(tmp_path, 0, stated, bounds_table(plan, bounds, whole), stated_bounds(whole, stated), {})
-    path = bounds_path(tmp_path, 0)
+    item.write(tmp_path, bounds_table(plan, plan.bounds[0], whole), {})
+    path = item.kind.path(tmp_path, 0)
     pl.read_parquet(path).with_columns(geocode=pl.lit("X0101")).write_parquet(path)
     with pytest.raises(StoreError) as caught:
-        read_bounds(tmp_path, 0, stated, plan.schema, whole)
+        item.read(tmp_path, plan.schema, spine)
     assert caught.value.code == "release-damaged"

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.products.safetab.confidential import record_stream
+from tallyveil.products.safetab.confidential import records as safetab_records
 from tallyveil.products.safetab.confidential.records import read_persons
 from tallyveil.products.safetab.public.files import GEOGRAPHY, PERSONS
 from tallyveil.products.safetab.public.plan import read_plan
@@ -50,7 +50,7 @@ def as_parquet(data, **changes):
 @pytest.mark.parametrize("piece", [101, 997, 1 << 20])
 def test_text_may_be_cut_anywhere(folders, monkeypatch, piece):
     whole = digests(*folders)
-    monkeypatch.setattr(record_stream, "PIECE", piece)
+    monkeypatch.setattr(safetab_records, "PIECE", piece)
     assert digests(*folders) == whole
 
 
@@ -58,14 +58,14 @@ def test_text_may_be_cut_anywhere(folders, monkeypatch, piece):
 def test_parquet_may_be_cut_anywhere(folders, monkeypatch, rows):
     whole = digests(*folders)
     as_parquet(folders[1])
-    monkeypatch.setattr(record_stream, "ROWS", rows)
+    monkeypatch.setattr(safetab_records, "ROWS", rows)
     assert digests(*folders) == whole
 
 
 @pytest.mark.parametrize("piece", [101, 997, 1 << 20])
 def test_line_ends_do_not_matter(folders, monkeypatch, piece):
     whole = digests(*folders)
-    monkeypatch.setattr(record_stream, "PIECE", piece)
+    monkeypatch.setattr(safetab_records, "PIECE", piece)
     path = folders[1] / "person-records.txt"
     text = path.read_bytes()
     for changed in (text.rstrip(b"\n"), text.replace(b"\n", b"\r\n") + b"\r\n\n"):
@@ -113,7 +113,7 @@ def test_a_file_of_short_wrong_lines_is_refused(folders):
     with pytest.raises(TallyveilError) as raised:
         digests(params, data)
     assert raised.value.code == "safetab-person-values"
-    path.write_text(header + "\n" + "1" * (record_stream.PIECE * 2 + 5))
+    path.write_text(header + "\n" + "1" * (safetab_records.PIECE * 2 + 5))
     with pytest.raises(TallyveilError) as raised:
         digests(params, data)
     assert raised.value.code == "input-unreadable"
@@ -123,7 +123,7 @@ def test_only_a_few_pieces_are_read_ahead(toy, tmp_path, monkeypatch):
     """The memory needed does not grow with the file, and other threads have something to parse."""
     path, read = tmp_path / "person-records.txt", []
     toy.pipe(path, toy.PERSON_HEADER, toy.person_rows(60))
-    (text,) = record_stream._text_pieces(path)
+    (text,) = safetab_records._text_pieces(path)
     pieces = text.splitlines(keepends=True)
 
     def watched(_):
@@ -131,10 +131,10 @@ def test_only_a_few_pieces_are_read_ahead(toy, tmp_path, monkeypatch):
             read.append(piece)
             yield piece
 
-    monkeypatch.setattr(record_stream, "_text_pieces", watched)
-    for n, part in enumerate(record_stream.parsed_records(path, PERSONS), start=1):
+    monkeypatch.setattr(safetab_records, "_text_pieces", watched)
+    for n, part in enumerate(safetab_records.parsed_records(path, PERSONS), start=1):
         assert len(part.values) == 1
-        assert len(read) == min(n + record_stream.AHEAD, 60)
+        assert len(read) == min(n + safetab_records.AHEAD, 60)
 
 
 SHORTEST = ("0", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Null"] * 7, "9950")
@@ -145,15 +145,15 @@ SHORTEST = ("0", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Nu
 def test_there_is_room_for_all_records_and_not_for_many_more(toy, tmp_path, n):
     path = tmp_path / "person-records.txt"
     toy.pipe(path, toy.PERSON_HEADER, [SHORTEST] * n)
-    (part,) = record_stream.parsed_records(path, PERSONS)
+    (part,) = safetab_records.parsed_records(path, PERSONS)
     assert len(part.values) == n
     assert not part.broken.any()
     in_header = len(toy.PERSON_HEADER + "\n") // len(
         "|".join(SHORTEST) + "\n"
     )  # as many as its bytes could be
-    assert n <= record_stream.most_records(path, PERSONS) <= n + in_header + 1
+    assert n <= safetab_records.most_records(path, PERSONS) <= n + in_header + 1
     pl.read_csv(path, separator="|", infer_schema=False).write_parquet(path.with_suffix(".parquet"))
-    assert record_stream.most_records(path.with_suffix(".parquet"), PERSONS) == n
+    assert safetab_records.most_records(path.with_suffix(".parquet"), PERSONS) == n
 
 
 def number_of(value):
@@ -166,14 +166,14 @@ def number_of(value):
 def test_every_value_is_parsed_and_a_broken_rule_is_told_with_its_piece(
     folders, toy, monkeypatch, ending, rows
 ):
-    monkeypatch.setattr(record_stream, "ROWS", rows)
-    monkeypatch.setattr(record_stream, "PIECE", 100 * rows)
+    monkeypatch.setattr(safetab_records, "ROWS", rows)
+    monkeypatch.setattr(safetab_records, "PIECE", 100 * rows)
     persons = [list(row) for row in toy.person_rows(60)]
     persons[31][PERSONS.columns.index("QAGE")] = "116"
     toy.write_data(folders[1], [tuple(row) for row in persons])
     if ending == "parquet":
         as_parquet(folders[1])
-    parts = list(record_stream.parsed_records(folders[1] / f"person-records.{ending}", PERSONS))
+    parts = list(safetab_records.parsed_records(folders[1] / f"person-records.{ending}", PERSONS))
     persons[31][PERSONS.columns.index("QAGE")] = "0"
     values = [row for part in parts for row in part.values.tolist()]
     assert values == [[number_of(value) for value in row] for row in persons]
@@ -193,22 +193,22 @@ def test_every_value_is_parsed_and_a_broken_rule_is_told_with_its_piece(
 def test_a_line_of_another_number_of_columns_is_refused_anywhere(
     folders, toy, monkeypatch, piece, place, line
 ):
-    monkeypatch.setattr(record_stream, "PIECE", piece)
+    monkeypatch.setattr(safetab_records, "PIECE", piece)
     rows = toy.person_rows(60)
     toy.write_data(folders[1], [*rows[:place], (line,), *rows[place:]])
     path = folders[1] / "person-records.txt"
     with pytest.raises(StoreError) as raised:
-        list(record_stream.parsed_records(path, PERSONS))
+        list(safetab_records.parsed_records(path, PERSONS))
     assert raised.value.code == "input-unreadable"
     assert str(path) in str(raised.value)
 
 
 def test_a_line_may_be_as_long_as_a_piece_and_no_longer(tmp_path, toy, monkeypatch):
     path = tmp_path / "person-records.txt"
-    monkeypatch.setattr(record_stream, "PIECE", 200)
+    monkeypatch.setattr(safetab_records, "PIECE", 200)
     for length, refused in ((200, False), (201, True)):
         path.write_text(toy.PERSON_HEADER + "\n" + "|".join([*ANOTHER, "x" * 200])[:length])
-        pieces = record_stream._text_pieces(path)
+        pieces = safetab_records._text_pieces(path)
         if refused:
             with pytest.raises(StoreError) as raised:
                 list(pieces)
@@ -223,9 +223,9 @@ def test_a_file_that_goes_away_meanwhile_is_an_error_of_the_store(folders, endin
         as_parquet(folders[1])
     path = folders[1] / f"person-records.{ending}"
     pieces = (
-        record_stream._text_pieces(path)
+        safetab_records._text_pieces(path)
         if ending == "txt"
-        else record_stream._parquet_pieces(path, pl.scan_parquet(path))
+        else safetab_records._parquet_pieces(path, pl.scan_parquet(path))
     )
     path.unlink()
     with pytest.raises(StoreError) as raised:
@@ -248,10 +248,10 @@ def test_an_input_is_held_from_the_first_piece_to_the_last(folders, monkeypatch,
         yield
         said.append("let go")
 
-    monkeypatch.setattr(record_stream, "held", watched)
-    monkeypatch.setattr(record_stream, "ROWS", 100)
-    monkeypatch.setattr(record_stream, "PIECE", 8000)
-    for part in record_stream.parsed_records(path, PERSONS):
+    monkeypatch.setattr(safetab_records, "held", watched)
+    monkeypatch.setattr(safetab_records, "ROWS", 100)
+    monkeypatch.setattr(safetab_records, "PIECE", 8000)
+    for part in safetab_records.parsed_records(path, PERSONS):
         said.append(len(part.values))
     assert said[0] == (path, "person-records")
     # Pieces are read ahead, so it is let go before the last ones are handed out, but after the first.
@@ -262,7 +262,7 @@ def test_an_input_is_held_from_the_first_piece_to_the_last(folders, monkeypatch,
 
 def test_formats_without_number_rules_are_no_records(folders):
     with pytest.raises(TypeError):
-        list(record_stream.parsed_records(folders[1] / "GRF-C.txt", GEOGRAPHY))
+        list(safetab_records.parsed_records(folders[1] / "GRF-C.txt", GEOGRAPHY))
 
 
 def test_a_person_takes_less_than_nine_bytes(toy, tmp_path):
