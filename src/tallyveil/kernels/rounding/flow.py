@@ -17,7 +17,7 @@ Oracle: the tests try every rounding of a small family.
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.arrays import Bools, Int32Rows, Integers
 from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.groups import gates_of, groups_cross, groups_hold, unreachable_bounds_hold
@@ -37,7 +37,7 @@ failed (a defect); nothing left to choose."""
 
 @njit(nogil=True, cache=True)
 def round_by_flow(
-    labels: Int32s,
+    labels: Int32Rows,
     stage: Integers,
     nearest: Bools,
     bounds: Bounds,
@@ -94,7 +94,7 @@ def round_by_flow(
 
 @njit(nogil=True, cache=True)
 def attained(
-    labels: Int32s,
+    labels: Int32Rows,
     stage: Integers,
     nearest: Bools,
     bounds: Bounds,

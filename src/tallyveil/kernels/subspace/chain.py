@@ -35,9 +35,15 @@ from tallyveil.kernels.compiled import njit
 ABSOLUTE: Final = 0
 SQUARES: Final = 1
 ROOT: Final = 2
+"""What the level F of a state depends on: the sum of the cells' absolute values, that of their squares, or the root of
+the latter."""
 
 _WIDEST: Final = 1 << 31
+"""Width of a slice from which on the state stays where it is. The slice is the same for all of its points, so that the
+chain keeps its law."""
+
 _LOW: Final = np.uint64(0xFFFFFFFF)
+"""The lower half of a word."""
 
 
 # Inlined, as is add_column: handing arrays to a function counts references, which takes longer than the work here.
@@ -158,6 +164,7 @@ def level_of(kind: int, scale: float, size: int) -> int:
 @njit(nogil=True, cache=True)
 def _root_below(value: int) -> int:
     """floor(sqrt(value)) for 0 <= value < 2**62."""
+    # The square root of a float is near the root; the loops make it exact.
     root = int(math.sqrt(float(value)))
     while root * root > value:
         root -= 1
@@ -173,6 +180,7 @@ def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> 
         return min(height, limit) - size
     if level_of(kind, scale, limit) <= height:
         return limit - size
+    # floor(scale sqrt(s)) <= height for s below ((height + 1) / scale)^2; the loops take the rounding errors away
     bound = (float(height) + 1.0) / scale
     largest = max(int(bound * bound), size)
     while largest > size and level_of(kind, scale, largest) > height:
@@ -308,6 +316,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
             u = words[place + digits]
             place += digits + 1
             n = np.uint64(high - low + 1)
+            # Lemire's method: these words would make some of the n outcomes likelier than others.
             if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
                 continue
             times = low + int(high_product(u, n))

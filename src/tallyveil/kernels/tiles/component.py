@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Int8s, Int32s, Integers
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.arrays import Int8Rows, Int32s, IntegerRows, Integers
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.family import (
     LINKED,
     OWN,
@@ -71,12 +71,12 @@ class Source(NamedTuple):
 
     family: Family
     free: FreeTables
-    says: Int8s
+    says: Int8Rows
     numbers: Numbers
 
 
-@pointed
-def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Source, Integers, Integers]:
+@njit(nogil=True, cache=True)
+def read_family(chunk: TileChunk, f: int, counts: IntegerRows) -> tuple[bool, Source, Integers, Integers]:
     """Read family f of a chunk, and write the counts that are settled into `counts`, [C, s].
 
     Returns:
@@ -91,7 +91,7 @@ def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Sourc
     return good, Source(family, free, says, numbers_of(family)), order, begin
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def component_tables(source: Source, members: Integers) -> Tables:
     """The tables of a component, given their numbers."""
     family, free, says, numbers = source

@@ -30,7 +30,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.cholesky import cholesky, solve_cholesky
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.tables import Prices, Tables
@@ -40,18 +40,21 @@ ROUNDING = 2.0**-52
 many times larger as entries are added."""
 
 ALTERNATIONS = 2
-"""Passes that move each inner price by itself, before Newton's method begins."""
+"""Passes that move each inner price by itself, after a step of Newton's method was taken back."""
 
 LEAST_DAMPING, DAMPING = 1e-9, 0.05
 """Damping of Newton's equations: at least, and in units of a gap below one person."""
 
 CG_PRECISION = 1e-3
+"""Part of the right side that may be left of Newton's equations where conjugate gradients solve them; the next step of
+Newton's method mends it."""
 
 EVEN = 1e-12
 """Near the end, rounding errors hide what a step does to the dual function. A step may lower it by this part if the gap
 shrinks."""
 
 FIRST_ALTERNATIONS = 1
+"""Such passes before the first step of Newton's method."""
 
 SHORTER, TRIES = 0.35, 6
 """A step that does not help is shortened by this factor, at most so often."""
@@ -91,7 +94,7 @@ class Bench(NamedTuple):
     matrix: Floats
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance: float, limit: int) -> float:
     """Project a point on all tables, from the prices on. The prices are changed.
 
@@ -166,6 +169,7 @@ def _project_table(
         allowed = max(tolerance, ROUNDING * size)
         if gap <= allowed:
             break
+        # Armijo's rule for the dual function. Where rounding errors hide that, a gap that shrinks is enough.
         helps = value >= value_before + 1e-4 * step * slope
         helps |= gap <= 0.9 * before and value >= value_before - EVEN * abs(value)
         if newton and not back and not helps:
@@ -176,12 +180,13 @@ def _project_table(
                 price[j] = kept[j] + step * move[j]
             continue
         if back:
-            waiting, damping, back = ALTERNATIONS, 10.0 * damping, False
+            waiting, damping, back = ALTERNATIONS, 10.0 * damping, False  # and more careful steps from now on
         before, value_before, tries, step = gap, value, 0, 1.0
         lonely = False
         for j in range(n):
             kept[j] = price[j]
             lonely |= bench.slope[j] == 0.0
+        # A line without an entry above zero has no slope, so that Newton's equations say nothing about its price.
         newton = waiting == 0 and not lonely
         if newton:
             slope = _newton_step(point, outer, inner, bench, max(damping, DAMPING * min(1.0, gap)))

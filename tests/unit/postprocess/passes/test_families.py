@@ -11,7 +11,7 @@ from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 from tallyveil.execution.topdown.inputs import read_histograms, read_spine
-from tallyveil.kernels.tiles.parts import solve_chunk
+from tallyveil.kernels.tiles.chunk import solve_chunk
 from tallyveil.measurements import family_answers
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
