@@ -123,12 +123,12 @@ class Keep(NamedTuple):
     Attributes:
         done: Sweeps made before.
         thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
-        kept: Output. [states, n_cells]
+        states: Output. [states, n_cells]
     """
 
     done: int
     thin: int
-    kept: Integers
+    states: Integers
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -303,7 +303,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
     kind, scale, limit, thresholds, guide = law
     starts, ends, rows, steps, _, n_cells = columns
     words, per_sweep, n_sweeps = bits
-    done, thin, kept = keep
+    done, thin, states = keep
     digits = thresholds.shape[0]
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
@@ -324,7 +324,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
             for i in range(end, starts[k + 1]):
                 state[rows[i]] += times * steps[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
 
 
 @njit(nogil=True, cache=True)
@@ -348,7 +348,7 @@ def jump_sweeps(
     kind, scale, limit, thresholds, guide = law
     starts, ends, rows, steps, _, n_cells = columns
     words, per_sweep, n_sweeps = bits
-    done, thin, kept = keep
+    done, thin, states = keep
     laws, masses, totals, finders, block = tables
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
@@ -366,14 +366,14 @@ def jump_sweeps(
             for k in range(first, last):
                 # draw_jump, written out: the call takes as long as the rest of the update.
                 drawn_bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
-                own = laws[k]
-                at_zero = np.uint64(masses[own, 0])
+                of_column = laws[k]
+                at_zero = np.uint64(masses[of_column, 0])
                 if drawn_bits < at_zero:
                     continue
                 rest = drawn_bits - at_zero
                 drawn = rest >> np.uint64(1)
-                jump = finders[own, drawn >> np.uint64(23)]
-                while totals[own, jump] <= drawn:
+                jump = finders[of_column, drawn >> np.uint64(23)]
+                while totals[of_column, jump] <= drawn:
                     jump += 1
                 if rest & np.uint64(1) == np.uint64(0):
                     jump = -jump
@@ -389,5 +389,5 @@ def jump_sweeps(
                 for i in range(state.size):
                     state[i] = saved[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
     return accepted

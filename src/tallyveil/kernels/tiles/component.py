@@ -210,10 +210,10 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
             weighted, weight = 0.0, 0.0
             for q in range(family.widths.size):
                 if says[q, p] == OWN and family.weights[q, c] > 0.0:
-                    own = family.weights[q, c]
+                    of_query = family.weights[q, c]
                     place = family.value_begin[q] + c * family.widths[q] + family.labels[q, column]
-                    weighted += own * family.values[place]
-                    weight += own
+                    weighted += of_query * family.values[place]
+                    weight += of_query
             centre = weighted / weight if weight > 0.0 else share * tables.row_total[first + k]
             tables.centre[tables.entry_begin[t] + i * along + k * across] = centre
 
@@ -253,11 +253,11 @@ def table_nest(family: Family, columns: Int32s, numbers: Numbers) -> Nest:
     for r in range(n_levels):
         chain = family.chain[r]
         for i in range(columns.size):
-            found = chain[columns[i]]
-            if numbers.set_of[found] < 0:
-                numbers.set_of[found] = nest.size[r]
+            group = chain[columns[i]]
+            if numbers.set_of[group] < 0:
+                numbers.set_of[group] = nest.size[r]
                 nest.size[r] += 1
-            nest.number[r, i] = numbers.set_of[found]
+            nest.number[r, i] = numbers.set_of[group]
         for i in range(columns.size):
             numbers.set_of[chain[columns[i]]] = -1
     return nest
