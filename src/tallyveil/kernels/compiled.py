@@ -337,9 +337,11 @@ def require_kept() -> None:
     Raises:
         StoreError: A folder did not take the code. The message names one.
     """
-    for module in [name for name in sys.modules if name.startswith(f"{__package__}.")]:
-        wanted = kernels_folder() / module / sources_digest(module)[:20]
-        if (wanted.exists() and wanted != code_folder(module)) or code_folder(module) is None:
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(f"{__package__}.") or not any(map(is_jitted, vars(module).values())):
+            continue
+        wanted = kernels_folder() / name / sources_digest(name)[:20]
+        if code_folder(name) != wanted:
             raise StoreError(
                 f"the kernels were compiled, but the folder {wanted} did not keep all of "
                 "their code, so that later commands compile it again. Make it a folder that can be written to, on a "
