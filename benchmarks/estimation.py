@@ -42,12 +42,10 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import BlockProgram
 from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
-from tallyveil.kernels.compiled import compiled_for, with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.signatures import KERNELS_TYPE, ROUND_BY_FLOW
-from tallyveil.kernels.family.solver import PARTS, Answer, solve_by_parts, solve_pass
-from tallyveil.kernels.rounding.flow import round_by_flow
+from tallyveil.kernels.family.solver import KERNELS, Answer, solve_pass
 
 COUNTS = Path(__file__).parents[2] / "shared" / "data" / "ri_2010_counts.parquet"
 SAME_PERSONS = 0.01
@@ -199,9 +197,7 @@ def solve_repeatedly(one: PassArrays, n: int, kernels: Kernels) -> float:
 
 def in_a_loop(one: PassArrays, n: int) -> float:
     """`solve_repeatedly` with the kernels that it calls."""
-    compiled_for(round_by_flow, ROUND_BY_FLOW)
-    kernels = Kernels(solve_by_parts, PARTS, round_by_flow)
-    return with_pointers(solve_repeatedly, (one, n), KERNELS_TYPE)(one, n, kernels)
+    return compiled(solve_repeatedly)(one, n, all_compiled(KERNELS))
 
 
 def own_seconds(one: Instance, rounds: int) -> float:

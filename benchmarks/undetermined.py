@@ -33,11 +33,10 @@ from tallyveil.estimation import (
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.reduction import constraint_bounds
-from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.program import PassArrays, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.signatures import PARTS_TYPE
 from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
 
 SIZES = ((12, 684), (4, 684), (5, 380), (5, 150))
@@ -159,9 +158,9 @@ def measure(problem: FamilyProblem, *, dense: bool) -> Result:
         program, group, share = reduce_arrays(arrays[-1])
         held = with_hessian(program)
         state = equal_parts(held)
-        solve = with_pointers(solve_program, (held, state), PARTS_TYPE)
+        solve = compiled(solve_program)
         start = time.process_time()
-        solve(held, state, PARTS)
+        solve(held, state, all_compiled(PARTS))
         slow = time.process_time() - start
         assert np.abs(state.x[:, group] * share - answers[-1].estimate).max() <= SAME_PERSONS
     last = answers[-1]

@@ -2,9 +2,12 @@
 
 A module that annotates an array takes the name from here instead of defining its own. A name says how numpy stores the
 numbers. What the numbers mean is said where the array is used.
+
+A kernel that is called through a pointer takes its types from these names (`tallyveil.kernels.compiled`). There, an
+array has one dimension, unless its name says `Rows` or `Blocks`.
 """
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +29,16 @@ Words: TypeAlias = NDArray[np.uint64]
 
 Floats: TypeAlias = NDArray[np.float64]
 Complexes: TypeAlias = NDArray[np.complex128]
+
+BoolRows: TypeAlias = Annotated[Bools, 2]
+Int8Rows: TypeAlias = Annotated[Int8s, 2]
+Int32Rows: TypeAlias = Annotated[Int32s, 2]
+IntegerRows: TypeAlias = Annotated[Integers, 2]
+FloatRows: TypeAlias = Annotated[Floats, 2]
+"""Arrays of two dimensions, stored row by row."""
+
+FloatBlocks: TypeAlias = Annotated[Floats, 3]
+"""Arrays of three dimensions: one array of rows after the other."""
 
 NarrowArray: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 """Integers of 32 bits where every value fits, otherwise of 64."""

@@ -27,10 +27,10 @@ def require_hashes() -> None:
         SolverError: Python's hashlib refuses SHA-256 or SHA-1, or gives a wrong SHA-256.
     """
     try:
-        found = hashlib.sha256(b"abc").hexdigest()
+        digest = hashlib.sha256(b"abc").hexdigest()
     except ValueError as error:
         raise _refused("Python's hashlib", "SHA-256") from error
-    if found != SHA256_OF_ABC:
+    if digest != SHA256_OF_ABC:
         raise _wrong("Python's hashlib", "SHA-256")
     try:
         hashlib.sha1(b"abc")  # as numba calls it
@@ -49,10 +49,10 @@ def require_aes256() -> None:
 
     try:
         encryptor = Cipher(algorithms.AES(AES256_KEY), modes.ECB()).encryptor()
-        found = encryptor.update(bytes.fromhex(AES256_PLAIN)).hex()
+        encrypted = encryptor.update(bytes.fromhex(AES256_PLAIN)).hex()
     except (InternalError, UnsupportedAlgorithm, ValueError) as error:
         raise _refused("the package `cryptography`", "AES-256") from error
-    if found != AES256_CIPHER:
+    if encrypted != AES256_CIPHER:
         raise _wrong("the package `cryptography`", "AES-256")
 
 

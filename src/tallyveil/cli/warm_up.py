@@ -32,15 +32,15 @@ def warm_up(
     first release compiles what it needs. Compiled kernels are in the user's cache folder, or in the one that the
     environment variable NUMBA_CACHE_DIR names.
     """
-    from tallyveil.kernels.code_files import kept_bytes, kernels_folder, remove_kept
+    from tallyveil.kernels.compiled import bytes_on_disk, kernels_folder, remove_code
 
     folder = kernels_folder()
     if remove:
-        size = remove_kept()
+        size = remove_code()
         text = f"Removed {_megabytes(size)} of compiled kernels in {folder}."
     else:
         _compile()
-        size = kept_bytes()
+        size = bytes_on_disk()
         text = (
             "The kernels of a release and of its intervals are compiled. Later commands load them from disk.\n"
             f"{folder} has {_megabytes(size)} of compiled kernels, of all installations of this user."

@@ -21,9 +21,9 @@ from tallyveil.kernels.tiles.chunk import (
     SOLVED,
     STEPS_AT,
     TABLES_AT,
+    solve_chunk,
 )
 from tallyveil.kernels.tiles.family import TileChunk
-from tallyveil.kernels.tiles.parts import solve_chunk
 from tallyveil.kernels.tiles.rounding import ANY_WHOLE, NEIGHBOURS
 from tallyveil.kernels.tiles.solver import APPROXIMATE, MORE_STEPS, RESTARTED
 

@@ -45,6 +45,5 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tiles.family`, `tiles.component`, `tiles.chunk` | only through the others |
 | `records.*` | specifications |
 
-`family.program`, `family.parts`, `family.signatures`, `rounding.arrays`, `tiles.parts`, `tiles.signatures`, `compiled`,
-`code_files`, `late_linking` and `part_code` compute nothing.
+`family.program`, `family.parts`, `rounding.arrays` and `compiled` compute nothing.
 """

@@ -103,6 +103,7 @@ def scattered_addresses(
     for i in range(lane_of.size):
         answer, word = answers[first + i], high | np.uint64(geounits[first + i])
         low = np.uint64(answer >> 3)
+        # A block holds 8 answers. The order is by geounit and answer, so that answers of one block are neighbours.
         if i == 0 or low != addresses[2 * last] or word != addresses[2 * last + 1]:
             last += 1
             addresses[2 * last] = low
@@ -156,6 +157,7 @@ def listed_addresses(high: np.uint64, listed: Listed, first: int, addresses: Wor
         before = -1
         while k < stop:
             answer = answers[begin[run] + k]
+            # 8 answers share a block; each geounit begins a new one
             if answer >> 3 != before:
                 before = answer >> 3
                 addresses[2 * n_blocks] = np.uint64(before)
@@ -194,6 +196,7 @@ def dense_refinement(
         answer = positions[i] - row * n_answers
         block = row * per_geounit + (answer >> 3) - first
         cells[i] = lanes[8 * block + (answer & 7)]
+        # the low 16 bits count the words of one draw
         addresses[2 * i] = np.uint64(answer) << np.uint64(16)
         addresses[2 * i + 1] = high | np.uint64(geounits[row])
 
@@ -218,5 +221,5 @@ def scattered_refinement(
         block = lane >> 3
         answer = addresses[2 * block] << np.uint64(3) | np.uint64(lane & 7)
         cells[i] = lanes[lane]
-        refined[2 * i] = answer << np.uint64(16)
+        refined[2 * i] = answer << np.uint64(16)  # as in `dense_refinement`
         refined[2 * i + 1] = addresses[2 * block + 1] ^ change

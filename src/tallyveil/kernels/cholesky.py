@@ -24,6 +24,7 @@ def cholesky(matrix: Floats, n: int) -> bool:
     """
     done = 0
     while done < n:
+        # Four rows fit into the registers, so that each row below is read and written once for four pivots.
         block = min(4, n - done)
         for j in range(done, done + block):
             if not matrix[j, j] > 0.0:
@@ -37,12 +38,12 @@ def cholesky(matrix: Floats, n: int) -> bool:
                 for k in range(i, n):
                     row[k] -= factor * pivot[k]
         if block == 4:
-            one, two, three, four = matrix[done], matrix[done + 1], matrix[done + 2], matrix[done + 3]
+            first, second, third, fourth = matrix[done], matrix[done + 1], matrix[done + 2], matrix[done + 3]
             for i in range(done + 4, n):
                 row = matrix[i]
-                a, b, c, d = one[i], two[i], three[i], four[i]
+                a, b, c, d = first[i], second[i], third[i], fourth[i]
                 for k in range(i, n):
-                    row[k] = row[k] - a * one[k] - b * two[k] - c * three[k] - d * four[k]
+                    row[k] = row[k] - a * first[k] - b * second[k] - c * third[k] - d * fourth[k]
         done += block
     for i in range(n):
         for j in range(i):

@@ -1,57 +1,82 @@
-"""How parts of a kernel are compiled, and when compiled code on disk is out of date.
+"""How kernels are compiled, and where their compiled code is kept on disk.
+
+Only the documented interface of numba is used here, so that a new version of it asks for no change.
 
 A compiled function carries the code of everything that it calls, and the compiler optimises this code again for each
-kernel that calls it. It also adds wrappers by which Python can call the function, which are long where arguments have
-many fields. Four decorators keep the first compilation short:
+kernel that calls it. Three decorators and one rule keep the first compilation short:
 
-- `@njit(nogil=True, cache=True)` is for a kernel that Python calls.
-- `internal` is for a function that only kernels call. It gets no wrappers and no machine code of its own, see
-  `kernels.part_code`.
-- `pointed` is for a kernel that other kernels call through a pointer, and Python does not.
+- `@njit(nogil=True, cache=True)` is for a kernel that Python calls, or that kernels call through a pointer.
+- `internal` is for a function that only kernels call. Python cannot call its compiled form, which spares a wrapper.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
   these lines slowly where there are many, so a function that is itself made of such functions is not for it.
-
-A kernel can also get other kernels as an argument and call them through pointers (`with_pointers`). It then carries
-none of their code. So it can be compiled before them, or at the same time in another process.
+- A kernel can get other kernels as an argument, in a named tuple that `pointers` decorates. It calls them through
+  pointers and carries none of their code. So it can be compiled before them, or at the same time in another process.
 
 During type inference, numba gives a variable that begins with a literal number the type of this literal. A kernel that
 is called with the variable is then also compiled for this type, in vain. `int(np.int64(0))` in the place of `0` avoids
 this, because it is no literal.
 
-numba by itself takes compiled code from disk as long as the file of the function is the same. It does not look at the
-files of the functions and types that the function uses. An upgrade in place replaces these files, too. So the
-decorators here bind compiled code to the sources of all modules of this package that the function's module imports,
-directly or through others. If one of these sources has changed, the function is compiled anew. `kernels.code_files`
-keeps code on disk, and `kernels.late_linking` takes only as much of it as a command needs.
+**Types.** A kernel that is called through a pointer has one signature, and it is that of its annotations. The names in
+`tallyveil.arrays` say how many dimensions an array has: `Floats` is one row of numbers here, `FloatRows` has two
+dimensions.
+
+**Code on disk.** It is in the user's cache folder, or in the one that NUMBA_CACHE_DIR names, and never beside the
+installed package: whoever removes the package would leave the code behind. numba takes code from disk as long as the
+file of the kernel is the same. It does not look at the files of what the kernel calls, which an upgrade in place
+replaces, too. So each module has a folder for each digest of its sources, which are its own and those of all modules of
+this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
+of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
 """
 
 import hashlib
+import inspect
+import logging
 import re
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from tempfile import TemporaryDirectory, TemporaryFile
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
+import llvmlite
+import llvmlite.binding
 import numba
+import numpy as np
 from numba import types
-from numba.core.dispatcher import Dispatcher
-from numba.core.typing.templates import Signature
+from numba.experimental import structref
+from numba.extending import is_jitted, register_jitable, typeof_impl
 
 from tallyveil.errors import StoreError
-from tallyveil.kernels.code_files import CodeFiles
-from tallyveil.kernels.late_linking import KeptCode
-from tallyveil.kernels.part_code import PartCompiler
+from tallyveil.storage.system import user_cache
+
+logger = logging.getLogger(__name__)
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Pointers = TypeVar("Pointers", bound=tuple[Any, ...])
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
-PART: dict[str, Any] = {
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    "nogil": True,
-    "pipeline_class": PartCompiler,
-}
-"""Options of numba for a function that only kernels call."""
+DAYS_KEPT = 30
+"""Age in days from which code of other sources is removed when a module is compiled anew. An upgrade leaves 12 MB of
+earlier code behind, and so does an edit of a source. With half as many days, an older version that is installed as well
+would be compiled again more often; with twice as many, a developer's cache would grow to twice the size."""
+
+ROOM = 1 << 21
+"""Bytes that a disk must take before code is kept on it. The code of the largest kernel has 1.4 MB. With half of it, a
+disk that is nearly full could stop a command when numba writes the code; with twice as much, code that fits would now
+and then be compiled anew by every command."""
+
+# numba says little about its own types
+_config: Any = numba.config
+_numba: Any = types
+_structs: Any = structref
+_folders = threading.RLock()
+"""Held while numba's setting of the cache folder names that of one module."""
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
@@ -62,101 +87,295 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
         options: Other options of numba.
     """
 
-    def compiled(function: Kernel) -> Kernel:
-        made = numba.njit(**options)(function)
-        if isinstance(made, Dispatcher):  # else the environment has turned compilation off
-            if cache:
-                cast(Any, made)._cache = KeptCode(function, sources_digest(function.__module__))
-            _remember(made)
-        return cast(Kernel, made)
+    def decorated(function: Kernel) -> Kernel:
+        return _jitted(function, None, cache, options)
 
-    return compiled
+    return decorated
 
 
-def internal(function: Kernel) -> Kernel:
-    """Decorator of a function that only kernels call."""
-    return cast(Kernel, numba.njit(**PART)(function))
-
-
-def pointed(function: Kernel) -> Kernel:
-    """Decorator of a kernel that only kernels call, through a pointer (`with_pointers`)."""
-    return njit(no_cpython_wrapper=True, nogil=True, cache=True)(function)
+internal = register_jitable
+"""Decorator of a function that only kernels call."""
 
 
 def inlined(function: Kernel) -> Kernel:
     """Decorator of a long function with one caller. The function is compiled as lines of this caller."""
-    return njit(nogil=True, cache=True, inline="always")(function)
+    return cast(Kernel, numba.njit(nogil=True, inline="always")(function))
 
 
-def with_pointers(kernel: Kernel, given: Sequence[object], pointers: types.Type) -> Callable[..., Any]:
-    """Compile a kernel whose last argument is a kernel that it calls through a pointer, or a tuple of such kernels.
+def pointers(kind: type[Pointers]) -> type[Pointers]:
+    """Decorator of a named tuple of kernels, and of other such tuples: kernels take it as a tuple of pointers."""
+    typeof_impl.register(kind, lambda value, context: numba_type(kind))
+    return kind
+
+
+@cache
+def compiled(kernel: Kernel) -> Kernel:
+    """The kernel for the types that its annotations state, compiled now or loaded from disk.
+
+    If the environment has turned compilation off, the kernel is returned as it is.
+    """
+    if not is_jitted(kernel):
+        return kernel
+    function: Kernel = cast(Any, kernel).py_func
+    return _jitted(function, signature_of(function).args, True, {"nogil": True})
+
+
+@cache
+def all_compiled(kernels: Pointers) -> Pointers:
+    """A tuple of kernels and of such tuples, with each kernel `compiled`."""
+    return type(kernels)(
+        *(all_compiled(part) if isinstance(part, tuple) else compiled(part) for part in kernels)
+    )
+
+
+@_structs.register
+class _HolderType(_numba.StructRef):  # type: ignore[misc]
+    """numba's type of a `Holder`; its parameter is the tuple of pointers."""
+
+
+class Holder(_structs.StructRefProxy):  # type: ignore[misc]
+    """Pointers to kernels that numba has looked up, as `holder.kernels` in a kernel.
+
+    An annotation is `Annotated[Holder, Kernels]`. For each pointer that Python passes as it is, numba hashes all types
+    in its signature several times. With seven kernels that takes ten times as long as to estimate a small family.
+    """
+
+
+_structs.define_boxing(_HolderType, Holder)
+
+
+@cache
+def held(hold: Callable[[Pointers], Holder], kernels: Pointers) -> Holder:
+    """A holder of kernels, which a kernel puts into it."""
+    if is_jitted(hold):
+        return cast(Holder, compiled(hold)(all_compiled(kernels)))
+    return cast(Holder, SimpleNamespace(kernels=kernels))
+
+
+def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, Any]) -> Kernel:
+    """A function as numba compiles it, for any types or only for those that are stated."""
+    if not cache:
+        return cast(Kernel, numba.njit(arguments, **options)(function))
+    with _folders:
+        before, folder = _config.CACHE_DIR, code_folder(function.__module__)
+        _config.CACHE_DIR = str(folder)
+        try:
+            return cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
+        finally:
+            _config.CACHE_DIR = before
+
+
+@cache
+def numba_type(kind: Any) -> Any:
+    """The type that numba has for an annotation.
 
     Args:
-        kernel: The kernel. If compilation is turned off, it is returned as it is.
-        given: Its other arguments, for their types.
-        pointers: The type of the last argument, from the signatures of the kernels that are called. A kernel must
-            have been compiled for its signature before it is passed: numba then takes that code, and otherwise does
-            not find it on disk.
-    Returns:
-        The compiled kernel, to be called with all arguments.
+        kind: A number; an array of `tallyveil.arrays`, which has one dimension if its name says nothing else; a
+            tuple; a named tuple; a call, which becomes a pointer; a holder.
     """
-    if not isinstance(kernel, Dispatcher):
-        return kernel
-    compiled: Callable[..., Any] = kernel.compile((*map(numba.typeof, given), pointers))
-    return compiled
+    container, parts = get_origin(kind), get_args(kind)
+    if container is Annotated:
+        base, detail = parts
+        holder = base is Holder
+        return (
+            _HolderType([("kernels", numba_type(detail))]) if holder else numba_type(base).copy(ndim=detail)
+        )
+    if container is np.ndarray:
+        return _numba.Array(numba_type(get_args(parts[1])[0]), 1, "C")
+    if container is Callable:  # of collections.abc
+        arguments, result = parts
+        return _numba.FunctionType(numba_type(result)(*map(numba_type, arguments)))
+    if container is tuple:
+        return _numba.Tuple(tuple(map(numba_type, parts)))
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        fields = get_type_hints(kind, include_extras=True)
+        return _numba.BaseTuple.from_types(tuple(map(numba_type, fields.values())), kind)
+    return _numba.none if kind in (None, type(None)) else numba.from_dtype(np.dtype(kind))
 
 
-def compiled_for(kernel: Kernel, signature: Signature) -> Callable[..., Any]:
-    """Compile a kernel for a signature, or load it from disk. If compilation is turned off, it is returned as it is."""
-    if not isinstance(kernel, Dispatcher):
-        return kernel
-    compiled: Callable[..., Any] = kernel.compile(signature.args)
-    return compiled
+def conforming(fields: Fields) -> Fields:
+    """A named tuple of arrays, each writeable, stored in order and of the numbers that its annotation states.
+
+    Other arrays are copied. Numba would call them of another type, and a kernel with one signature would refuse them.
+    """
+    arrays = (
+        np.require(array, number, ["C", "W"])
+        for array, number in zip(fields, _numbers(type(fields)), strict=True)
+    )
+    return type(fields)(*arrays)
+
+
+@cache
+def _numbers(kind: Any) -> tuple[Any, ...]:
+    """What the arrays of a named tuple hold."""
+    stated = get_type_hints(kind).values()
+    return tuple(get_args(get_args(array)[1])[0] for array in stated)
+
+
+def signature_of(function: Callable[..., Any]) -> Any:
+    """The signature that the annotations of a function state."""
+    stated = get_type_hints(function, include_extras=True)
+    arguments = [numba_type(stated[name]) for name in inspect.signature(function).parameters]
+    return numba_type(stated["return"])(*arguments)
+
+
+def kernels_folder() -> Path:
+    """The folder with the compiled code of all installations of this user."""
+    with _folders:
+        chosen = _config.CACHE_DIR  # NUMBA_CACHE_DIR, or numba's own file of settings
+    if chosen:
+        return Path(chosen).absolute() / "tallyveil" / "kernels"
+    return user_cache() / "tallyveil" / "kernels"
+
+
+def bytes_on_disk() -> int:
+    """The size of all compiled code that is kept, of all installations of this user."""
+    return sum(path.stat().st_size for path in kernels_folder().rglob("*") if path.is_file())
+
+
+def remove_code() -> int:
+    """Remove compiled code of all installations of this user. Running commands are not disturbed.
+
+    Returns:
+        How many bytes were removed.
+    Raises:
+        StoreError: A file cannot be removed.
+    """
+    folder, size = kernels_folder(), bytes_on_disk()
+    try:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise StoreError(
+            f"compiled code in {folder} cannot be removed ({error.strerror}). Remove this folder by hand, as a user "
+            "who may do so and while no command of Tallyveil is running.",
+            code="kernels-not-removed",
+        ) from error
+    with suppress(OSError):  # somebody else keeps something there
+        folder.parent.rmdir()
+    return size
+
+
+def code_folder(module: str) -> Path | None:
+    """Where numba keeps the compiled code of a module's kernels; None where no code can be kept."""
+    return _prepared(kernels_folder() / module / sources_digest(module)[:20])
+    # 80 bits of the digest, since paths are short on Windows
+
+
+@cache
+def _prepared(folder: Path) -> Path | None:
+    """A folder into which numba can write: this one, or a copy of it if it is read-only; None if there is neither."""
+    try:
+        _make(folder)
+    except OSError as error:
+        # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
+        if any(folder.rglob("*.nbc")):
+            return Path(shutil.copytree(folder, Path(_copies().name) / folder.parent.name / folder.name))
+        _say_not_kept(kernels_folder(), str(error.strerror))
+        return None
+    for path in folder.rglob("*.nb[ci]"):
+        _remove_if_cut_off(path)
+    return folder
+
+
+def _make(folder: Path) -> None:
+    """Make a folder of code, and remove old code of other sources of the module.
+
+    Raises:
+        OSError: The folder cannot be made, or the disk takes no code.
+    """
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        oldest = time.time() - DAYS_KEPT * 24 * 60 * 60
+        for other in folder.parent.iterdir():
+            with suppress(FileNotFoundError):  # another process removes it, too
+                if other.stat().st_mtime < oldest:
+                    shutil.rmtree(other, ignore_errors=True)
+    with TemporaryFile(dir=folder) as trial:
+        if not any(folder.rglob("*.nbc")):
+            trial.write(bytes(ROOM))
+
+
+def _remove_if_cut_off(path: Path) -> None:
+    """Remove a file that a power cut left without its end: numba could not read it.
+
+    numba keeps pickles, and each of them ends in a full stop.
+    """
+    with suppress(FileNotFoundError):  # another process removes it, too
+        if not path.read_bytes().endswith(b"."):
+            path.unlink()
+
+
+@cache
+def _copies() -> "TemporaryDirectory[str]":
+    """A folder that is removed when the process ends."""
+    return TemporaryDirectory(prefix="tallyveil-kernels-")
+
+
+@cache  # once for a folder, not for each kernel
+def _say_not_kept(folder: Path, why: str) -> None:
+    logger.warning(
+        "compiled code cannot be kept in %s (%s), so every command compiles it again. Set NUMBA_CACHE_DIR to a folder "
+        "that can be written to, for every command",
+        folder,
+        why,
+    )
 
 
 def on_disk(kernel: Callable[..., Any]) -> bool:
     """Whether compiled code of a kernel and of its present sources is on disk, for some types of arguments."""
-    # Without compilation (see `njit`) there is nothing to wait for.
-    return not isinstance(kernel, Dispatcher) or _files(kernel).codes() > 0
+    # Without compilation there is nothing to wait for.
+    if not is_jitted(kernel):
+        return True
+    folder = code_folder(kernel.__module__)
+    return folder is not None and any(folder.rglob(f"*.{cast(Any, kernel).__qualname__}-*.nbc"))
 
 
 def require_kept() -> None:
-    """Refuse if code that this process compiled or loaded is not on disk.
+    """Refuse if code of a module that this process uses is not kept on disk.
 
     Raises:
         StoreError: A folder did not take the code. The message names one.
     """
-    modules = [vars(module) for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
-    for kernel in {id(value): value for names in modules for value in names.values()}.values():
-        if _is_kept(kernel) and _files(kernel).codes() < len(cast(Any, kernel).overloads):
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(f"{__package__}.") or not any(map(is_jitted, vars(module).values())):
+            continue
+        wanted = kernels_folder() / name / sources_digest(name)[:20]
+        if code_folder(name) != wanted:
             raise StoreError(
-                f"the kernels were compiled, but the folder {cast(Any, kernel)._cache.cache_path} did not keep all of "
+                f"the kernels were compiled, but the folder {wanted} did not keep all of "
                 "their code, so that later commands compile it again. Make it a folder that can be written to, on a "
                 "disk with space, or set NUMBA_CACHE_DIR to such a folder for every command.",
                 code="kernels-not-kept",
             )
 
 
-def _is_kept(value: object) -> bool:
-    """Whether a value is a kernel whose compiled code belongs on disk."""
-    return isinstance(value, Dispatcher) and isinstance(_files(value), CodeFiles)
-
-
 @cache
 def sources_digest(module: str) -> str:
-    """SHA-256 of the sources of a loaded module and of all modules of its package that it imports, in hexadecimal."""
-    found: dict[str, bytes] = {}
+    """SHA-256 of what compiled code of a loaded module comes from, in hexadecimal.
+
+    These are its source, those of all modules of its package that it imports, the compiler and the processor.
+    """
+    sources: dict[str, bytes] = {}
     names = [module]
     while names:
         name = names.pop()
-        if name not in found:
+        if name not in sources:
             source = _source(name)
-            found[name] = source.digest
+            sources[name] = source.digest
             names += source.imported
-    digest = hashlib.sha256()
-    for name, own in sorted(found.items()):
-        digest.update(own + name.encode() + b"\0")
+    digest = hashlib.sha256(_platform().encode())
+    for name, of_source in sorted(sources.items()):
+        digest.update(of_source + name.encode() + b"\0")
     return digest.hexdigest()
+
+
+@cache
+def _platform() -> str:
+    """The compiler and the processor that it compiles for."""
+    processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
+    chosen = _config.CPU_NAME, _config.CPU_FEATURES  # other than the host's, from the environment
+    return " ".join(map(str, (numba.__version__, llvmlite.__version__, *processor, *chosen)))
 
 
 class _Source(NamedTuple):
@@ -171,23 +390,3 @@ def _source(module: str) -> _Source:
     package = re.escape(module.partition(".")[0]).encode()
     names = re.findall(rb"^from (" + package + rb"(?:\.\w+)*) import ", data, re.MULTILINE)
     return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
-
-
-def _files(kernel: Any) -> Any:
-    return getattr(kernel._cache, "_cache_file", None)
-
-
-def _remember(made: Any) -> None:
-    """Find compiled code by the signature object itself.
-
-    Numba asks for it whenever Python passes a kernel as a pointer, and would hash every type in the signature. That
-    takes longer than estimating a small family.
-    """
-    ask, found = made.get_compile_result, {}
-
-    def remembered(signature: Signature) -> Any:
-        if id(signature) not in found:
-            found[id(signature)] = (signature, ask(signature))  # while it is kept, no other object has its id
-        return found[id(signature)][1]
-
-    made.get_compile_result = remembered

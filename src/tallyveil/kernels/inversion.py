@@ -73,7 +73,7 @@ def _look_up_run(
     lane, place, width = run
     # Eight draws at a time with one branch: a group without an undecided draw, nearly all of them, pays
     # nothing for the bookkeeping of the others. A last group that is not whole is looked up one by one.
-    one, eight = np.uint64(1), np.uint64(8)
+    single, eight = np.uint64(1), np.uint64(8)
     i = np.uint64(0)
     while i + eight <= width:
         any_open = False
@@ -81,6 +81,7 @@ def _look_up_run(
             outcome = direct[lanes[lane + i + k]]
             undecided = outcome == open_mark
             any_open |= undecided
+            # an undecided draw is added when it is decided
             if add:
                 out[place + i + k] += 0 if undecided else outcome
             else:
@@ -99,7 +100,7 @@ def _look_up_run(
             out[place + i] = outcome
         positions[n_open] = place + i
         n_open += undecided
-        i += one
+        i += single
     return n_open
 
 
@@ -135,8 +136,8 @@ def look_up_dense(
         run = min(per_geounit - block, n_blocks - done)
         place = row * n_answers + 8 * block
         width = min(8 * run, n_answers - 8 * block)
-        own = _Run(np.uint64(8 * done), np.uint64(place), np.uint64(width))
-        n_open = _look_up_run(lanes, table, own, add, out, positions, n_open)
+        row_run = _Run(np.uint64(8 * done), np.uint64(place), np.uint64(width))
+        n_open = _look_up_run(lanes, table, row_run, add, out, positions, n_open)
         done += run
         row += 1
         block = 0
@@ -202,12 +203,14 @@ def refine(
         low = np.int64(starts[cell])
         high = np.int64(starts[cell + 1])
         end = high
+        # The first boundary of the cell that the word does not pass
         while low < high:
             middle = (low + high) // 2
             if fractions[middle] < word:
                 low = middle + 1
             else:
                 high = middle
+        # The word equals a boundary as far as its digits go, or lies where no boundaries are stored.
         if (
             (low < end and fractions[low] == word)
             or (cell == 0 and word <= tail_word)

@@ -21,6 +21,8 @@ from numba.extending import intrinsic, overload
 from tallyveil.arrays import Floats
 
 LANES = 4
+"""Numbers in one instruction. Four fill the vector registers of common processors (AVX2); on others the compiler splits
+them into smaller vectors, with the same sums. More lanes would change the order of additions, and so the bits."""
 
 _types: Any = types  # numba has no types of its own functions
 _code: Any = cgutils
@@ -34,8 +36,8 @@ def four_sums(values: Floats, n: int, shift: float) -> tuple[tuple[float, float,
     sums = np.zeros(LANES)
     for i in range(n):
         sums[i % LANES] += max(values[i] - shift, 0.0)
-    one, two, three, four = sums.tolist()
-    return (one, two, three, four), int((values[:n] > shift).sum())
+    first, second, third, fourth = sums.tolist()
+    return (first, second, third, fourth), int((values[:n] > shift).sum())
 
 
 @overload(four_sums, strict=False)  # annotations may differ
@@ -67,20 +69,20 @@ def _write_loop(context: Any, builder: Any, signature: Any, arguments: Any) -> A
     step = ir.Constant(n.type, LANES)
     with _code.for_range_slice(builder, ir.Constant(n.type, 0), n, step) as (i, _):
         place = builder.bitcast(builder.gep(data, [i]), floats.as_pointer())
-        four = builder.load(place, align=8)
+        four = builder.load(place, align=8)  # arrays of numbers begin at multiples of 8 bytes, and not of 32
         above = builder.fsub(four, shifts)
         above = builder.select(builder.fcmp_ordered(">", above, zeros), above, zeros)
         builder.store(builder.fadd(builder.load(sums), above), sums)
         lies_above = builder.fcmp_ordered(">", four, shifts)
-        one = builder.select(lies_above, ones, ir.Constant(integers, None))
-        builder.store(builder.add(builder.load(counts), one), counts)
+        counted_here = builder.select(lies_above, ones, ir.Constant(integers, None))
+        builder.store(builder.add(builder.load(counts), counted_here), counts)
     lanes = [ir.Constant(ir.IntType(32), lane) for lane in range(LANES)]
     summed, counted = builder.load(sums), builder.load(counts)
     total = ir.Constant(ir.IntType(64), 0)
     for lane in lanes:
         total = builder.add(total, builder.extract_element(counted, lane))
-    found = [builder.extract_element(summed, lane) for lane in lanes]
-    inner = context.make_tuple(builder, signature.return_type[0], found)
+    lane_sums = [builder.extract_element(summed, lane) for lane in lanes]
+    inner = context.make_tuple(builder, signature.return_type[0], lane_sums)
     return context.make_tuple(builder, signature.return_type, [inner, total])
 
 

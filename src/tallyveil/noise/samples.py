@@ -63,19 +63,19 @@ def discrete_laplace(
 
 
 def _draws(law: Law, shape: Shape, key: bytes | None, number: int) -> NDArray[np.int64]:
-    wanted = _lengths(shape)
+    lengths = _lengths(shape)
     if not _is_whole(number):
         raise SchemaError(f"number is {as_given(number)}, wanted a whole number from 0 to 65535.")
     source = NoiseSource(new_run_key() if key is None else key)
-    found: NDArray[np.int64] = source.dense(law, 0, int(number), range(1), math.prod(wanted))
-    return found.reshape(wanted)
+    draws: NDArray[np.int64] = source.dense(law, 0, int(number), range(1), math.prod(lengths))
+    return draws.reshape(lengths)
 
 
 def _lengths(shape: object) -> tuple[int, ...]:
     """The length of each dimension; raises SchemaError."""
-    given = shape if isinstance(shape, tuple | list) else (shape,)
-    lengths = [int(one) for one in given if _is_whole(one)]
-    if len(lengths) != len(given) or min(lengths, default=0) < 0:
+    dimensions = shape if isinstance(shape, tuple | list) else (shape,)
+    lengths = [int(length) for length in dimensions if _is_whole(length)]
+    if len(lengths) != len(dimensions) or min(lengths, default=0) < 0:
         raise SchemaError(
             f"shape is {as_given(shape)}, wanted a whole number, 0 or more, or a tuple of such numbers."
         )
@@ -87,10 +87,10 @@ def _is_whole(number: object) -> TypeGuard[int]:
 
 
 def _exact(value: Exact, name: str) -> Fraction:
-    found = exact_value(value)
-    if found is None:
+    exact = exact_value(value)
+    if exact is None:
         raise BudgetError(
             f"{name} must be an exact number, got {as_given(value)}. Give a Fraction, an integer, or text such as "
             "'68.49'; a float is not the decimal it was written as."
         )
-    return found
+    return exact

@@ -31,8 +31,14 @@ from tallyveil.kernels.inversion import Boundaries, Direct
 from tallyveil.noise.laws import Law
 
 CELL_BITS: Final = 16
+"""Digits of the first step: those of one lane of an encrypted block (`noise.address`)."""
+
 WORD_BITS: Final = 64
+"""Digits of the second step: one word."""
+
 TAIL_BITS: Final = 40
+"""Boundaries within 2^-40 of 0 or 1 are not stored: one draw in 2^39 takes the third step on their account. A larger
+number makes tables longer, a smaller one makes the third step more frequent; no outcome depends on it."""
 
 _N_CELLS: Final = 1 << CELL_BITS
 
@@ -81,9 +87,9 @@ class InversionTable:
         """
         bits = CELL_BITS + word_bits
         least = 1 << max(bits - tail_bits, 0)
-        *kept, beyond = law.tail_floors(bits, least)
-        cells, fractions = _boundaries(kept, WORD_BITS - word_bits)
-        direct, starts = _direct(cells, -len(kept), direct_bits)
+        *floors, beyond = law.tail_floors(bits, least)
+        cells, fractions = _boundaries(floors, WORD_BITS - word_bits)
+        direct, starts = _direct(cells, -len(floors), direct_bits)
         for array in (direct, starts, fractions):
             array.setflags(write=False)
         return cls(
@@ -93,7 +99,7 @@ class InversionTable:
             starts=starts,
             fractions=fractions,
             mask=np.uint64(((1 << word_bits) - 1) << (WORD_BITS - word_bits)),
-            lowest=-len(kept),
+            lowest=-len(floors),
             tail_word=np.uint64(beyond << (WORD_BITS - word_bits)),
         )
 
@@ -129,6 +135,7 @@ class InversionTable:
         """The outcome of every U that starts with these digits, or None if they do not decide it."""
         reach = self._reach(bits)
         low, high = -reach, reach
+        # By bisection, as each boundary takes ball arithmetic
         while low < high:
             middle = (low + high) // 2
             boundary = self._floor(middle, bits)
@@ -157,12 +164,12 @@ class InversionTable:
         return floor
 
 
-def _boundaries(kept: list[int], shift: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+def _boundaries(floors: list[int], shift: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
     """Cells and fractions of all boundaries, ascending, computed from the lower half in descending order.
 
     The upper half mirrors the lower one. Its digits are the complement (`IntegerLaw.floor_bits`).
     """
-    packed = b"".join((floor << shift).to_bytes(16, "little") for floor in reversed(kept))
+    packed = b"".join((floor << shift).to_bytes(16, "little") for floor in reversed(floors))
     words = np.frombuffer(packed, dtype="<u8").astype(np.uint64).reshape(-1, 2)
     used = np.uint64((1 << WORD_BITS) - (1 << shift))
     fractions = np.concatenate([words[:, 0], (~words[:, 0] & used)[::-1]])
@@ -178,6 +185,7 @@ def _direct(
     starts = np.zeros(_N_CELLS + 1, dtype=np.int32)
     np.cumsum(inside, out=starts[1:])
     undecided = inside > 0
+    # The boundaries of the tails are not stored, so that the outermost cells decide nothing.
     undecided[[0, -1]] = True
     coarse = undecided.reshape(1 << direct_bits, -1).any(axis=1)
     undecided = np.repeat(coarse, _N_CELLS >> direct_bits)

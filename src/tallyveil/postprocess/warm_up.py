@@ -1,16 +1,17 @@
 """Compile the estimator's kernels in a step of a run, so that the time of compiling is reported.
 
 The kernel of a chunk calls the solver of a pass and the rounding through pointers, and the solver calls its parts so.
-None of them needs the compiled code of another. If nothing is on disk, this process compiles one half of them, while a
-second process compiles the other half. This process then finds all of them on disk.
+None of them needs the compiled code of another. If nothing is on disk, as many processes as there are cores, at most
+`PROCESSES`, compile a share of them each. This process then finds all of them on disk.
 """
 
 import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -27,20 +28,19 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.rounding import round_counts
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.kernels.compiled import compiled_for, on_disk
+from tallyveil.kernels.compiled import compiled, on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
-from tallyveil.kernels.family.chunk import (
-    Chunk,
-    Rules,
-    chunk_kernel,
-    estimate_chunk,
-    estimate_families,
-)
-from tallyveil.kernels.family.signatures import SOLVE_PASS
-from tallyveil.kernels.family.solver import compile_parts, solve_by_parts
+from tallyveil.kernels.family.chunk import Chunk, Rules, estimate_chunk, estimate_families
+from tallyveil.kernels.family.descent import descend
+from tallyveil.kernels.family.face import list_face
+from tallyveil.kernels.family.face_solution import solve_face
+from tallyveil.kernels.family.interior import approach
+from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.reduction import reduce_arrays
+from tallyveil.kernels.family.solver import solve_by_parts, solve_held
+from tallyveil.kernels.rounding.flow import round_by_flow
 from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.postprocess.families.tree_values import TreeSweep, swept_values
@@ -52,15 +52,13 @@ from tallyveil.storage.system import usable_cores
 NOISY = np.array([2, 4, 2, 0, 1, 3])
 PARENT = np.array([3, 4])
 
-OWN_PARTS = ("approach", "list_face", "solve_face", "polish")
-"""The parts of the solver that this process compiles. They share kernels. The second process compiles the others."""
+PROCESSES = 4
+"""Most processes that compile at once. Each of them imports this package and compiles what several kernels have in
+common for itself, which takes about 3 s of processor time. With 2, a machine with many cores waits half as long again;
+with 8, the largest kernel alone takes as long as the others together."""
 
-OTHER_PARTS = ("reduce_arrays", "descend")
 COLLECTIONS = 1000
 """Of new objects alone, between two of somewhat older ones, while kernels are compiled."""
-
-SWEEPS = "sweeps"
-"""Given to the second process where it shall also compile the sweeps."""
 
 
 def compile_kernels(*, sweeps: bool = False) -> None:
@@ -72,14 +70,24 @@ def compile_kernels(*, sweeps: bool = False) -> None:
         sweeps: Whether the kernels of the sweeps up a spine are needed as well.
     """
     with _rare_collections():
-        if not on_disk(estimate_families) and usable_cores() > 1:
-            with _second_process(SWEEPS if sweeps else ""):
-                compile_parts(OWN_PARTS)
-                compiled_for(solve_by_parts, SOLVE_PASS)
+        n_processes = min(usable_cores(), PROCESSES)
+        if not on_disk(estimate_families) and n_processes > 1:
+            with _other_processes(n_processes, sweeps):
+                compile_share(0, n_processes, sweeps)
         estimate_chunk(*smallest_chunk())
         estimate_family(smallest_family())
         if sweeps:
             compile_sweep()
+
+
+def compile_share(process: int, n_processes: int, sweeps: bool) -> None:
+    """Compile what falls to one of several processes."""
+    seconds = [0.0] * n_processes
+    for work, needed in _WORK:
+        least = seconds.index(min(seconds))
+        seconds[least] += needed
+        if least == process and (sweeps or work is not compile_sweep):
+            work()
 
 
 def compile_tables() -> None:
@@ -132,17 +140,6 @@ class _Nothing:
         return np.zeros(wanted.n_values, np.int64)
 
 
-def compile_other_half(sweeps: str) -> None:
-    """What the second process does."""
-    problem = smallest_family()
-    with _rare_collections():
-        round_counts(problem, problem.allowed(), np.array([[1.5, 2.0], [1.5, 2.0]]))
-        chunk_kernel(*smallest_chunk())
-        compile_parts(OTHER_PARTS)
-        if sweeps == SWEEPS:
-            compile_sweep()
-
-
 @contextmanager
 def _rare_collections() -> Iterator[None]:
     """Python rarely looks through all its objects for ones in circles. It would take an eighth of compiling."""
@@ -155,22 +152,35 @@ def _rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def _second_process(sweeps: str) -> Iterator[None]:
-    """A process that compiles the other half while this one does what is inside, and that ends before this goes on."""
-    second = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__, sweeps],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def _other_processes(n_processes: int, sweeps: bool) -> Iterator[None]:
+    """Processes that compile all shares but the first. They end before this one goes on."""
+    others = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                __name__,
+                str(process),
+                str(n_processes),
+                *(["sweeps"] if sweeps else []),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for process in range(1, n_processes)
+    ]
     try:
         yield
-        # How it ends does not matter: this process then compiles what is not on disk, and reports what fails.
-        second.wait()
+        # How they end does not matter: this process then compiles what is not on disk, and reports what fails.
+        for other in others:
+            other.wait()
     finally:
-        second.kill()
-        second.wait()
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def smallest_chunk() -> tuple[Rules, Chunk]:
@@ -240,5 +250,27 @@ def smallest_family() -> FamilyProblem:
     )
 
 
+_WORK: tuple[tuple[Callable[[], object], float], ...] = (
+    *(
+        (partial(compiled, kernel), seconds)
+        for kernel, seconds in (
+            (solve_face, 16.0),
+            (round_by_flow, 11.0),
+            (approach, 9.0),
+            (list_face, 9.0),
+            (estimate_families, 9.0),
+            (polish, 8.0),
+            (reduce_arrays, 6.0),
+            (descend, 5.0),
+            (solve_by_parts, 4.0),
+            (solve_held, 2.0),
+        )
+    ),
+    (compile_sweep, 8.0),
+)
+"""What the processes share, and seconds that each takes on one core of a server. They only divide the work: with other
+numbers, a process waits longer for another."""
+
 if __name__ == "__main__":
-    compile_other_half(sys.argv[1])
+    with _rare_collections():
+        compile_share(int(sys.argv[1]), int(sys.argv[2]), "sweeps" in sys.argv[3:])

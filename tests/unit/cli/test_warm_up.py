@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tallyveil.cli import warm_up
 from tallyveil.cli.main import app
-from tallyveil.kernels.code_files import kept_bytes, kernels_folder
+from tallyveil.kernels.compiled import bytes_on_disk, kernels_folder
 
 
 def test_a_release_is_made_in_a_folder_that_is_removed(tmp_path, monkeypatch):
@@ -27,7 +27,7 @@ def test_a_release_is_made_in_a_folder_that_is_removed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
     assert CliRunner().invoke(app, ["warm-up", "--quiet"]).output == ""
     found = json.loads(CliRunner().invoke(app, ["warm-up", "--json"]).output)
-    assert found == {"folder": str(kernels_folder()), "removed": False, "bytes": kept_bytes()}
+    assert found == {"folder": str(kernels_folder()), "removed": False, "bytes": bytes_on_disk()}
 
 
 def test_compiled_code_is_removed(tmp_path, monkeypatch):

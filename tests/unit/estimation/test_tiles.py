@@ -13,8 +13,8 @@ from tallyveil.errors import ConstraintError, SchemaError
 from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.estimation.tiles import TileStatus, chunk_of_one, estimate_tiles
+from tallyveil.kernels.tiles.chunk import solve_chunk
 from tallyveil.kernels.tiles.family import TileChunk
-from tallyveil.kernels.tiles.parts import solve_chunk
 
 
 def require_sums(problem, counts):

@@ -5,16 +5,31 @@ import importlib
 import inspect
 import pkgutil
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
-from numba import int64, njit, types
-from numba.core.dispatcher import Dispatcher
+from numba.extending import is_jitted
 
 import tallyveil.kernels
+from tallyveil.arrays import FloatRows
 from tallyveil.kernels import compiled
-from tallyveil.kernels.compiled import compiled_for, on_disk, sources_digest, with_pointers
+from tallyveil.kernels.compiled import (
+    all_compiled,
+    conforming,
+    on_disk,
+    pointers,
+    signature_of,
+    sources_digest,
+)
+from tallyveil.kernels.family.chunk import estimate_families
+from tallyveil.kernels.family.program import Point
+from tallyveil.kernels.family.solver import KERNELS, PARTS, hold, solve_held
+from tallyveil.kernels.tiles.chunk import KERNELS as TABLES
+from tallyveil.kernels.tiles.chunk import solve_families
 
 KERNEL = """
 from tallyveil.kernels.compiled import njit
@@ -59,6 +74,7 @@ def run(tmp_path: Path, monkeypatch):
             del sys.modules[name]
         compiled.sources_digest.cache_clear()
         compiled._source.cache_clear()
+        compiled._prepared.cache_clear()
         importlib.invalidate_caches()
 
     def act(factor: int, name: str = "Pair", decorator: str = "internal") -> tuple[int, bool]:
@@ -90,40 +106,63 @@ def test_what_a_part_of_a_kernel_raises_reaches_python_from_code_on_disk_too(run
             kernel.total(kernel.made()._replace(second=10))
 
 
-def test_a_function_that_only_kernels_call_gets_no_machine_code(run):
-    run(10)
-    code = next(iter(sys.modules["stale_kernels.called"].step.overloads.values()))
-    assert code.library.get_pointer_to_function(code.fndesc.llvm_func_name) == 0
-
-
 def test_a_kernel_is_on_disk_once_it_is_compiled(run):
     run(10)
     kernel = sys.modules["stale_kernels.kernel"]
     assert on_disk(kernel.total)
-    assert not on_disk(compiled.njit(nogil=True, cache=True)(kernel.made))
     assert on_disk(kernel.made)  # plain Python: nothing to compile
 
 
-@njit(nogil=True)
-def third_of(number):
+class Pair(NamedTuple):
+    rows: FloatRows
+    number: int
+
+
+def third_of(pair: Pair, number: int) -> int:
     if number % 3:
         raise ValueError("not a multiple of three")
     return number // 3
 
 
-@njit(nogil=True)
-def ninth_of(number, third):
-    return third(third(number))
+@pointers
+class Thirds(NamedTuple):
+    third: Callable[[Pair, int], int]
 
 
-def test_a_kernel_calls_others_through_pointers():
+def ninth_of(pair: Pair, thirds: Thirds) -> int:
+    return thirds.third(pair, thirds.third(pair, pair.number))
+
+
+def test_a_kernel_calls_others_through_pointers(tmp_path, monkeypatch):
     """What the other kernel raises reaches the caller."""
-    call = with_pointers(ninth_of, (18,), types.FunctionType(int64(int64)))
-    compiled_for(third_of, int64(int64))
-    assert call(18, third_of) == 2
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    third, ninth = (compiled.njit(nogil=True, cache=True)(function) for function in (third_of, ninth_of))
+    kernels = all_compiled(Thirds(third))
+    assert compiled.compiled(ninth)(Pair(np.zeros((1, 1)), 18), kernels) == 2
     with pytest.raises(ValueError, match="not a multiple of three"):
-        call(12, third_of)
-    assert with_pointers(len, (), types.none) is len
+        compiled.compiled(ninth)(Pair(np.zeros((1, 1)), 12), kernels)
+    assert compiled.compiled(len) is len
+
+
+def test_arrays_of_other_numbers_or_that_are_read_only_are_copied():
+    numbers = np.arange(4)
+    numbers.setflags(write=False)
+    point = conforming(Point(np.ones((2, 2)).T, numbers, numbers[::2]))
+    assert [array.dtype for array in point] == [np.float64] * 3
+    assert all(array.flags.writeable and array.flags.c_contiguous for array in point)
+    assert conforming(point).x is point.x
+
+
+POINTED = [*PARTS[:-1], *PARTS.faces, *KERNELS, estimate_families, hold, solve_held]
+OF_TABLES = [*TABLES[:3], *TABLES.parts.methods, TABLES.parts.climb, TABLES.round_up, solve_families]
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in (*POINTED, *OF_TABLES) if callable(kernel)])
+def test_annotations_state_what_a_kernel_gives(kernel):
+    """Kernels call it by its address, so what they believe of its types must be true."""
+    signature = signature_of(kernel.py_func)
+    (stated,) = compiled.compiled(kernel).nopython_signatures
+    assert (stated.args, stated.return_type) == (signature.args, signature.return_type)
 
 
 def modules_of_kernels() -> list[str]:
@@ -168,7 +207,7 @@ def test_everything_a_kernel_uses_lies_in_the_modules_it_imports(name, monkeypat
     sources_digest(name)
     assert set(read) == sources_of(name)
     used = {str(getattr(value, "__module__", "")) for value in vars(module).values()}
-    used |= {value.py_func.__module__ for value in vars(module).values() if isinstance(value, Dispatcher)}
+    used |= {value.py_func.__module__ for value in vars(module).values() if is_jitted(value)}
     assert {one for one in used if one.startswith("tallyveil")} <= set(read)
 
 

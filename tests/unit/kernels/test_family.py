@@ -22,7 +22,7 @@ from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point as ReferencePoint
 from tallyveil.estimation.program import reduced_cost, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
-from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import descend, equal_parts, row_activity
@@ -30,8 +30,7 @@ from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, 
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import Point
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.signatures import FACES_TYPE, PARTS_TYPE
-from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_pass, solve_program
+from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
 from tallyveil.kernels.family.walk import Swaps
 
 equal_parts = from_python(equal_parts)
@@ -269,14 +268,9 @@ def compare_with_dense_system(program, twin, seed, manner):
     return face.answers.begin.size > 0
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _parts():
-    compile_parts()
-
-
 def solved(program, state):
     """What `solve_program` returns."""
-    return with_pointers(solve_program, (program, state), PARTS_TYPE)(program, state, PARTS)
+    return compiled(solve_program)(program, state, all_compiled(PARTS))
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
@@ -288,7 +282,7 @@ def test_polish(seed, detailed, root):
     for manner in manners(program):
         close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
         given = (program, close, 2.0**-3, manner, Swaps(8, 42, False, False))
-        found, steps = with_pointers(polish, given, FACES_TYPE)(*given, PARTS.faces)
+        found, steps = compiled(polish)(*given, all_compiled(PARTS.faces))
         assert max(found, expected_residual) <= 1e-7
         assert steps <= 50
         np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)

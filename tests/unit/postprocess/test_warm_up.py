@@ -1,4 +1,4 @@
-"""Kernels that are not on disk are compiled by two processes."""
+"""Kernels that are not on disk are compiled by several processes."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ from tallyveil.kernels.family.chunk import COPIED, estimate_chunk
 from tallyveil.postprocess import warm_up
 
 
-def test_the_second_process_does_its_part(monkeypatch):
+def test_other_processes_do_their_parts(monkeypatch):
     started = []
 
     class Noted(subprocess.Popen):
@@ -27,7 +27,7 @@ def test_the_second_process_does_its_part(monkeypatch):
     assert not started
     monkeypatch.setattr(warm_up, "usable_cores", lambda: 2)
     warm_up.compile_kernels()
-    assert [one.returncode for one in started] == [0]
+    assert [process.returncode for process in started] == [0]
 
 
 def test_the_chunk_holds_the_same_family():

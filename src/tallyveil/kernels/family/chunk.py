@@ -14,23 +14,30 @@ The kernels that solve and round are large. The kernel here calls them through p
 code, and take as long to compile as they do.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit, with_pointers
+from tallyveil.arrays import (
+    BoolRows,
+    Bools,
+    FloatRows,
+    Floats,
+    Int32Rows,
+    Int32s,
+    IntegerRows,
+    Integers,
+)
+from tallyveil.kernels.compiled import all_compiled, compiled, conforming, inlined, internal, njit
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.groups import each_alone
 from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family.program import PassArrays
-from tallyveil.kernels.family.signatures import KERNELS_TYPE, ROUND_BY_FLOW, SOLVE_PASS
-from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_by_parts
+from tallyveil.kernels.family.solver import KERNELS
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
-from tallyveil.kernels.rounding.flow import SETTLED, attained, round_by_flow
+from tallyveil.kernels.rounding.flow import SETTLED, attained
 from tallyveil.kernels.rounding.network_simplex import OPTIMAL
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -52,11 +59,11 @@ class Rules(NamedTuple):
         nearest: Whether a stage aims at the nearest whole number. [stages]
     """
 
-    pass_queries: Bools
+    pass_queries: BoolRows
     slack: Floats
-    bound_answers: Int32s
+    bound_answers: Int32Rows
     bound_sizes: Integers
-    round_answers: Int32s
+    round_answers: Int32Rows
     round_sizes: Integers
     stage: Integers
     nearest: Bools
@@ -83,13 +90,13 @@ class Chunk(NamedTuple):
     cells: Integers
     counts: Integers
     child_begin: Integers
-    columns: Int32s
-    widths: Integers
-    value_begin: Integers
+    columns: Int32Rows
+    widths: IntegerRows
+    value_begin: IntegerRows
     values: Floats
-    weights: Floats
-    lower: Integers
-    upper: Integers
+    weights: FloatRows
+    lower: IntegerRows
+    upper: IntegerRows
 
 
 Estimated = tuple[Integers, Bools, Floats, Integers, Int32s, Integers]
@@ -103,17 +110,9 @@ def estimate_chunk(rules: Rules, chunk: Chunk) -> Estimated:
         where each child's counts begin, [children + 1]; their cells, rising within a child; persons. The children
         of a family that was left have no counts.
     """
-    compile_parts()
-    compiled_for(solve_by_parts, SOLVE_PASS)
-    compiled_for(round_by_flow, ROUND_BY_FLOW)
-    kernels = Kernels(solve_by_parts, PARTS, round_by_flow)
-    estimated: Estimated = chunk_kernel(rules, chunk)(rules, chunk, kernels)
+    kernels = all_compiled(KERNELS)
+    estimated: Estimated = compiled(estimate_families)(conforming(rules), conforming(chunk), kernels)
     return estimated
-
-
-def chunk_kernel(rules: Rules, chunk: Chunk) -> Callable[..., Any]:
-    """The compiled kernel for the types of a chunk. Neither the solver nor the rounding needs to be compiled for it."""
-    return with_pointers(estimate_families, (rules, chunk), KERNELS_TYPE)
 
 
 @njit(nogil=True, cache=True)

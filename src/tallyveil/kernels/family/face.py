@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Integers, Uint32s
+from tallyveil.arrays import BoolRows, Bools, FloatRows, Floats, Integers, Uint32s
 from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
 from tallyveil.kernels.compiled import inlined, internal, njit
 from tallyveil.kernels.family.answer_solution import factor_blocks
@@ -52,7 +52,7 @@ class Signs(NamedTuple):
         side: -1: a row binds below, 1: above, 2: it is an equality, 0: it does not bind. [R]
     """
 
-    free: Bools
+    free: BoolRows
     side: Integers
 
 
@@ -83,12 +83,12 @@ class Face(NamedTuple):
     give: Floats
     cell_stiffness: Floats
     inverse: Floats
-    schur: Floats
+    schur: FloatRows
     rows: Integers
     row_begin: Integers
     members: Uint32s
     compliance: float
-    system: Floats
+    system: FloatRows
     by_child: AnswerSystem
     place: Integers
     answers: AnswerSystem

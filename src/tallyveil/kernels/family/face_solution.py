@@ -12,7 +12,7 @@ Worked case: see `tallyveil.kernels.family.polish`. Oracle: the tests solve the 
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.certificate import reduced_costs
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import row_activity
@@ -24,7 +24,7 @@ from tallyveil.kernels.vectors import set_to
 MOST_REFINEMENTS = 3
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def solve_face(program: Program, face: Face, walk: Walk, enough: float, known: bool) -> None:
     """Minimise on the face, with compliance around the centre's prices; changes the walk's point in place.
 

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.answer_solution import (
     add_forces,
     answers_of,
@@ -99,7 +99,7 @@ class Lack(NamedTuple):
     cells: Floats
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def approach(program: Program, out: Point) -> bool:
     """Move a point to a close one; False, and no change, where that is not found.
 

@@ -1,18 +1,21 @@
 """The kernels that other kernels of a family call through pointers.
 
 One kernel with the code of all of them would take longer to compile than all of them by themselves, and two processes
-could not share the work. `tallyveil.kernels.family.signatures` has the types of what they take and give.
+could not share the work.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Bools, Floats, Int32Rows, Integers
+from tallyveil.kernels.compiled import pointers
 from tallyveil.kernels.family.face import Face, Signs
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.walk import Swaps, Walk
+from tallyveil.kernels.rounding.arrays import Bounds, Entries
 
 
+@pointers
 class Faces(NamedTuple):
     """What `tallyveil.kernels.family.polish` calls.
 
@@ -25,6 +28,7 @@ class Faces(NamedTuple):
     solve_face: Callable[[Program, Face, Walk, float, bool], None]
 
 
+@pointers
 class Parts(NamedTuple):
     """What `tallyveil.kernels.family.solver` calls.
 
@@ -43,6 +47,7 @@ class Parts(NamedTuple):
     faces: Faces
 
 
+@pointers
 class Kernels(NamedTuple):
     """What `tallyveil.kernels.family.chunk` calls.
 
@@ -54,4 +59,4 @@ class Kernels(NamedTuple):
 
     solve: Callable[[PassArrays, Parts], Answer]
     parts: Parts
-    round_up: Callable[..., tuple[int, Integers]]
+    round_up: Callable[[Int32Rows, Integers, Bools, Bounds, Entries, Integers], tuple[int, Integers]]

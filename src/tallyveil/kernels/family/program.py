@@ -21,7 +21,16 @@ through all partitions.
 
 from typing import NamedTuple
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.arrays import (
+    BoolRows,
+    Bools,
+    FloatBlocks,
+    FloatRows,
+    Floats,
+    Int32Rows,
+    IntegerRows,
+    Integers,
+)
 
 DENSE_CELLS = 64
 """With more cells than this, H is not stored. Its products go through the answers' sums, which are fewer."""
@@ -53,16 +62,16 @@ class PassArrays(NamedTuple):
         upper: In the same order; inf: none.
     """
 
-    allowed: Bools
+    allowed: BoolRows
     inhabitants: Floats
     has_sums: bool
-    labels: Int32s
+    labels: Int32Rows
     widths: Integers
     values: Floats
-    weights: Floats
-    bound_labels: Int32s
+    weights: FloatRows
+    bound_labels: Int32Rows
     bound_widths: Integers
-    bound_groups: Integers
+    bound_groups: IntegerRows
     lower: Floats
     upper: Floats
 
@@ -101,28 +110,28 @@ class Program(NamedTuple):
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
 
-    allowed: Bools
+    allowed: BoolRows
     has_sums: bool
     sums: Floats
     kind: Integers
-    answers: Integers
-    weights: Floats
-    targets: Floats
-    ridge: Floats
-    curvature: Floats
-    scale: Floats
-    hessian: Floats
-    linear: Floats
+    answers: IntegerRows
+    weights: FloatRows
+    targets: FloatRows
+    ridge: FloatRows
+    curvature: FloatRows
+    scale: FloatRows
+    hessian: FloatBlocks
+    linear: FloatRows
     row_group: Integers
     row_bound: Integers
     row_label: Integers
     row_lower: Floats
     row_upper: Floats
     has_rows: Bools
-    bound_label: Integers
+    bound_label: IntegerRows
     bound_start: Integers
     bound_width: Integers
-    bound_group: Integers
+    bound_group: IntegerRows
     bound_members: Integers
     row_number: Integers
     row_scale: float
@@ -138,7 +147,7 @@ class Point(NamedTuple):
         row_price: Prices of rows, positive at a lower bound, negative at an upper one. [R]
     """
 
-    x: Floats
+    x: FloatRows
     cell_price: Floats
     row_price: Floats
 
@@ -154,7 +163,7 @@ class Answer(NamedTuple):
         steps: Faces solved in all rounds.
     """
 
-    estimate: Floats
+    estimate: FloatRows
     residual: float
     rounds: int
     sweeps: int

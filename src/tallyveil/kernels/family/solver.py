@@ -10,24 +10,23 @@ sweeps, a smaller tolerance and more steps; almost every family needs one round.
 Oracle: the interior-point rung of `tallyveil.estimation.least_squares`, which shares no code with this one.
 """
 
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from numba.experimental import structref
 
-from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit
+from tallyveil.kernels.compiled import Holder, compiled, held, inlined, internal, njit, numba_type
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, DENSE_ROWS, list_face
 from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
-from tallyveil.kernels.family.parts import Faces, Parts
+from tallyveil.kernels.family.parts import Faces, Kernels, Parts
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.signatures import SIGNATURES, SOLVE_PASS
 from tallyveil.kernels.family.walk import Swaps
+from tallyveil.kernels.rounding.flow import round_by_flow
 from tallyveil.kernels.vectors import set_rows, set_to
 
 DONE_PERSONS, DONE_WITH_ROWS = 1.0, 0.1
@@ -66,28 +65,9 @@ PARTS = Parts(reduce_arrays, approach, descend, polish, Faces(list_face, solve_f
 """The kernels that the solver calls through pointers."""
 
 
-def solve_pass(one: PassArrays) -> Answer:
-    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
-    answer: Answer = _solver_of_passes()(one, PARTS)
-    return answer
-
-
-@cache
-def _solver_of_passes() -> Callable[..., Any]:
-    compile_parts()
-    return compiled_for(solve_by_parts, SOLVE_PASS)
-
-
-def compile_parts(names: Iterable[str] = tuple(SIGNATURES)) -> None:
-    """Compile the parts of the solver with these names, or load them from disk."""
-    parts = {**PARTS._asdict(), **PARTS.faces._asdict()}
-    for name in names:
-        compiled_for(parts[name], SIGNATURES[name])
-
-
 @njit(nogil=True, cache=True)
 def solve_by_parts(one: PassArrays, parts: Parts) -> Answer:
-    """Kernel of `solve_pass`, with the kernels that it calls."""
+    """One pass, with the kernels that it calls."""
     program, group, share = parts.reduce_arrays(one)
     point = equal_parts(program)
     worst, rounds, sweeps, steps = solve_program(program, point, parts)
@@ -97,6 +77,34 @@ def solve_by_parts(one: PassArrays, parts: Parts) -> Answer:
         for i in range(n_cells):
             estimate[c, i] = point.x[c, group[i]] * share[i]
     return Answer(estimate, worst, rounds, sweeps, steps)
+
+
+KERNELS = Kernels(solve_by_parts, PARTS, round_by_flow)
+"""The kernels that those of a chunk and of a pass call through pointers."""
+
+HeldKernels = Annotated[Holder, Kernels]
+_HOLDER_TYPE = numba_type(HeldKernels)
+
+
+@njit(nogil=True, cache=True)
+def hold(kernels: Kernels) -> HeldKernels:
+    """Put the kernels into a holder."""
+    holder = structref.new(_HOLDER_TYPE)  # type: ignore[call-arg, var-annotated]
+    holder.kernels = kernels
+    return holder
+
+
+def solve_pass(arrays: PassArrays) -> Answer:
+    """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
+    answer: Answer = compiled(solve_held)(arrays, held(hold, KERNELS))
+    return answer
+
+
+@njit(nogil=True, cache=True)
+def solve_held(arrays: PassArrays, holder: HeldKernels) -> Answer:
+    """Kernel of `solve_pass`."""
+    kernels: Kernels = holder.kernels
+    return kernels.solve(arrays, kernels.parts)
 
 
 @inlined

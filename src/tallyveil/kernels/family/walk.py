@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats
+from tallyveil.arrays import Bools, FloatRows, Floats
 from tallyveil.kernels.compiled import inlined, internal
 from tallyveil.kernels.family.certificate import reduced_costs
 from tallyveil.kernels.family.descent import row_activity
@@ -53,7 +53,7 @@ class Walk(NamedTuple):
     signs: Signs
     centre: Point
     point: Point
-    costs: Floats
+    costs: FloatRows
     activity: Floats
     settled: Signs
     exact: float

@@ -105,8 +105,8 @@ def code_rows(
                 low = middle + 1
             else:
                 high = middle
-        found = low < blocks.size and blocks[low] == block
-        places[n] = low if found else -1
+        matches = low < blocks.size and blocks[low] == block
+        places[n] = low if matches else -1
         several = k > 1 and parsed[row, 5] > 0
         if several:
             races[n] = ~(first_list + n_lists)
@@ -114,13 +114,13 @@ def code_rows(
             code = parsed[row, 4 + j]
             if code == 0:
                 break
-            own = position[code]
-            unknown[j] |= own < 0
+            place = position[code]
+            unknown[j] |= place < 0
             if several:
-                lists[n_lists] = own
+                lists[n_lists] = place
                 n_lists += 1
             else:
-                races[n] = own
+                races[n] = place
         if several:
             lists[n_lists] = -1
             n_lists += 1
@@ -146,12 +146,12 @@ def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, fu
     """
     n = 0
     for place in range(order.size):
-        own = races[order[place]]
-        if own >= 0:
-            ordered[place] = own
+        code = races[order[place]]
+        if code >= 0:
+            ordered[place] = code
             continue
         ordered[place] = ~n
-        begin = np.int64(~own)
+        begin = np.int64(~code)
         while lists[begin] >= 0:
             further[n] = lists[begin]
             begin += 1

@@ -100,12 +100,12 @@ def person_iterations(
         place += 1
         if alone_of[code] != alone:
             alone = -1
-        found = combination_of[code]
-        known = found < 0
+        combination = combination_of[code]
+        known = combination < 0
         for i in range(n):
-            known |= out[i] == found
+            known |= out[i] == combination
         if not known:
-            out[n] = found
+            out[n] = combination
             n += 1
     out[n] = alone
     n += int(alone >= 0)
@@ -130,27 +130,27 @@ def count_totals(
     first, blocks = blocks_of
     start, races, lists, ethnicity = people
     alone_of, combination_of, ethnicity_of = maps
-    found = np.empty(MOST_ITERATIONS, np.int32)
+    iterations = np.empty(MOST_ITERATIONS, np.int32)
     n_iterations = totals.shape[1]
-    own = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
+    of_row = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
     for row in range(regions.size):
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
                 race = races[person]
                 if race < 0:
                     n = person_iterations(
-                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, iterations
                     )
                     for i in range(n):
-                        own[found[i]] += 1
+                        of_row[iterations[i]] += 1
                     continue
                 # The same for one code, without a list.
-                own[combination_of[race]] += 1
-                own[alone_of[race]] += 1
-                own[ethnicity_of[ethnicity[person]]] += 1
+                of_row[combination_of[race]] += 1
+                of_row[alone_of[race]] += 1
+                of_row[ethnicity_of[ethnicity[person]]] += 1
         for iteration in range(n_iterations):
-            totals[row, iteration] += own[iteration]
-        own[:] = 0
+            totals[row, iteration] += of_row[iteration]
+        of_row[:] = 0
 
 
 @njit(nogil=True, cache=True)
@@ -175,16 +175,16 @@ def count_tables(
     first, blocks = blocks_of
     start, races, lists, ethnicity = people
     alone_of, combination_of, ethnicity_of = maps
-    found = np.empty(MOST_ITERATIONS, np.int32)
+    iterations = np.empty(MOST_ITERATIONS, np.int32)
     rest = tables.shape[0] - 1
     n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
-    own = np.empty(n_iterations + 1, np.int32)  # the last one is for no iteration, -1
+    table_of = np.empty(n_iterations + 1, np.int32)  # the last one is for no iteration, -1
     for row in range(regions.size):
-        own[:] = rest
+        table_of[:] = rest
         wanted = False
         for iteration in range(slots.shape[1]):
             if slots[row, iteration] >= 0:
-                own[iteration] = slots[row, iteration]
+                table_of[iteration] = slots[row, iteration]
                 wanted = True
         if not wanted:
             continue
@@ -193,15 +193,15 @@ def count_tables(
                 race, cell = races[person], cells[person]
                 if race < 0:
                     n = person_iterations(
-                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, found
+                        race, lists, ethnicity[person], alone_of, combination_of, ethnicity_of, iterations
                     )
                     for i in range(n):
-                        tables[own[found[i]], cell] += 1
+                        tables[table_of[iterations[i]], cell] += 1
                     continue
                 # The same for one code, without a list.
-                tables[own[combination_of[race]], cell] += 1
-                tables[own[alone_of[race]], cell] += 1
-                tables[own[ethnicity_of[ethnicity[person]]], cell] += 1
+                tables[table_of[combination_of[race]], cell] += 1
+                tables[table_of[alone_of[race]], cell] += 1
+                tables[table_of[ethnicity_of[ethnicity[person]]], cell] += 1
     tables[rest] = 0
 
 
@@ -223,10 +223,10 @@ def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int3
         start[i + 1] += start[i]
     place = start[:-1].copy()
     for thing in range(region.size):
-        own = region[thing]
-        if own >= 0:
-            order[place[own]] = thing
-            place[own] += 1
+        container = region[thing]
+        if container >= 0:
+            order[place[container]] = thing
+            place[container] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tallyveil.arrays import Bools, Integers
+from tallyveil.arrays import Bools, IntegerRows, Integers
 
 ONE = 2**20
 """Units of an estimate in one person."""
@@ -36,8 +36,8 @@ class Bounds(NamedTuple):
     """
 
     offset: Integers
-    lower: Integers
-    upper: Integers
+    lower: IntegerRows
+    upper: IntegerRows
     shared: Bools
     groups: Integers
 

@@ -17,7 +17,7 @@ Oracle: the tests try every rounding of a small family.
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Int32s, Integers
+from tallyveil.arrays import Bools, Int32Rows, Integers
 from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.groups import (
@@ -42,7 +42,7 @@ failed (a defect); nothing left to choose."""
 
 @njit(nogil=True, cache=True)
 def round_by_flow(
-    labels: Int32s,
+    labels: Int32Rows,
     stage: Integers,
     nearest: Bools,
     bounds: Bounds,
@@ -99,7 +99,7 @@ def round_by_flow(
 
 @njit(nogil=True, cache=True)
 def attained(
-    labels: Int32s,
+    labels: Int32Rows,
     stage: Integers,
     nearest: Bools,
     bounds: Bounds,

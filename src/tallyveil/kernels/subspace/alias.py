@@ -126,9 +126,9 @@ def split_by_alias(
     """
     entries, starts, reaches, column_bits = tables
     # Indices are unsigned, which spares the compiled code a test for negative ones.
-    n_splits, one, word_bits = np.uint64(lefts.size), np.uint64(1), np.uint64(64)
+    n_splits, unit, word_bits = np.uint64(lefts.size), np.uint64(1), np.uint64(64)
     digits = np.uint64(FRACTION_BITS)
-    below = (one << digits) - one
+    below = (unit << digits) - unit
     sums = np.zeros(2 * lefts.size + 1, dtype=np.int64)
     for draw in range(words.shape[0]):
         decided = True
@@ -145,10 +145,10 @@ def split_by_alias(
             entry = entries[np.uint64(starts[node]) + (place << bits) + column]
             outcome = column if fraction < entry >> np.uint64(12) else entry & np.uint64(4095)
             decided &= outcome != np.uint64(0)
-            s = (t >> 1) - np.int64(one << (bits - one)) + np.int64(outcome)
+            s = (t >> 1) - np.int64(unit << (bits - unit)) + np.int64(outcome)
             sums[np.uint64(lefts[node])] = s
             sums[np.uint64(rights[node])] = t - s
-            node += one
+            node += unit
         open_draws[draw] = not decided
         for cell in range(cells.size):
             out[draw, cells[cell]] = sums[lefts.size + cell]

@@ -35,9 +35,15 @@ from tallyveil.kernels.compiled import njit
 ABSOLUTE: Final = 0
 SQUARES: Final = 1
 ROOT: Final = 2
+"""What the level F of a state depends on: the sum of the cells' absolute values, that of their squares, or the root of
+the latter."""
 
 _WIDEST: Final = 1 << 31
+"""Width of a slice from which on the state stays where it is. The slice is the same for all of its points, so that the
+chain keeps its law."""
+
 _LOW: Final = np.uint64(0xFFFFFFFF)
+"""The lower half of a word."""
 
 
 # Inlined, as is add_column: handing arrays to a function counts references, which takes longer than the work here.
@@ -117,12 +123,12 @@ class Keep(NamedTuple):
     Attributes:
         done: Sweeps made before.
         thin: Keep the state after every `thin` sweeps, counted from the chain's first sweep; 0 keeps none.
-        kept: Output. [states, n_cells]
+        states: Output. [states, n_cells]
     """
 
     done: int
     thin: int
-    kept: Integers
+    states: Integers
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -158,6 +164,7 @@ def level_of(kind: int, scale: float, size: int) -> int:
 @njit(nogil=True, cache=True)
 def _root_below(value: int) -> int:
     """floor(sqrt(value)) for 0 <= value < 2**62."""
+    # The square root of a float is near the root; the loops make it exact.
     root = int(math.sqrt(float(value)))
     while root * root > value:
         root -= 1
@@ -173,6 +180,7 @@ def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> 
         return min(height, limit) - size
     if level_of(kind, scale, limit) <= height:
         return limit - size
+    # floor(scale sqrt(s)) <= height for s below ((height + 1) / scale)^2; the loops take the rounding errors away
     bound = (float(height) + 1.0) / scale
     largest = max(int(bound * bound), size)
     while largest > size and level_of(kind, scale, largest) > height:
@@ -295,7 +303,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
     kind, scale, limit, thresholds, guide = law
     starts, ends, rows, steps, _, n_cells = columns
     words, per_sweep, n_sweeps = bits
-    done, thin, kept = keep
+    done, thin, states = keep
     digits = thresholds.shape[0]
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
@@ -308,6 +316,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
             u = words[place + digits]
             place += digits + 1
             n = np.uint64(high - low + 1)
+            # Lemire's method: these words would make some of the n outcomes likelier than others.
             if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
                 continue
             times = low + int(high_product(u, n))
@@ -315,7 +324,7 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
             for i in range(end, starts[k + 1]):
                 state[rows[i]] += times * steps[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
 
 
 @njit(nogil=True, cache=True)
@@ -339,7 +348,7 @@ def jump_sweeps(
     kind, scale, limit, thresholds, guide = law
     starts, ends, rows, steps, _, n_cells = columns
     words, per_sweep, n_sweeps = bits
-    done, thin, kept = keep
+    done, thin, states = keep
     laws, masses, totals, finders, block = tables
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
@@ -357,14 +366,14 @@ def jump_sweeps(
             for k in range(first, last):
                 # draw_jump, written out: the call takes as long as the rest of the update.
                 drawn_bits = (words[place + (k >> 1)] >> np.uint64((k & 1) << 5)) & _LOW
-                own = laws[k]
-                at_zero = np.uint64(masses[own, 0])
+                of_column = laws[k]
+                at_zero = np.uint64(masses[of_column, 0])
                 if drawn_bits < at_zero:
                     continue
                 rest = drawn_bits - at_zero
                 drawn = rest >> np.uint64(1)
-                jump = finders[own, drawn >> np.uint64(23)]
-                while totals[own, jump] <= drawn:
+                jump = finders[of_column, drawn >> np.uint64(23)]
+                while totals[of_column, jump] <= drawn:
                     jump += 1
                 if rest & np.uint64(1) == np.uint64(0):
                     jump = -jump
@@ -380,5 +389,5 @@ def jump_sweeps(
                 for i in range(state.size):
                     state[i] = saved[i]
         if thin > 0 and (done + sweep + 1) % thin == 0:
-            kept[(done + sweep + 1) // thin - 1] = state[:n_cells]
+            states[(done + sweep + 1) // thin - 1] = state[:n_cells]
     return accepted

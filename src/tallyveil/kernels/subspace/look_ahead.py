@@ -195,15 +195,17 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
     stages = 0
     while 1 << stages < length:
         stages += 1
-    one = 6.0 * stages + 2.0
+    of_transform = 6.0 * stages + 2.0
     norm_after, ratio_after, raised_after = 1.0, 0.0, 0.0
     for k in range(totals.size - 2, -1, -2):
         both = totals[k] + totals[k + 1]
         norm_second = totals[k + 1] * norm_after
-        ratio_second = ratio_after + one * both / totals[k + 1] + 4.0
+        ratio_second = ratio_after + of_transform * both / totals[k + 1] + 4.0
         norm_first = totals[k] * norm_second
-        ratio_first = ratio_second + one * both / totals[k] + 4.0
-        error = norm_first * ratio_first + norm_second * ratio_second + one * (norm_first + norm_second)
+        ratio_first = ratio_second + of_transform * both / totals[k] + 4.0
+        error = (
+            norm_first * ratio_first + norm_second * ratio_second + of_transform * (norm_first + norm_second)
+        )
         error *= 1.01 * _UNIT
         added[k + 1] = _ROUNDED * (error + 2.0**-44 * norm_second + totals[k + 1] * raised_after)
         added[k] = _ROUNDED * (error + 2.0**-44 * norm_first + totals[k] * (error + added[k + 1]))

@@ -29,7 +29,12 @@ UNIT = 2.0**-51
 """Added to the margin for every step: covers the rounding of its two sums, and of taking it away."""
 
 MOST_STEPS = 1 << 22
+"""Candidates on each side after which a draw is left open. It only bounds the time: the probabilities of so many
+candidates have added up to nearly all before."""
+
 LEAST_TOTAL = 2.0**-64
+"""Probability of a node's sum below which the draw is left open: the floats of its table may then have too few
+digits for the margin."""
 
 
 class FloatTables(NamedTuple):
@@ -110,6 +115,7 @@ def split_sums(
                 break
             low = (np.float64(word >> np.uint64(11)) * 2.0**-53 - MARGIN) * total
             unit = UNIT * total
+            # the likeliest: the share of the left cells in the sum, rounded
             c = (2 * t * sizes[left] + sizes[node]) // (2 * sizes[node])
             cumulated = 0.0
             outcome = c
@@ -127,6 +133,7 @@ def split_sums(
                 outcome = c - step
                 if least <= outcome <= most:
                     cumulated += tables[at_left + outcome] * tables[at_right - outcome]
+            # Certain only if the whole interval of the uniform number, with its margin, lies below the sum.
             if cumulated > low and cumulated >= low + (width + 2.0 * MARGIN) * total + 2.0 * step * unit:
                 sums[draw, left] = outcome
                 sums[draw, right] = t - outcome

@@ -23,12 +23,19 @@ from collections.abc import Callable
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import set_rows, set_to
 
 FIRST_CURVATURE, CURVATURE_FALLS, TRIALS = 8.0, 0.93, 12
+"""The method's step is 1 / curvature, in units of the entries' own weights, whose curvature is 1. The first step is
+short. Each step that was short enough makes the next one longer by 7.5 %; one that was too long is tried again,
+at most TRIALS times. The values decide how many steps are made, and not where they lead."""
+
 PROJECTION_LIMIT = 30
+"""Most steps of one projection. These points need not be exact, so that a projection that stops early only costs the
+method some steps."""
+
 LOOSE, LEAST_TOLERANCE = 0.1, 0.02
 """Tolerance of the projections, as a multiple of the last step's largest move, and at least as one of that of the
 method."""
@@ -36,7 +43,7 @@ method."""
 Project = Callable[[Tables, Floats, Prices, Floats, float, int], float]
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def approach(
     tables: Tables,
     prices: Prices,
@@ -76,8 +83,11 @@ def approach(
             project(tables, point, prices, fresh, allowed, PROJECTION_LIMIT)
             label_sums(tables, fresh, fresh_sums)
             needed = _curvature_between(tables, fresh, ahead, fresh_sums, ahead_sums)
+            # The curvature along the step must not exceed the one that the step assumed; 0.01 % is left to rounding.
             if needed <= 1.0001 * curvature:
                 break
+            # Longer by half at least, so that few trials are needed; four times as long at most, as one direction
+            # can be far steeper than all others.
             curvature = min(max(1.5 * curvature, 1.02 * needed), 4.0 * curvature)
             if curvature > steepest:
                 clear_sums(prices)
@@ -88,8 +98,10 @@ def approach(
             change = fresh[e] - x[e]
             uphill += (ahead[e] - fresh[e]) * change
             moved = max(moved, abs(change))
+        # The momentum carries the point away from the optimum: begin again without it (O'Donoghue and Candes 2015).
         if uphill > 0.0:
             momentum = 1.0
+        # Nesterov's sequence of momenta
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
         further, momentum = (momentum - 1.0) / following, following
         for e in range(n):
@@ -120,7 +132,9 @@ def _price_labels(tables: Tables, sums: Floats, price: Floats) -> None:
 
 
 @internal
-def _curvature_between(tables: Tables, one: Floats, other: Floats, sums: Floats, other_sums: Floats) -> float:
+def _curvature_between(
+    tables: Tables, point: Floats, other: Floats, sums: Floats, other_sums: Floats
+) -> float:
     """The objective's second derivative along the line between two points, in units of the entries' weights."""
     length = 0.0
     for p in range(tables.upright.size):
@@ -129,11 +143,11 @@ def _curvature_between(tables: Tables, one: Floats, other: Floats, sums: Floats,
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
         along, across = (n_rows, 1) if tables.upright[p] else (1, n_columns)
         for k in range(n_rows):
-            own = 0.0
+            squares = 0.0
             for i in range(n_columns):
                 e = base + i * along + k * across
-                own += (one[e] - other[e]) * (one[e] - other[e])
-            length += tables.weight[first + k] * own
+                squares += (point[e] - other[e]) * (point[e] - other[e])
+            length += tables.weight[first + k] * squares
     if length == 0.0:
         return 1.0
     coupled = 0.0

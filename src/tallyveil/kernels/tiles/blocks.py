@@ -85,13 +85,13 @@ def factored_blocks(tables: Tables, face: Face, easing: Floats, share: Floats) -
         first_row, depth = tables.row_begin[p], tables.row_begin[p + 1] - tables.row_begin[p]
         rows = _Rows(np.zeros((depth, blocks.right.size)), np.zeros(depth))
         _add_entries(tables, face, p, number, blocks, rows)
-        kept = row_begin[first_row]
+        n_sums = row_begin[first_row]
         for k in range(depth):
-            if kept + blocks.right.size > row_label.size:
-                row_label, row_sum = _longer(row_label, row_sum, kept, 2 * (kept + blocks.right.size))
-            last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), kept)
-            kept = last if tables.upright[p] and tables.column_total.size else kept
-            row_begin[first_row + k + 1] = kept
+            if n_sums + blocks.right.size > row_label.size:
+                row_label, row_sum = _longer(row_label, row_sum, n_sums, 2 * (n_sums + blocks.right.size))
+            last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), n_sums)
+            n_sums = last if tables.upright[p] and tables.column_total.size else n_sums
+            row_begin[first_row + k + 1] = n_sums
     _factor(blocks, share)
     return Blocks(
         blocks.begin,
@@ -187,14 +187,14 @@ def _empty_blocks(tables: Tables, face: Face, number: Int32s, easing: Floats) ->
 def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blocks, rows: _Rows) -> None:
     """Add the entries of a table to the upper halves of the blocks, and to the sums of its rows."""
     first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
-    found = np.empty(blocks.right.size, np.int64)
+    places = np.empty(blocks.right.size, np.int64)
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         inner, total = face.inner[face.begin[outer] : face.begin[outer + 1]], 0.0
         for j in inner:
             total += 1.0 / tables.weight[first_row + j] if upright else 0.0
         for j in inner if inner.size > 1 else inner[:0]:
-            own = outer - face.outer_begin[p]
-            i, k = (own, j) if upright else (j, own)
+            line = outer - face.outer_begin[p]
+            i, k = (line, j) if upright else (j, line)
             c, give, n = tables.child[first_row + k], 1.0 / tables.weight[first_row + k], int(np.int64(0))
             give *= 1.0 - give / total if upright else 1.0
             rows.total[k] += give
@@ -203,32 +203,32 @@ def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blo
                 a = number[label * face.label_step + c * face.child_step]
                 if a >= 0:
                     rows.sums[k, a] += give
-                    found[n] = a
+                    places[n] = a
                     n += 1
             width = blocks.begin[c + 1] - blocks.begin[c]
             block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
-            for one in range(n):
+            for first in range(n):
                 for other in range(n):
-                    if found[one] <= found[other]:
-                        block[found[one] * width + found[other]] += give
+                    if places[first] <= places[other]:
+                        block[places[first] * width + places[other]] += give
 
 
 @internal
 def _subtract_row(
-    blocks: Blocks, rows: _Rows, k: int, c: int, kept: tuple[Int32s, Floats], first: int
+    blocks: Blocks, rows: _Rows, k: int, c: int, row_sums: tuple[Int32s, Floats], first: int
 ) -> int:
     """Eliminate a row from its child's block. Its labels and sums are written from `first` on; returns their end."""
-    labels, sums = kept
+    labels, sums = row_sums
     last, width = first, blocks.begin[c + 1] - blocks.begin[c]
     for a in range(width):
         if rows.sums[k, a] != 0.0:
             labels[last], sums[last] = a, rows.sums[k, a]
             last += 1
     block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
-    for one in range(first, last):
-        share = sums[one] / rows.total[k]
-        line = block[labels[one] * width :]
-        for other in range(one, last):
+    for entry in range(first, last):
+        share = sums[entry] / rows.total[k]
+        line = block[labels[entry] * width :]
+        for other in range(entry, last):
             line[labels[other]] -= share * sums[other]
     return last
 

@@ -10,12 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Int32s, Integers, Numbers
-from tallyveil.kernels.compiled import inlined, internal, njit
-from tallyveil.kernels.tiles.component import Source, table_nest
+from tallyveil.arrays import FloatRows, Floats, Int32s, IntegerRows, Integers, Numbers
+from tallyveil.kernels.compiled import (
+    all_compiled,
+    compiled,
+    conforming,
+    inlined,
+    internal,
+    njit,
+    pointers,
+)
+from tallyveil.kernels.tiles.approach import approach
+from tallyveil.kernels.tiles.component import Source, component_tables, read_family, table_nest
+from tallyveil.kernels.tiles.direction import find_direction
 from tallyveil.kernels.tiles.family import Family, TileChunk
-from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest
-from tallyveil.kernels.tiles.solver import Outcome, Parts
+from tallyveil.kernels.tiles.newton import Methods, climb
+from tallyveil.kernels.tiles.projection import project
+from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest, round_table
+from tallyveil.kernels.tiles.solver import Outcome, Parts, solve_component
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
 CONTRADICTORY, UNPROVED, SETTLED, SOLVED = -2, -1, 0, 1
@@ -30,10 +42,11 @@ EFFORT_SIZE = 14
 Newton's steps, conjugate gradients, and tables by the way in which they were rounded (4)."""
 
 
+@pointers
 class Kernels(NamedTuple):
     """The kernels that are called through pointers."""
 
-    read_family: Callable[[TileChunk, int, Integers], tuple[bool, Source, Integers, Integers]]
+    read_family: Callable[[TileChunk, int, IntegerRows], tuple[bool, Source, Integers, Integers]]
     component_tables: Callable[[Source, Integers], Tables]
     solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
     parts: Parts
@@ -54,12 +67,33 @@ class Solved(NamedTuple):
     """
 
     ended: Integers
-    gaps: Floats
-    effort: Integers
+    gaps: FloatRows
+    effort: IntegerRows
     offsets: Integers
     columns: Int32s
     counts: Integers
     estimates: Floats
+
+
+KERNELS = Kernels(
+    read_family,
+    component_tables,
+    solve_component,
+    Parts(Methods(project, approach, find_direction), climb),
+    round_table,
+)
+"""One kernel with the code of all of them would take longer to compile than all of them by themselves."""
+
+
+def solve_chunk(chunk: TileChunk, tolerance: float, *, keep_estimates: bool = False) -> Solved:
+    """Estimate and round every family of a chunk; see `solve_families`.
+
+    The chunk's values are changed (`family.TileChunk`), so that a chunk can be solved once.
+    """
+    kernels = all_compiled(KERNELS)
+    typed = conforming(chunk)
+    solved: Solved = compiled(solve_families)(typed, float(tolerance), bool(keep_estimates), kernels)
+    return solved
 
 
 @njit(nogil=True, cache=True)
@@ -76,6 +110,7 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kern
     ended, gaps = np.zeros(n_families, np.int64), np.zeros((n_families, 3))
     effort = np.zeros((n_families, EFFORT_SIZE), np.int64)
     offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
+    # Counts above zero, with room for two a column at first. The arrays are made longer where this is not enough.
     columns, persons = (
         np.empty(2 * chunk.group.size + 16, np.int32),
         np.empty(2 * chunk.group.size + 16, np.int64),
@@ -89,10 +124,11 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kern
     for f in range(n_families):
         width = chunk.offsets[f + 1] - chunk.offsets[f]
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
-        own = estimates[n_kept : n_kept + width * n_children].reshape(n_children if keep else 0, width)
-        n_kept += own.size
+        # without `keep`, an array of no rows
+        real = estimates[n_kept : n_kept + width * n_children].reshape(n_children if keep else 0, width)
+        n_kept += real.size
         counts = np.zeros((n_children, width), np.int64)
-        ended[f] = _solve_family(chunk, f, counts, tolerance, own, (gaps[f], effort[f]), kernels)
+        ended[f] = _solve_family(chunk, f, counts, tolerance, real, (gaps[f], effort[f]), kernels)
         more = 0
         for c in range(n_children):
             for i in range(width):
@@ -131,6 +167,7 @@ def _solve_family(
     good, source, order, begin = kernels.read_family(chunk, f, counts)
     if not good:
         return CONTRADICTORY
+    # what is settled is exact
     for c in range(estimates.shape[0]):
         for i in range(estimates.shape[1]):
             estimates[c, i] = counts[c, i]
@@ -155,6 +192,7 @@ def _solve_family(
         effort[RESTARTS_AT] += outcome.restarts
         effort[STEPS_AT] += outcome.steps
         effort[CG_STEPS_AT] += outcome.cg_steps
+        # Tables are rounded one by one: their fixed sums leave nothing that one table could take from another.
         whole = np.zeros(x.size, np.int64)
         for t in range(members.size):
             way = _round(source, members[t], tables, t, x, whole, kernels)
@@ -163,6 +201,7 @@ def _solve_family(
             _write(source, members[t], tables, t, whole, counts)
             if estimates.shape[0]:
                 _write(source, members[t], tables, t, x, estimates)
+    # All fixed sums once more, in whole numbers and from the counts alone, whatever the steps before have done
     if not proved or not _sums_hold(source.family, counts):
         return UNPROVED
     return SOLVED if begin.size > 1 else SETTLED
@@ -177,6 +216,7 @@ def _round(
     first, last = tables.column_begin[t], tables.column_begin[t + 1]
     top, bottom = tables.row_begin[t], tables.row_begin[t + 1]
     begin, end = tables.entry_begin[t], tables.entry_begin[t + 1]
+    # entries lie along the outer side first: the columns of an upright table
     along, across = (bottom - top, 1) if tables.upright[t] else (1, last - first)
     totals = tables.column_total[first:last] if tables.column_total.size else tables.column_total
     table = Estimates(x[begin:end], along, across, totals, tables.row_total[top:bottom])

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Int8s, Int32s, Integers
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.arrays import Int8Rows, Int32s, IntegerRows, Integers
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.family import (
     LINKED,
     OWN,
@@ -71,12 +71,12 @@ class Source(NamedTuple):
 
     family: Family
     free: FreeTables
-    says: Int8s
+    says: Int8Rows
     numbers: Numbers
 
 
-@pointed
-def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Source, Integers, Integers]:
+@njit(nogil=True, cache=True)
+def read_family(chunk: TileChunk, f: int, counts: IntegerRows) -> tuple[bool, Source, Integers, Integers]:
     """Read family f of a chunk, and write the counts that are settled into `counts`, [C, s].
 
     Returns:
@@ -91,7 +91,7 @@ def read_family(chunk: TileChunk, f: int, counts: Integers) -> tuple[bool, Sourc
     return good, Source(family, free, says, numbers_of(family)), order, begin
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def component_tables(source: Source, members: Integers) -> Tables:
     """The tables of a component, given their numbers."""
     family, free, says, numbers = source
@@ -210,10 +210,10 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
             weighted, weight = 0.0, 0.0
             for q in range(family.widths.size):
                 if says[q, p] == OWN and family.weights[q, c] > 0.0:
-                    own = family.weights[q, c]
+                    of_query = family.weights[q, c]
                     place = family.value_begin[q] + c * family.widths[q] + family.labels[q, column]
-                    weighted += own * family.values[place]
-                    weight += own
+                    weighted += of_query * family.values[place]
+                    weight += of_query
             centre = weighted / weight if weight > 0.0 else share * tables.row_total[first + k]
             tables.centre[tables.entry_begin[t] + i * along + k * across] = centre
 
@@ -253,11 +253,11 @@ def table_nest(family: Family, columns: Int32s, numbers: Numbers) -> Nest:
     for r in range(n_levels):
         chain = family.chain[r]
         for i in range(columns.size):
-            found = chain[columns[i]]
-            if numbers.set_of[found] < 0:
-                numbers.set_of[found] = nest.size[r]
+            group = chain[columns[i]]
+            if numbers.set_of[group] < 0:
+                numbers.set_of[group] = nest.size[r]
                 nest.size[r] += 1
-            nest.number[r, i] = numbers.set_of[found]
+            nest.number[r, i] = numbers.set_of[group]
         for i in range(columns.size):
             numbers.set_of[chain[columns[i]]] = -1
     return nest

@@ -20,8 +20,8 @@ Oracle: the dense equations in numpy, in the tests.
 
 import numpy as np
 
-from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.arrays import FloatRows, Floats
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
 from tallyveil.kernels.tiles.face import Face, apply_face, face_diagonal, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
@@ -31,9 +31,9 @@ CG_STEPS = 1000
 """Most steps of conjugate gradients. What is left makes the direction less exact."""
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def find_direction(
-    tables: Tables, x: Floats, slopes: Floats, moves: Prices, precision: float
+    tables: Tables, x: Floats, slopes: FloatRows, moves: Prices, precision: float
 ) -> tuple[float, int]:
     """Newton's direction at a point, given the gradient (`slopes`), into `moves`.
 

@@ -105,11 +105,11 @@ def apply_face(tables: Tables, face: Face, moves: Floats, falls: Floats) -> None
         falls[j] = 0.0
     for p in range(tables.upright.size):
         begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
-        own, own_falls = moves[begin:end], falls[begin:end]
+        of_lines, falls_of_lines = moves[begin:end], falls[begin:end]
         if tables.upright[p]:
-            _apply_columns(tables, face, p, (own, moves), (own_falls, falls))
+            _apply_columns(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
         else:
-            _apply_rows(tables, face, p, (own, moves), (own_falls, falls))
+            _apply_rows(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
 
 
 @internal
@@ -160,13 +160,13 @@ def _apply_rows(
             continue
         row = first_row + outer - face.outer_begin[p]
         drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
-        own, own_falls = moves[1][first:], falls[1][first:]
+        of_labels, falls_of_labels = moves[1][first:], falls[1][first:]
         mean = 0.0
         for z in range(inner.size):
             j = inner[z]
             total = moves[0][j] if n_priced else 0.0
             for link in range(label_begin[j], label_begin[j + 1]):
-                total += own[tables.label[link] * face.label_step]
+                total += of_labels[tables.label[link] * face.label_step]
             drop[z] = total
             mean += total
         mean /= inner.size
@@ -176,7 +176,7 @@ def _apply_rows(
             if n_priced:
                 falls[0][j] += value
             for link in range(label_begin[j], label_begin[j + 1]):
-                own_falls[tables.label[link] * face.label_step] += value
+                falls_of_labels[tables.label[link] * face.label_step] += value
 
 
 @internal
@@ -186,7 +186,7 @@ def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
     for j in range(diagonal.size):
         diagonal[j] = 0.0
     for p in range(tables.upright.size):
-        own = diagonal[n_labels + face.inner_begin[p] : n_labels + face.inner_begin[p + 1]]
+        of_lines = diagonal[n_labels + face.inner_begin[p] : n_labels + face.inner_begin[p + 1]]
         first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
         for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
             o, total = outer - face.outer_begin[p], 0.0
@@ -199,8 +199,8 @@ def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
                 )
                 give = 1.0 / tables.weight[row]
                 give *= 1.0 - give / total
-                if own.size:
-                    own[j] += give
+                if of_lines.size:
+                    of_lines[j] += give
                 for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
                     diagonal[tables.label[link] * face.label_step + tables.child[row] * face.child_step] += (
                         give

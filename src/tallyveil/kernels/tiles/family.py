@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Int8s, Int32s, Integers
+from tallyveil.arrays import (
+    FloatRows,
+    Floats,
+    Int8s,
+    Int32Rows,
+    Int32s,
+    IntegerRows,
+    Integers,
+)
 from tallyveil.kernels.compiled import internal
 
 RIDGE = 2.0**-10
@@ -56,12 +64,12 @@ class TileChunk(NamedTuple):
     child_begin: Integers
     fixed_begin: Integers
     fixed: Integers
-    labels: Int32s
-    widths: Integers
-    value_begin: Integers
+    labels: Int32Rows
+    widths: IntegerRows
+    value_begin: IntegerRows
     values: Floats
-    weights: Floats
-    chain: Int32s
+    weights: FloatRows
+    chain: Int32Rows
     chain_weight: Integers
 
 
@@ -83,13 +91,13 @@ class Family(NamedTuple):
 
     counts: Integers
     group: Int32s
-    fixed: Integers
-    labels: Int32s
+    fixed: IntegerRows
+    labels: Int32Rows
     widths: Integers
     value_begin: Integers
     values: Floats
-    weights: Floats
-    chain: Int32s
+    weights: FloatRows
+    chain: Int32Rows
     chain_weight: Integers
 
 
@@ -174,6 +182,7 @@ def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
     There are none if the family is not `good` (`consistent`)."""
     n_children, n_groups = family.fixed.shape[0], family.fixed.shape[1] if good else 0
     n_columns, root = family.group.size if good else 0, family.counts.size == 0
+    # Columns of each group by counting sort. Where the parent has nobody, all children have nobody.
     begin = np.zeros(n_groups + 1, np.int64)
     for i in range(n_columns):
         begin[family.group[i] + 1] += 1 if root or family.counts[i] > 0 else 0
@@ -185,12 +194,14 @@ def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
             g = family.group[i]
             members[place[g]] = i
             place[g] += 1
+    # Rows of each group: the children with anybody in it
     n_rows = np.zeros(n_groups, np.int64)
     total_rows, total_columns, n_free = 0, 0, 0
     for c in range(n_children):
         for g in range(n_groups):
             n_rows[g] += family.fixed[c, g] > 0
     for g in range(n_groups):
+        # One column or one row is settled by its fixed sums. At a root, columns have no sums, so that one row is free.
         if begin[g + 1] - begin[g] > 1 and (n_rows[g] > 1 or (root and n_rows[g] > 0)):
             total_rows, total_columns = total_rows + n_rows[g], total_columns + begin[g + 1] - begin[g]
             n_free += 1
@@ -201,6 +212,7 @@ def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
         np.zeros(n_free + 1, np.int64),
         np.empty(total_rows, np.int32),
     )
+    # int(np.int64(0)) is no literal, see `kernels.compiled`
     p = int(np.int64(0))
     for g in range(n_groups):
         width = begin[g + 1] - begin[g]
@@ -215,6 +227,7 @@ def free_tables(family: Family, counts: Integers, good: bool) -> FreeTables:
                     free.row_begin[p + 1] += 1
             p += 1
             continue
+        # A single column has the children's fixed counts; a single row has the parent's counts.
         for c in range(n_children):
             if family.fixed[c, g] > 0:
                 for z in range(begin[g], begin[g + 1]):
@@ -237,6 +250,7 @@ def classify(family: Family, free: FreeTables, counts: Integers) -> Int8s:
     largest = int(np.int64(1))
     for q in range(n_queries):
         largest = max(largest, family.widths[q])
+    # How many columns of free tables each answer sums; and the values, from which all that is known is taken away
     uses, targets = np.empty(largest, np.int64), family.values
     for q in range(n_queries):
         width, labels, first = family.widths[q], family.labels[q], family.value_begin[q]
@@ -260,6 +274,7 @@ def classify(family: Family, free: FreeTables, counts: Integers) -> Int8s:
                     for z in range(free.column_begin[p], free.column_begin[p + 1]):
                         if labels[free.column[z]] >= 0:
                             uses[labels[free.column[z]]] += 1
+            # An answer that sums one column of one table alone is a measurement of that count, and couples nothing.
             for p in range(n_tables):
                 if says[q, p] == LINKED:
                     alone = True
@@ -286,6 +301,7 @@ def _says(labels: Int32s, free: FreeTables, p: int) -> int:
 def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers, Integers]:
     """Tables in the order of the components that labels make of them, and where each component begins."""
     n_tables = free.group.size
+    # Union-find: each table points to an earlier one of its component, the first one to itself.
     above = np.empty(n_tables, np.int64)
     for p in range(n_tables):
         above[p] = p
@@ -305,8 +321,9 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
                     if seen[label] < 0:
                         seen[label] = p
                     else:
-                        one, other = _top(above, p), _top(above, seen[label])
-                        above[max(one, other)] = min(one, other)
+                        # the smaller number stays on top, so that components are in the order of their first tables
+                        top, other = _top(above, p), _top(above, seen[label])
+                        above[max(top, other)] = min(top, other)
     number, size = np.full(n_tables, -1, np.int64), np.zeros(n_tables + 1, np.int64)
     n = int(np.int64(0))
     for p in range(n_tables):
@@ -316,6 +333,7 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
             n += 1
         number[p] = number[top]
         size[number[p] + 1] += 1
+    # counting sort by component
     begin, place = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     for j in range(n):
         begin[j + 1] = begin[j] + size[j + 1]

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.arrays import FloatRows, Floats
+from tallyveil.kernels.compiled import internal, njit, pointers
 from tallyveil.kernels.tiles.approach import Project
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces, label_sums
 from tallyveil.kernels.vectors import largest_of, set_rows, set_to
@@ -49,8 +49,17 @@ PRECISION, BEST_PRECISION, ENOUGH = 0.1, 1e-3, 0.3
 not below ENOUGH of the tolerance."""
 
 SHORTER, SHORTENINGS = 0.4, 6
+"""A step that does not help is shortened by this factor. After so many in a row, to 0.4 % of the step, the prices are
+given up and accelerated gradients look for a better point."""
+
 PROJECTION_LIMIT = 600
+"""Most steps of one projection. One that has not reached its tolerance by then counts as a step that does
+not help."""
+
 LOOSE_PROJECTION, CLOSE_PROJECTION = 1e-6, 1e-9
+"""Tolerance of the projections in persons, far from the optimum and near it. Between them the
+tolerance is 1e-5 of the gradient, whose error it is."""
+
 
 RESTART_STEPS, MORE_RESTART_STEPS, RESTART_TOLERANCE = 20, 10, 1e-4
 """Steps of accelerated gradients in the first restart, how many more in each later one, and their tolerance."""
@@ -65,9 +74,10 @@ class Effort(NamedTuple):
     cg_steps: int
 
 
-FindDirection = Callable[[Tables, Floats, Floats, Prices, float], tuple[float, int]]
+FindDirection = Callable[[Tables, Floats, FloatRows, Prices, float], tuple[float, int]]
 
 
+@pointers
 class Methods(NamedTuple):
     """The kernels that Newton's method calls through pointers."""
 
@@ -88,7 +98,7 @@ class _State(NamedTuple):
     point: Floats
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: Methods) -> Effort:
     """Find the prices of the optimum.
 
@@ -104,26 +114,29 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
         tried = _evaluate(tables, x, state, close, methods.project)
-        found = largest_of(state.gradient.reshape(-1))
-        rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
-        halves = found < 0.5 * residual and (
+        gap = largest_of(state.gradient.reshape(-1))
+        # Armijo's rule, with room for the rounding errors of the dual function
+        rises = np.isfinite(gap) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
+        halves = gap < 0.5 * residual and (
             residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
         )
         if rises or halves:
             _set(prices, state.trial)
             steps += 1
-            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * found))
+            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * gap))
+            # Newton's equations are solved the more exactly the faster the gradient falls (an inexact Newton method);
+            # after a shortened step exact directions are in vain.
             if shortenings or steps == 1:
                 precision = PRECISION
             else:
-                precision = max(BEST_PRECISION, min(precision, 0.3 * found / residual))
-            value, residual, shortenings, step = tried, found, 0, 1.0
+                precision = max(BEST_PRECISION, min(precision, 0.3 * gap / residual))
+            value, residual, shortenings, step = tried, gap, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
-            slope, made = methods.find_direction(
-                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / found)
+            slope, n_products = methods.find_direction(
+                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / gap)
             )
-            cg_steps += made
+            cg_steps += n_products
         else:
             step, shortenings = SHORTER * step, shortenings + 1
             if shortenings == SHORTENINGS:
@@ -186,11 +199,11 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
         along, across = (n_rows, 1) if tables.upright[p] else (1, n_columns)
         for k in range(n_rows):
-            own = 0.0
+            energy = 0.0
             for i in range(n_columns):
                 e = base + i * along + k * across
-                own += x[e] * (0.5 * x[e] - point[e])
-            value += tables.weight[first + k] * own
+                energy += x[e] * (0.5 * x[e] - point[e])
+            value += tables.weight[first + k] * energy
     for label in range(trial.shape[0]):
         for c in range(trial.shape[1]):
             weight, target, price = (

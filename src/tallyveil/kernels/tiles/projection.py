@@ -30,7 +30,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.cholesky import cholesky, solve_cholesky
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.simplex import simplex_shift, weighted_shift
 from tallyveil.kernels.tiles.schur import DENSE_LINES, Active, fill_matrix, solve_by_steps
 from tallyveil.kernels.tiles.tables import Prices, Tables
@@ -40,18 +40,21 @@ ROUNDING = 2.0**-52
 many times larger as entries are added."""
 
 ALTERNATIONS = 2
-"""Passes that move each inner price by itself, before Newton's method begins."""
+"""Passes that move each inner price by itself, after a step of Newton's method was taken back."""
 
 LEAST_DAMPING, DAMPING = 1e-9, 0.05
 """Damping of Newton's equations: at least, and in units of a gap below one person."""
 
 CG_PRECISION = 1e-3
+"""Part of the right side that may be left of Newton's equations where conjugate gradients solve them; the next step of
+Newton's method mends it."""
 
 EVEN = 1e-12
 """Near the end, rounding errors hide what a step does to the dual function. A step may lower it by this part if the gap
 shrinks."""
 
 FIRST_ALTERNATIONS = 1
+"""Such passes before the first step of Newton's method."""
 
 SHORTER, TRIES = 0.35, 6
 """A step that does not help is shortened by this factor, at most so often."""
@@ -73,7 +76,7 @@ class Bench(NamedTuple):
         column: [outer lines], an inner line's numbers after the outer prices.
         drop: give * price of each inner line.
         sums: Sums of x. slope: how fast they fall. energy: parts of the dual function.
-        kept, move: Inner prices before the last step, and the step.
+        before_step, move: Inner prices before the last step, and the step.
         begin, lines: Active entries, as the inner lines of each outer line.
         matrix: Of the equations.
     """
@@ -84,14 +87,14 @@ class Bench(NamedTuple):
     sums: Floats
     slope: Floats
     energy: Floats
-    kept: Floats
+    before_step: Floats
     move: Floats
     begin: Integers
     lines: Int32s
     matrix: Floats
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance: float, limit: int) -> float:
     """Project a point on all tables, from the prices on. The prices are changed.
 
@@ -154,7 +157,7 @@ def _project_table(
 ) -> float:
     """Project on one table. Returns the largest gap of an inner line's sum, as a multiple of what is allowed."""
     n = inner.price.size
-    price, kept, move = inner.price, bench.kept, bench.move
+    price, before_step, move = inner.price, bench.before_step, bench.move
     uniform = True
     for j in range(n):
         uniform &= inner.give[j] == 1.0
@@ -166,6 +169,7 @@ def _project_table(
         allowed = max(tolerance, ROUNDING * size)
         if gap <= allowed:
             break
+        # Armijo's rule for the dual function. Where rounding errors hide that, a gap that shrinks is enough.
         helps = value >= value_before + 1e-4 * step * slope
         helps |= gap <= 0.9 * before and value >= value_before - EVEN * abs(value)
         if newton and not back and not helps:
@@ -173,15 +177,16 @@ def _project_table(
             back = tries > TRIES
             step = 0.0 if back else step * SHORTER
             for j in range(n):
-                price[j] = kept[j] + step * move[j]
+                price[j] = before_step[j] + step * move[j]
             continue
         if back:
-            waiting, damping, back = ALTERNATIONS, 10.0 * damping, False
+            waiting, damping, back = ALTERNATIONS, 10.0 * damping, False  # and more careful steps from now on
         before, value_before, tries, step = gap, value, 0, 1.0
         lonely = False
         for j in range(n):
-            kept[j] = price[j]
+            before_step[j] = price[j]
             lonely |= bench.slope[j] == 0.0
+        # A line without an entry above zero has no slope, so that Newton's equations say nothing about its price.
         newton = waiting == 0 and not lonely
         if newton:
             slope = _newton_step(point, outer, inner, bench, max(damping, DAMPING * min(1.0, gap)))
@@ -207,22 +212,22 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
         drop[j] = give[j] * inner.price[j]
         sums[j], slope[j], energy[j] = 0.0, 0.0, 0.0
     for o in range(outer.price.size):
-        own, row = outer.give[o], point[o * n : (o + 1) * n]
+        give_of_line, row = outer.give[o], point[o * n : (o + 1) * n]
         for j in range(n):
-            left[j] = row[j] - own * drop[j]
-        start = own * outer.price[o]
+            left[j] = row[j] - give_of_line * drop[j]
+        start = give_of_line * outer.price[o]
         if uniform:
             shift = simplex_shift(left, n, outer.total[o], start)
         else:
             shift = weighted_shift(left, give, n, outer.total[o], start)
-        outer.price[o] = shift / own
+        outer.price[o] = shift / give_of_line
         size = max(size, abs(shift) + outer.total[o])
         for j in range(n):
             value = left[j] - shift * give[j]
             value = value if value > 0.0 else 0.0
             sums[j] += value
-            slope[j] += own if value > 0.0 else 0.0
-            energy[j] += value * (0.5 * value - row[j]) / own
+            slope[j] += give_of_line if value > 0.0 else 0.0
+            energy[j] += value * (0.5 * value - row[j]) / give_of_line
     if inner.total.size == 0:
         return 0.0, 0.0, size
     gap, total, moved, most = 0.0, 0.0, 0.0, 1.0
@@ -242,14 +247,16 @@ def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
     for o in range(n_outer):
         uniform &= outer.give[o] == 1.0
     for j in range(n):
-        own = inner.give[j]
+        give_of_line = inner.give[j]
         for o in range(n_outer):
-            bench.column[o] = point[o * n + j] - outer.give[o] * own * outer.price[o]
+            bench.column[o] = point[o * n + j] - outer.give[o] * give_of_line * outer.price[o]
         if uniform:
-            shift = simplex_shift(bench.column, n_outer, inner.total[j], own * inner.price[j])
+            shift = simplex_shift(bench.column, n_outer, inner.total[j], give_of_line * inner.price[j])
         else:
-            shift = weighted_shift(bench.column, outer.give, n_outer, inner.total[j], own * inner.price[j])
-        inner.price[j] = shift / own
+            shift = weighted_shift(
+                bench.column, outer.give, n_outer, inner.total[j], give_of_line * inner.price[j]
+            )
+        inner.price[j] = shift / give_of_line
 
 
 @internal
@@ -258,11 +265,11 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping:
     n, n_active = inner.price.size, int(np.int64(0))
     for o in range(outer.price.size):
         bench.begin[o] = n_active
-        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        give_of_line, shift = outer.give[o], outer.price[o] * outer.give[o]
         row = point[o * n : (o + 1) * n]
         for j in range(n):
             bench.lines[n_active] = j  # overwritten unless the entry is active
-            n_active += row[j] - own * bench.drop[j] - shift * inner.give[j] > 0.0
+            n_active += row[j] - give_of_line * bench.drop[j] - shift * inner.give[j] > 0.0
     bench.begin[outer.price.size] = n_active
     active = Active(bench.begin, bench.lines, 0, outer.give, inner.give)
     move = bench.move[:n]
@@ -286,7 +293,7 @@ def _write(point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats) -> 
     """The counts that belong to the prices of the last pass."""
     n = inner.price.size
     for o in range(outer.price.size):
-        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        give_of_line, shift = outer.give[o], outer.price[o] * outer.give[o]
         for j in range(n):
-            value = point[o * n + j] - own * bench.drop[j] - shift * inner.give[j]
+            value = point[o * n + j] - give_of_line * bench.drop[j] - shift * inner.give[j]
             x[o * n + j] = value if value > 0.0 else 0.0

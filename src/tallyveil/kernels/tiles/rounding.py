@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.arrays import Bools, Floats, Int32Rows, Integers
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
 from tallyveil.kernels.rounding.network_simplex import OPTIMAL, minimum_cost_flow, proves_least_cost
 from tallyveil.kernels.rounding.start import first_flow
@@ -58,7 +58,7 @@ class Nest(NamedTuple):
         weight: [R], weight of a person of deviation; a whole number.
     """
 
-    number: Int32s
+    number: Int32Rows
     size: Integers
     weight: Integers
 
@@ -93,7 +93,7 @@ class _Leftover(NamedTuple):
     rows: Integers
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
     """Round a table.
 
@@ -104,6 +104,7 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
     Returns:
         WHOLE, NEIGHBOURS, ANY_WHOLE or FAILED.
     """
+    # First among the two whole numbers next to each estimate, then among all: only the second always has a solution.
     for attempt in range(2):
         left, feasible = _leftover(table, attempt == 1)
         if not feasible:
@@ -123,6 +124,7 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
         status, flow, potentials = minimum_cost_flow(net)
         if status != OPTIMAL:
             continue
+        # The potentials prove in whole numbers that no flow costs less; without the proof nothing is published.
         if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
             return FAILED
         for a in range(tail_of.size):
@@ -154,6 +156,7 @@ def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
         for k in range(n_rows):
             value = table.value[i * table.along + k * table.across]
             units = np.int64(np.rint(max(value, 0.0) * ONE))
+            # Within one unit (2^-20 persons) of a whole number the estimate is that number: the rest is rounding error.
             if units % ONE <= 1:
                 units -= units % ONE
             elif units % ONE == ONE - 1:
@@ -173,6 +176,7 @@ def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
     for i in range(n_columns):
         for k in range(n_rows):
             e = i * n_rows + k
+            # An arc with nothing at one of its ends carries nothing.
             giving = left.columns[0 if free else i] > 0 and left.rows[k] > 0
             left.open[e] = giving and (anything or left.part[e] > 0)
     return left, feasible
@@ -213,6 +217,7 @@ def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
     for r in range(n_levels):
         for z in range(offset[r], offset[r + 1]):
             sets.weight[z] = nest.weight[r]
+    # From fine to coarse. A set of one open entry needs no node: its deviation is that of the entry (a toll).
     for back in range(n_levels):
         r = n_levels - 1 - back
         for k in range(n_rows):
@@ -224,6 +229,7 @@ def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
                     sets.node[z] = -1 if sets.live[z] == of_row[k] else 0
                     continue
                 y = offset[r - 1] + k * nest.size[r - 1] + sets.above[r, j]
+                # the set above holds the same entries: one node pays for both
                 if sets.live[y] == sets.live[z]:
                     sets.weight[y] += sets.weight[z]
                 else:
@@ -250,6 +256,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
     n_nodes += 0 if free else n_columns
     for e in range(left.open.size):
         n_open += left.open[e]
+    # A convex cost of pieces: below the target, across it, above it. An entry that takes 0 or 1 has one piece.
     pieces = 3 if anything else 1
     most = n_open * pieces + 3 * (n_inner - 1 - n_rows)
     net = Network(
@@ -275,6 +282,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
             e = i * n_rows + k
             if not left.open[e]:
                 continue
+            # The arc leads to the finest set that has a node, and pays for all sets of this entry alone.
             toll, head = int(np.int64(0)), -1
             for back in range(n_levels):
                 r = n_levels - 1 - back
@@ -294,6 +302,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
             for j in range(nest.size[r]):
                 z = sets.offset[r] + k * nest.size[r] + j
                 if sets.node[z] >= 0:
+                    # ... and a set's arc to the next coarser one that has a node, or to the row
                     head, set_above = -1, j
                     for back in range(r):
                         set_above = sets.above[r - back, set_above]
@@ -325,6 +334,8 @@ def _add_pieces(net: Network, a: int, tail: int, head: int, target: int, weight:
         until = min(until, capacity)
         if until > reached:
             net.tail[a], net.head[a], net.capacity[a] = tail, head, until - reached
+            # The cost of one person more, in units: it falls below the target and rises above it. Where the target
+            # lies between two whole numbers, the step across it changes the deviation from part to ONE - part.
             slope = -ONE if piece == 0 else (ONE - 2 * part if piece == 1 else ONE)
             net.costs[0, a] = weight * slope
             reached = until

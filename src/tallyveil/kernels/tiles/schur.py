@@ -132,8 +132,8 @@ def solve_by_steps(active: Active, damping: float, precision: float, right: Floa
             total += give[inner[z]]
         if end - begin >= 2:
             for z in range(begin, end):
-                own = give[inner[z]]
-                diagonal[inner[z]] += active.outer_give[o] * own * (1.0 - own / total)
+                give_of_line = give[inner[z]]
+                diagonal[inner[z]] += active.outer_give[o] * give_of_line * (1.0 - give_of_line / total)
     direction, energy = np.empty(n), 0.0
     for j in range(n):
         direction[j] = right[j] / diagonal[j]

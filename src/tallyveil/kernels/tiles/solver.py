@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.compiled import internal, pointed
+from tallyveil.kernels.compiled import internal, njit, pointers
 from tallyveil.kernels.tiles.certificate import Gaps, gaps_of
 from tallyveil.kernels.tiles.newton import Climb, Methods
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_forces
@@ -29,12 +29,22 @@ PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
 """How the prices of a component were found, from the easiest."""
 
 FEW_STEPS, FEW_TOLERANCE, FEW_ENTRIES, STEEPEST = 25, 1e-2, 1 << 20, 64.0
+"""Accelerated gradients before Newton's method: steps, the largest move in persons at which they end, and the largest
+component (in counts) and curvature for which they are tried. Each step costs a projection, as one of Newton's method
+does, and near the optimum it gains less. In larger or steeper components, so few of them bring the point no nearer."""
+
 MANY_STEPS, MANY_TOLERANCE = 1000, 1e-3
+"""The same on the second rung, where time matters less than an answer."""
+
 SUM_TOLERANCE, PROJECTION_LIMIT = 1e-9, 1000
+"""Persons by which a sum of the last projection may miss, and its most steps. The rounding to whole numbers reads the
+estimates as multiples of 2^-20, so that a thousandth of that is as good as nothing."""
+
 SAFETY = 0.9
 """Newton's method is held to this part of the backward error, since its projections are less exact than the last."""
 
 
+@pointers
 class Parts(NamedTuple):
     """The kernels that the solver calls through pointers."""
 
@@ -58,7 +68,7 @@ class Outcome(NamedTuple):
     cg_steps: int
 
 
-@pointed
+@njit(nogil=True, cache=True)
 def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float, parts: Parts) -> Outcome:
     """Fill in the counts of a component, and the prices that prove them.
 
@@ -96,6 +106,7 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
     missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
+    # A projection that starts from bad prices can stop early. Starting from zero then helps.
     if missed > 1.0:
         clear_sums(prices)
         missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)

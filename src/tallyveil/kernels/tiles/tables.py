@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.arrays import Bools, FloatRows, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
 
 
@@ -56,8 +56,8 @@ class Tables(NamedTuple):
     centre: Floats
     label_begin: Integers
     label: Int32s
-    label_weight: Floats
-    label_target: Floats
+    label_weight: FloatRows
+    label_target: FloatRows
 
 
 class Prices(NamedTuple):
@@ -65,7 +65,7 @@ class Prices(NamedTuple):
 
     column: Floats
     row: Floats
-    label: Floats
+    label: FloatRows
 
 
 @internal
@@ -86,6 +86,8 @@ def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
         first, base = tables.row_begin[p], tables.entry_begin[p]
         n_rows = tables.row_begin[p + 1] - first
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
+        # With rows for more than a third of the children, summing for all of them runs along the prices in memory, and
+        # is faster than picking children out.
         whole = n_rows * 3 > n_children
         for i in range(n_columns):
             column = tables.column_begin[p] + i
@@ -94,9 +96,9 @@ def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
                 for c in range(n_children):
                     total[c] = 0.0
                 for z in range(begin, end):
-                    own = price[tables.label[z]]
+                    of_label = price[tables.label[z]]
                     for c in range(n_children):
-                        total[c] += own[c]
+                        total[c] += of_label[c]
             else:
                 for k in range(n_rows):
                     c = tables.child[first + k]
@@ -129,6 +131,7 @@ def label_sums(tables: Tables, x: Floats, sums: Floats) -> None:
             begin, end = tables.label_begin[column], tables.label_begin[column + 1]
             for k in range(n_rows):
                 value = x[base + i * along + k * across]
+                # most entries are zero at the optimum
                 if value != 0.0:
                     c = tables.child[first + k]
                     for z in range(begin, end):

@@ -16,8 +16,7 @@ from tallyveil.estimation.tiles import (
     estimate_tiles,
     status_of,
 )
-from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED
-from tallyveil.kernels.tiles.parts import solve_chunk
+from tallyveil.kernels.tiles.chunk import SETTLED, SOLVED, solve_chunk
 from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import Span, cut, largest_first

@@ -17,11 +17,10 @@ from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point, residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
-from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.signatures import PARTS_TYPE
-from tallyveil.kernels.family.solver import PARTS, compile_parts, solve_program
+from tallyveil.kernels.family.solver import PARTS, solve_program
 
 equal_parts = from_python(equal_parts)
 
@@ -102,9 +101,7 @@ def test_the_optimum_is_found_in_the_first_round(kind, seed):
     program, _, _ = reduce_arrays(pass_arrays(*arguments))
     assert program.ridge.any()
     state = equal_parts(program)
-    compile_parts()
-    solve = with_pointers(solve_program, (program, state), PARTS_TYPE)
-    found, rounds, sweeps, steps = solve(program, state, PARTS)
+    found, rounds, sweeps, steps = compiled(solve_program)(program, state, all_compiled(PARTS))
     # without sweeps: the interior-point method found the start
     assert (rounds, sweeps) == (1, 0)
     assert steps <= 50

@@ -18,30 +18,17 @@ from tallyveil.estimation.pass_arrays import pass_arrays
 from tallyveil.estimation.program import Point as ReferencePoint
 from tallyveil.estimation.program import residual_persons
 from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
-from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import DENSE_ROWS
 from tallyveil.kernels.family.program import DENSE_CELLS
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.signatures import PARTS_TYPE
-from tallyveil.kernels.family.solver import (
-    FULL_SWAPS,
-    PARTS,
-    QUICK_SWAPS,
-    SINGLE_SWAPS,
-    compile_parts,
-    solve_program,
-)
+from tallyveil.kernels.family.solver import FULL_SWAPS, PARTS, QUICK_SWAPS, SINGLE_SWAPS, solve_program
 
 equal_parts = from_python(equal_parts)
 
 WAYS = ("exact", "close", "upper", "lower", "loose", "forbidden")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _parts():
-    compile_parts()
 
 
 def many_children(seed, n_children, n_cells, ways, alike=True):
@@ -95,7 +82,7 @@ def solved(problem):
     arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
     program, _, _ = reduce_arrays(pass_arrays(*arguments))
     point = equal_parts(program)
-    answer = with_pointers(solve_program, (program, point), PARTS_TYPE)(program, point, PARTS)
+    answer = compiled(solve_program)(program, point, all_compiled(PARTS))
     return program, reduce_pass(*arguments)[0], point, answer
 
 

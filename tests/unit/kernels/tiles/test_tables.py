@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from tallyveil.kernels.compiled import with_pointers
+from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
 from tallyveil.kernels.tiles.certificate import gaps_of
+from tallyveil.kernels.tiles.chunk import KERNELS
 from tallyveil.kernels.tiles.direction import find_direction
 from tallyveil.kernels.tiles.face import apply_face, face_diagonal, list_face
-from tallyveil.kernels.tiles.parts import KERNELS, compile_tiles
 from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
-from tallyveil.kernels.tiles.signatures import KERNELS_TYPE
+from tallyveil.kernels.tiles.solver import solve_component
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
 
@@ -54,11 +54,6 @@ def preconditioned(tables, x, easing, left, out, product):
 @njit
 def gaps(tables, prices, x):
     return gaps_of(tables, prices, x)
-
-
-@njit
-def solved(tables, prices, x, tolerance, kernels):
-    return kernels.solve(tables, prices, x, tolerance, kernels.parts)
 
 
 def random_active(rng, *, wide):
@@ -274,9 +269,8 @@ def solution_of(tables):
         np.zeros(columns_of(tables)), np.zeros(tables.row_total.size), np.zeros(tables.label_weight.shape)
     )
     x = np.empty(tables.centre.size)
-    compile_tiles()
-    given = (tables, prices, x, 1e-8)
-    with_pointers(solved, given, KERNELS_TYPE)(*given, KERNELS)
+    kernels = all_compiled(KERNELS)
+    compiled(solve_component)(tables, prices, x, 1e-8, kernels.parts)
     return prices, x
 
 

@@ -1,0 +1,163 @@
+"""Compiled code on disk never stops a command, and lies where the user wants it."""
+
+import errno
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import numba
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.kernels import compiled
+from tallyveil.kernels.compiled import (
+    bytes_on_disk,
+    kernels_folder,
+    njit,
+    on_disk,
+    remove_code,
+    require_kept,
+)
+
+KERNEL = """
+from tallyveil.kernels.compiled import njit
+
+@njit(cache=True)
+def kernel(number):
+    return number + 1
+"""
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Imports a kernel in a new module, as a new process would."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "kernel_on_disk.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path / "package")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "codes"))
+
+    def act():
+        sys.modules.pop("kernel_on_disk", None)
+        for remembered in (compiled._prepared, compiled._say_not_kept):
+            remembered.cache_clear()
+        importlib.invalidate_caches()
+        return importlib.import_module("kernel_on_disk").kernel
+
+    yield act
+    sys.modules.pop("kernel_on_disk", None)
+
+
+def answered(kernel) -> tuple[int, bool]:
+    """The kernel's answer, and whether its code came from disk."""
+    return kernel(1), bool(kernel.stats.cache_hits)
+
+
+def test_code_is_taken_from_disk(kernel, tmp_path):
+    assert answered(kernel()) == (2, False)
+    again = kernel()
+    assert on_disk(again)
+    assert answered(again) == (2, True)
+    assert bytes_on_disk() > 0
+    assert kernels_folder() == tmp_path / "codes" / "tallyveil" / "kernels"
+
+
+@pytest.mark.parametrize("left", [b"", bytes(100), None], ids=["empty", "zeros", "cut"])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_file_without_its_end_is_as_if_it_was_not_there(kernel, tmp_path, left, ending):
+    answered(kernel())
+    (path,) = tmp_path.rglob(f"*.{ending}")
+    path.write_bytes(path.read_bytes()[:-9] if left is None else left)
+    assert answered(kernel()) == (2, False)
+    assert answered(kernel()) == (2, True)
+
+
+def no_space(**_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_without_room_a_kernel_works_and_it_is_said_once(kernel, monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "TemporaryFile", no_space)
+    loaded = kernel()
+    assert answered(loaded) == (2, False)
+    assert not on_disk(loaded)
+    njit(cache=True)(loaded.py_func)
+    (said,) = caplog.messages
+    assert "every command compiles it again. Set NUMBA_CACHE_DIR" in said
+
+
+def test_a_home_that_is_unknown_stops_no_kernel(kernel, monkeypatch, tmp_path):
+    """A user in a container can be unknown to the machine, and a home folder can be a file."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    (tmp_path / "a file").write_text("no folder can be below a file, for an administrator neither")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "a file")
+    assert answered(kernel()) == (2, False)
+
+
+def test_code_is_read_where_it_cannot_be_written(kernel, monkeypatch):
+    """An image of a machine is warmed up once, and read-only afterwards."""
+    answered(kernel())
+    monkeypatch.setattr(compiled, "TemporaryFile", no_space)
+    assert answered(kernel()) == (2, True)
+
+
+def test_what_is_not_kept_is_refused(kernel, monkeypatch, tmp_path):
+    monkeypatch.setattr(compiled, "TemporaryFile", no_space)
+    kernel()
+    monkeypatch.setattr(compiled, "__package__", "kernel_on_disk"[:-5])
+    monkeypatch.setitem(sys.modules, "kernel_on.disk", sys.modules["kernel_on_disk"])
+    with pytest.raises(StoreError, match=f"{tmp_path}.* did not keep all.* NUMBA_CACHE_DIR") as refused:
+        require_kept()
+    assert refused.value.code == "kernels-not-kept"
+
+
+def test_no_code_is_kept_beside_the_package(kernel, tmp_path, monkeypatch):
+    """`pip uninstall` removes what pip has installed, and would leave anything else in the package's folders."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert answered(kernel()) == (2, False)
+    assert [path.name for path in (tmp_path / "package").iterdir()] == ["kernel_on_disk.py"]
+    assert list((tmp_path / "cache" / "tallyveil" / "kernels").rglob("*.nbc"))
+    assert numba.config.CACHE_DIR == ""  # type: ignore[attr-defined]  # other packages keep their code where they did
+
+
+def test_code_of_other_sources_stays_until_it_is_a_month_old(kernel, tmp_path):
+    answered(kernel())
+    source = tmp_path / "package" / "kernel_on_disk.py"
+    for days, left in ((compiled.DAYS_KEPT - 1, 2), (compiled.DAYS_KEPT + 1, 1)):
+        source.write_text(source.read_text() + "\n")
+        for caches in (compiled.sources_digest, compiled._source):
+            caches.cache_clear()
+        old = time.time() - days * 24 * 60 * 60
+        for folder in (kernels_folder() / "kernel_on_disk").iterdir():
+            os.utime(folder, (old, old))
+        assert answered(kernel()) == (2, False)
+        assert len(list((kernels_folder() / "kernel_on_disk").iterdir())) == left
+
+
+def test_kept_code_is_removed_and_nothing_else(kernel, tmp_path):
+    assert remove_code() == 0
+    loaded = kernel()
+    loaded(1)
+    (tmp_path / "codes" / "numba's").write_text("code of another package")
+    size = bytes_on_disk()
+    assert remove_code() == size > 0
+    assert [path.name for path in (tmp_path / "codes").iterdir()] == ["numba's"]
+    assert loaded(1.5) == 2.5  # a running command compiles what it still needs
+
+
+def test_what_cannot_be_removed_is_named(kernel, tmp_path, monkeypatch):
+    answered(kernel())
+
+    def refused(folder):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("shutil.rmtree", refused)
+    with pytest.raises(StoreError, match=f"{tmp_path}.* cannot be removed .Permission denied") as said:
+        remove_code()
+    assert said.value.code == "kernels-not-removed"
