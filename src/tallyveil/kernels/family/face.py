@@ -101,7 +101,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     Args:
         program: The pass's program.
         signs: What is free and what binds.
-        row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
+        row_compliance: In units of an answer's own, see `tallyveil.kernels.family.polish`.
         manner: BY_DIAGONAL; BY_INVERSES, which costs the cube of a child's free cells; BY_ANSWERS, which becomes
             BY_INVERSES where that costs less, or where some variable has no D.
     Returns:

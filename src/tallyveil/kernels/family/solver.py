@@ -7,7 +7,7 @@ rows meet, the first round begins from an interior-point method's point instead 
 Stopping rule: the point's residual is at most CERTIFIED_PERSONS, or ROUNDS rounds were made. Later rounds have more
 sweeps, a smaller tolerance and more steps; almost every family needs one round.
 
-Oracle: the interior-point rung of `tallyveil.estimation.least_squares`, which shares no code with this one.
+Oracle: `tests.oracles.least_squares`, which shares no code with this one.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import compiled_for, inlined, internal, njit
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import descend, equal_parts
@@ -68,6 +69,10 @@ INVERTED_CELLS = 200
 ROUNDS = 4
 """Most rounds of descent and polish; nearly every family takes one."""
 
+FALLBACK_COMPLIANCES = (ROW_COMPLIANCE, 2.0**-8, 2.0**-16)
+"""Softness of rows in the walks from an interior point, one after another. From there the face is nearly right, so that
+stiffer rows are worth a try where soft ones do not settle."""
+
 PARTS = Parts(reduce_arrays, approach, descend, polish, Faces(list_face, solve_face))
 """The kernels that the solver calls through pointers."""
 
@@ -76,6 +81,49 @@ def solve_pass(one: PassArrays) -> Answer:
     """Reduce, descend, polish and certify one pass; see `tallyveil.estimation.least_squares` for the ladder."""
     answer: Answer = _solver_of_passes()(one, PARTS)
     return answer
+
+
+def reduce_pass(arrays: PassArrays) -> tuple[Program, Integers, Floats]:
+    """The program of a pass on merged cells; the merged cell of each support cell, and its share of the count."""
+    reduced: tuple[Program, Integers, Floats] = compiled_for(reduce_arrays, SIGNATURES["reduce_arrays"])(
+        arrays
+    )
+    return reduced
+
+
+def polish_point(program: Program, start: Point) -> tuple[Floats, float]:
+    """Walk from a close point to the exact optimum, in every manner that may certify it.
+
+    Args:
+        program: A reduced pass.
+        start: The point; it is not changed.
+    Returns:
+        The best counts found, shape (C, g), and their residual in persons. They are the start's where no walk gives
+        better ones.
+    """
+    compile_parts()
+    best, least = start.x, float(residual_of(program, start))
+    # Dense inverses of many cells cost more memory and time than a family is worth.
+    inverses = (BY_INVERSES,) if program.sums.size <= INVERTED_CELLS else ()
+    for compliance in FALLBACK_COMPLIANCES:
+        for manner in (BY_DIAGONAL, BY_ANSWERS, *inverses):
+            if least <= CERTIFIED_PERSONS:
+                return best, least
+            point = Point(start.x.copy(), start.cell_price.copy(), start.row_price.copy())
+            swaps = Swaps(FULL_SWAPS, SINGLE_SWAPS_OF_LONG_WALKS, False, False)
+            error, _ = compiled_for(polish, SIGNATURES["polish"])(
+                program, point, compliance, manner, swaps, PARTS.faces
+            )
+            if error < least:
+                best, least = point.x, float(error)
+    return best, least
+
+
+@njit(nogil=True, cache=True)
+def residual_of(program: Program, point: Point) -> float:
+    """Largest violation of the optimality conditions at a point, in persons."""
+    worst, _ = residual(program, point.x, point.cell_price, point.row_price)
+    return worst
 
 
 @cache
