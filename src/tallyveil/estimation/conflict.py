@@ -80,19 +80,19 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
         names += ["parent"] * n_cells
         owner += [()] * n_cells
         n_rows = n_cells
-    for one in problem.constraints:
-        used = np.flatnonzero(one.labels >= 0)
-        width = one.lower.shape[1]
-        n_groups = one.lower.shape[0]
+    for constraint in problem.constraints:
+        used = np.flatnonzero(constraint.labels >= 0)
+        width = constraint.lower.shape[1]
+        n_groups = constraint.lower.shape[0]
         number = n_rows + np.arange(n_groups * width).reshape(n_groups, width)
-        rows.append(number[one.group_of][:, one.labels[used]].reshape(-1))
+        rows.append(number[constraint.group_of][:, constraint.labels[used]].reshape(-1))
         columns.append(variable[:, used].reshape(-1))
-        lower.append(one.lower.reshape(-1).astype(np.float64))
-        limit = one.upper.reshape(-1).astype(np.float64)
-        limit[one.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
+        lower.append(constraint.lower.reshape(-1).astype(np.float64))
+        limit = constraint.upper.reshape(-1).astype(np.float64)
+        limit[constraint.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
         upper.append(limit)
-        names += [one.name] * (n_groups * width)
-        together = [tuple(np.flatnonzero(one.group_of == group).tolist()) for group in range(n_groups)]
+        names += [constraint.name] * (n_groups * width)
+        together = [tuple(np.flatnonzero(constraint.group_of == group).tolist()) for group in range(n_groups)]
         owner += [children for children in together for _ in range(width)]
         n_rows += n_groups * width
     row, column = np.concatenate(rows), np.concatenate(columns)

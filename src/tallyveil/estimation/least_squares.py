@@ -118,7 +118,7 @@ def _solve(
 def _solve_nobody(problem: FamilyProblem, allowed: Bools, bounds: tuple[Bounds, ...]) -> LeastSquaresAnswer:
     """A pass in which no child may have anybody."""
     wanted = problem.parent_counts is not None and bool(problem.parent_counts.any())
-    wanted = wanted or any((one.lower > 0).any() for one in bounds)
+    wanted = wanted or any((rows.lower > 0).any() for rows in bounds)
     return LeastSquaresAnswer(np.zeros(allowed.shape), EstimateStatus.CERTIFIED, np.inf if wanted else 0.0)
 
 
@@ -138,13 +138,13 @@ def _without_repeats(carried: Bounds, bounds: tuple[Bounds, ...]) -> Bounds:
     The price of a row that repeats another is arbitrary, and the walk from face to face would wait for its sign.
     """
     lower, upper = carried.lower.copy(), carried.upper.copy()
-    for one in bounds:
-        pairs = np.flatnonzero(np.bincount(one.groups) == 2)
-        second = np.array([np.flatnonzero(one.groups == pair)[1] for pair in pairs], dtype=np.int64)
-        for k in range(one.lower.shape[1] if pairs.size else 0):
-            answer = _same_cells(one.labels == k, carried.labels)
+    for rows in bounds:
+        pairs = np.flatnonzero(np.bincount(rows.groups) == 2)
+        second = np.array([np.flatnonzero(rows.groups == pair)[1] for pair in pairs], dtype=np.int64)
+        for k in range(rows.lower.shape[1] if pairs.size else 0):
+            answer = _same_cells(rows.labels == k, carried.labels)
             if answer >= 0:
-                repeats = second[one.lower[pairs, k] == one.upper[pairs, k]]
+                repeats = second[rows.lower[pairs, k] == rows.upper[pairs, k]]
                 lower[repeats, answer], upper[repeats, answer] = -np.inf, np.inf
     return replace(carried, lower=lower, upper=upper)
 

@@ -185,7 +185,7 @@ def _verify(
     if near is not None and not np.isin(counts[near.child, near.cell] - near.floor, (0, 1)).all():
         broken.append("neighbouring whole numbers")
     broken += [f"constraint '{name}'" for name in unmet_constraints(problem, counts)]
-    if any((_answers(one.labels, counts) != one.answers).any() for one in fixings):
+    if any((_answers(fixing.labels, counts) != fixing.answers).any() for fixing in fixings):
         broken.append("answers of earlier stages")
     if broken:
         raise SolverError(

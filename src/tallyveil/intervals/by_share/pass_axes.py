@@ -28,8 +28,8 @@ def on_cells(group: QueryGroup, cells: QueryGroup) -> tuple[Factor, ...]:
         cells: Query of the pass.
     """
     return tuple(
-        Factor(one.attribute, one.name, (one.codes[first_levels(own)],), one.labels)
-        for one, own in zip(group.factors, cells.factors, strict=True)
+        Factor(factor.attribute, factor.name, (factor.codes[first_levels(own)],), factor.labels)
+        for factor, own in zip(group.factors, cells.factors, strict=True)
     )
 
 
@@ -44,7 +44,7 @@ def axes_of(cells: QueryGroup, queries: list[tuple[Factor, ...]]) -> tuple[Axis,
 def gram_of(group: QueryGroup, cells: QueryGroup) -> Gram:
     """F'F of a query that a pass determines."""
     rows = (_incidence(factor) for factor in on_cells(group, cells))
-    return tuple(one.T @ one for one in rows)
+    return tuple(row.T @ row for row in rows)
 
 
 def spread_from(gram: Gram, groups: QueryGroup, cells: QueryGroup, above: QueryGroup) -> Gram:

@@ -128,14 +128,14 @@ class PassVariances:
     ) -> None:
         """Add what the blocks contribute to values and slopes."""
         own = [(here[query], rows) for query, rows in block.rows.items() if query in here]
-        dim = next(len(one) for roots in block.roots for one in roots)
+        dim = next(len(root) for roots in block.roots for root in roots)
         stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in own]
         together = np.concatenate(stacked) if stacked else np.zeros((0, dim))
         solver = cho_factor(together.T @ together + faint * np.eye(dim), overwrite_a=True)
         for asked, roots in enumerate(block.roots):
-            for one in roots:
-                solved = cho_solve(solver, one)
-                values[asked] += factor[asked] * float(np.sum(one * solved))
+            for root in roots:
+                solved = cho_solve(solver, root)
+                values[asked] += factor[asked] * float(np.sum(root * solved))
                 for i, rows in own:
                     slopes[asked, i] -= factor[asked] * self.unit[i] * float(np.sum((rows @ solved) ** 2))
 

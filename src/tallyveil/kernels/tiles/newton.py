@@ -49,8 +49,13 @@ PRECISION, BEST_PRECISION, ENOUGH = 0.1, 1e-3, 0.3
 not below ENOUGH of the tolerance."""
 
 SHORTER, SHORTENINGS = 0.4, 6
+"""A step that does not help is shortened by this factor, at most so often: to a 250th. A shorter step would gain less
+than another direction does."""
+
 PROJECTION_LIMIT = 600
 LOOSE_PROJECTION, CLOSE_PROJECTION = 1e-6, 1e-9
+"""Most steps of a projection; and the persons by which it may miss sums, far from the optimum and close to it. The
+errors of a projection are errors of the gradient, so that they must be far below the tolerance that is asked for."""
 
 RESTART_STEPS, MORE_RESTART_STEPS, RESTART_TOLERANCE = 20, 10, 1e-4
 """Steps of accelerated gradients in the first restart, how many more in each later one, and their tolerance."""

@@ -182,7 +182,7 @@ class PassBuilder:
         if len(answers) and answers[0] < 0:
             answers, labels = answers[1:], labels - 1
         noisy = self.source.measure(self.geolevel, group.name, geounit, geounit + 1, answers.astype(np.int64))
-        layer = [one.name for one in self.queries[:number]].count(group.name)
+        layer = [query.name for query in self.queries[:number]].count(group.name)
         return MeasuredQuery(
             group.name,
             labels.reshape(-1).astype(np.int32),

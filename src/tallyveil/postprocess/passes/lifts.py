@@ -121,7 +121,7 @@ def _record(status: "Counter[TileStatus]") -> dict[str, Any]:
     """How the families were split, for the manifest; with the keys of `level.estimate_pass`."""
     return {
         "families": sum(status.values()),
-        "estimate": {one.value: status[one] for one in TileStatus if status[one]},
+        "estimate": {status.value: status[status] for status in TileStatus if status[status]},
         "rounding": {},
         "rounding_widened": 0,
         "largest_residual": 0.0,
@@ -188,11 +188,11 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Found:
         parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
     return _Found(
         span.number,
-        np.concatenate([one.rows for one in parts]),
-        np.concatenate([one.groups for one in parts]),
-        np.concatenate([one.counts for one in parts]),
-        sum(one.settled for one in parts),
-        sum(one.lifted for one in parts),
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.groups for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        sum(part.settled for part in parts),
+        sum(part.lifted for part in parts),
     )
 
 

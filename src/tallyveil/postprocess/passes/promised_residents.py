@@ -71,4 +71,4 @@ def geounits_without_people(
 def _cells_of(levels: Sequence[Bools], schema: Schema) -> Integers:
     """All cells with allowed levels."""
     codes = np.meshgrid(*(np.flatnonzero(allowed) for allowed in levels), indexing="ij")
-    return schema.encode(np.stack([one.reshape(-1) for one in codes], axis=1))
+    return schema.encode(np.stack([code.reshape(-1) for code in codes], axis=1))
