@@ -45,11 +45,13 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
     prices = _prices(rows)
     if prices is None:
         return None
-    found: dict[str, list[str]] = {}
+    children_of: dict[str, list[str]] = {}
     for i in np.flatnonzero(np.abs(prices) > 1e-6):
         if rows.owner[i]:
-            found.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
-    parts = [f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(found.items())]
+            children_of.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
+    parts = [
+        f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(children_of.items())
+    ]
     n_sums = 0 if problem.parent_counts is None else problem.n_cells
     with_parent = " with the parent's published counts" if (np.abs(prices[:n_sums]) > 1e-6).any() else ""
     return (

@@ -58,9 +58,9 @@ def round_counts(problem: FamilyProblem, allowed: Bools, estimate: Floats) -> Ro
     if isinstance(flow, FlowAnswer):
         return _finish_flow(problem, snapped, flow)
     if flow is FlowFailure.NOT_APPLICABLE:
-        found = round_by_programs(problem, allowed, snapped, widened=False)
-        if found is not None:
-            return found
+        rounded = round_by_programs(problem, allowed, snapped, widened=False)
+        if rounded is not None:
+            return rounded
     return round_by_programs(problem, allowed, snapped, widened=True)
 
 

@@ -127,20 +127,20 @@ def _bounded_sums(
     problem: FamilyProblem, snapped: Snapped, fixings: Sequence[Fixing]
 ) -> list[tuple[_Sums, Integers, Integers]]:
     """Every sum with bounds: cells to the parent, constraints, answers of earlier stages."""
-    found = []
+    bounded = []
     if problem.parent_counts is not None:
         sums = _group(snapped, np.zeros_like(snapped.cell), snapped.cell)
         total = problem.parent_counts[sums.label]
-        found.append((sums, total, total))
+        bounded.append((sums, total, total))
     for rows in problem.constraints:
         group = rows.group_of[snapped.child]
         sums = _group(snapped, group, rows.labels[snapped.cell].astype(np.int64))
-        found.append((sums, rows.lower[sums.child, sums.label], rows.upper[sums.child, sums.label]))
+        bounded.append((sums, rows.lower[sums.child, sums.label], rows.upper[sums.child, sums.label]))
     for fixing in fixings:
         sums = _group(snapped, snapped.child, fixing.labels[snapped.cell].astype(np.int64))
         answers = fixing.answers[sums.child, sums.label]
-        found.append((sums, answers, answers))
-    return found
+        bounded.append((sums, answers, answers))
+    return bounded
 
 
 def _group(snapped: Snapped, child: Integers, label: Integers) -> _Sums:

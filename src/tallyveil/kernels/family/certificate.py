@@ -38,10 +38,10 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
             first, last = children_of(program, bound, group)
             for c in range(first, last):
                 if groups[c] == group:
-                    own = costs[c]
+                    child_costs = costs[c]
                     for i in range(n_cells):
                         if labels[i] == label:
-                            own[i] -= row_price[row]
+                            child_costs[i] -= row_price[row]
 
 
 @internal

@@ -206,10 +206,10 @@ def _partitions(
                 place += width
         else:
             place += n_children * width
-    kept = np.empty(n, np.int64)
+    part_sizes = np.empty(n, np.int64)
     for k in range(n):
-        kept[k] = starts[k + 1] - starts[k]
-    return answers[:n].copy(), kept, weights, targets
+        part_sizes[k] = starts[k + 1] - starts[k]
+    return answers[:n].copy(), part_sizes, weights, targets
 
 
 @internal

@@ -30,13 +30,13 @@ def fill_hessian(answers: Integers, weights: Floats, hessian: Floats) -> None:
     """Write H, without the ridge, into a matrix of zeros."""
     n_cells = answers.shape[1]
     for k in range(answers.shape[0]):
-        own = answers[k]
+        labels = answers[k]
         for i in range(n_cells):
-            if own[i] >= 0:
+            if labels[i] >= 0:
                 row = hessian[i]
-                weight = weights[own[i]]
+                weight = weights[labels[i]]
                 for j in range(i, n_cells):
-                    row[j] += weight if own[j] == own[i] else 0.0
+                    row[j] += weight if labels[j] == labels[i] else 0.0
     for i in range(n_cells):
         for j in range(i):
             hessian[i, j] = hessian[j, i]

@@ -109,24 +109,24 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
         tried = _evaluate(tables, x, state, close, methods.project)
-        found = largest_of(state.gradient.reshape(-1))
-        rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
-        halves = found < 0.5 * residual and (
+        gradient = largest_of(state.gradient.reshape(-1))
+        rises = np.isfinite(gradient) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
+        halves = gradient < 0.5 * residual and (
             residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
         )
         if rises or halves:
             _set(prices, state.trial)
             steps += 1
-            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * found))
+            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * gradient))
             if shortenings or steps == 1:
                 precision = PRECISION
             else:
-                precision = max(BEST_PRECISION, min(precision, 0.3 * found / residual))
-            value, residual, shortenings, step = tried, found, 0, 1.0
+                precision = max(BEST_PRECISION, min(precision, 0.3 * gradient / residual))
+            value, residual, shortenings, step = tried, gradient, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
             slope, made = methods.find_direction(
-                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / found)
+                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / gradient)
             )
             cg_steps += made
         else:

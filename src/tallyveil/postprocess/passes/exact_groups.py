@@ -64,9 +64,9 @@ class _Records:
     def answer_of_groups(self, queries: Sequence[QueryGroup], query: QueryGroup) -> Integers | None:
         """The answer of `query` that each group lies in, -1 for none; None where a group is in several answers."""
         groups, answers = groups_of(queries, self.cells), query.answers_of(self.cells)
-        found = np.full(sum(one.size for one in queries), -1, dtype=np.int64)
-        found[groups] = answers
-        return found if np.array_equal(found[groups], answers) else None
+        places = np.full(sum(one.size for one in queries), -1, dtype=np.int64)
+        places[groups] = answers
+        return places if np.array_equal(places[groups], answers) else None
 
 
 def first_groups(

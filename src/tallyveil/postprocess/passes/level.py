@@ -220,9 +220,7 @@ def _record(parts: list[_Part]) -> dict[str, Any]:
     rounded: Counter[str] = sum((part.rounded for part in parts), Counter())
     return {
         "families": sum(status.values()),
-        "estimate": {
-            status.value: status[status.value] for status in TileStatus if status[status.value]
-        },
+        "estimate": {ending.value: status[ending.value] for ending in TileStatus if status[ending.value]},
         "rounding": {name: rounded[name] for name in ROUNDED if rounded[name]},
         "rounding_widened": rounded["wide_table_flow"],
         "largest_residual": max(part.backward_error for part in parts),
