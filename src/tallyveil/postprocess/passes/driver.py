@@ -250,8 +250,8 @@ class TreePasses:
 
     def _lift(self, lift: _LiftPass, level: int) -> Lift:
         """A lift pass at a geolevel."""
-        weights = lift.weights
-        if weights is not None:  # of the finest geounits; those of others are sums over them
+        weights = None
+        if lift.weights is not None:  # of the finest geounits; those of others are sums over them
             weights = np.zeros(self.spine.n_geounits(level))
             np.add.at(weights, self.spine.ancestors(level), lift.weights)
         return Lift(
