@@ -8,7 +8,7 @@ Steps. An answer belongs to the first pass whose cells determine it. Its error h
 the pass's own measurements, in directions that the pass before leaves open. The second is the error of the counts of
 the pass before. It is found in the same way in that pass, where the model spreads every count evenly over its cells.
 Before the first pass, invariants and agreements are taken as known without error. In a pass, the precision of one
-geounit is L, the sum over measured queries of w_q F_q'F_q, in blocks (see `pass_axes`). Let N be a basis of what is not
+geounit is L, the sum over measured queries of w_q F_q'F_q, in blocks. Let N be a basis of what is not
 known. The variance of answers W is the trace of W'N (N'LN)^-1 N'W. Its derivative by w_q is
 -|F_q N (N'LN)^-1 N'W|^2. The mean variance is the sum over geolevels of s_l (see `top_down`) times this.
 

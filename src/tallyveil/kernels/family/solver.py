@@ -53,8 +53,9 @@ one person. The walk makes rows stiff once their face is found. Stiffer ones dro
 prices are right; softer ones find a face that the stiff rows then leave again."""
 
 FULL_SWAPS = 8
-"""Steps of a walk that swap every wrong sign at once. A good start needs two to five. After that full swaps mostly go
-round in a circle, which more of them do not leave; with half as many, long walks begin their slow steps too early."""
+"""Steps of a walk that swap every wrong sign at once. Where they have not settled by then, they often go round in a
+circle, which more of them do not leave. With half as many, walks that are merely long begin their slow steps too
+early."""
 
 SINGLE_SWAPS = 42
 """Steps after these, which swap fewer and fewer signs and so end a circle. They are doubled in each later round. The
