@@ -139,7 +139,7 @@ def test_one_module_asks_which_system_it_runs_on():
         if names & OF_SYSTEMS:
             asking.add(where)
     # The manifest states the version of Python, which the module `platform` knows.
-    assert asking == {"storage/system.py", "release/manifest.py"}
+    assert asking == {"storage/system.py", "files/manifest.py"}
 
 
 ARRAY_TYPE = re.compile(r"^\s*\w+(: TypeAlias)? = (npt\.)?NDArray\[", re.MULTILINE)

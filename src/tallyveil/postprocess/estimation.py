@@ -274,14 +274,14 @@ class Estimation:
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
             places += [measurement_name(geolevel, name) for name in self.plan.strategy.queries(geolevel)]
-        made: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
+        counts: list[PublicCounts] = []  # the counts were made in this process, so they are not read back
 
         def estimate() -> dict[str, Any]:
             tree = self._tree_values(geolevel, run.executor)
             if tree is not None:
                 run.executor.share(_tree_file(level), partial(tree.save, level))
             outcome = self._estimated(run, replace(self._builder(level), tree=tree), above)
-            made.append(outcome.counts)
+            counts.append(outcome.counts)
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
             values = {} if tree is None else {"values": tree.name}
@@ -289,7 +289,7 @@ class Estimation:
 
         name = f"estimate {geolevel}"
         self.records[name] = run.stage(name, places, estimate)
-        return made[0] if made else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
+        return counts[0] if counts else read_histogram(run.path, geolevel, self.plan.schema, self.spine)
 
     def _tree_values(self, geolevel: str, executor: Executor) -> TreeValues | None:
         """What the families of a geolevel are fitted to; None for their noisy answers. The sweep is made once."""
@@ -350,12 +350,12 @@ class Estimation:
 
     def _solver(self) -> dict[str, Any]:
         """By geolevel, how families were solved."""
-        found: Iterator[tuple[str, dict[str, Any]]] = (
+        records: Iterator[tuple[str, dict[str, Any]]] = (
             (stage.removeprefix("estimate "), record)
             for stage, record in self.records.items()
             if "solver" in record
         )
-        return {geolevel: record["solver"] for geolevel, record in found}
+        return {geolevel: record["solver"] for geolevel, record in records}
 
     @property
     def final_checks(self) -> FinalChecks:

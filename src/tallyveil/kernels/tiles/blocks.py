@@ -187,7 +187,7 @@ def _empty_blocks(tables: Tables, face: Face, number: Int32s, easing: Floats) ->
 def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blocks, rows: _Rows) -> None:
     """Add the entries of a table to the upper halves of the blocks, and to the sums of its rows."""
     first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
-    found = np.empty(blocks.right.size, np.int64)
+    place = np.empty(blocks.right.size, np.int64)
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         inner, total = face.inner[face.begin[outer] : face.begin[outer + 1]], 0.0
         for j in inner:
@@ -203,14 +203,14 @@ def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blo
                 a = number[label * face.label_step + c * face.child_step]
                 if a >= 0:
                     rows.sums[k, a] += give
-                    found[n] = a
+                    place[n] = a
                     n += 1
             width = blocks.begin[c + 1] - blocks.begin[c]
             block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
             for one in range(n):
                 for other in range(n):
-                    if found[one] <= found[other]:
-                        block[found[one] * width + found[other]] += give
+                    if place[one] <= place[other]:
+                        block[place[one] * width + place[other]] += give
 
 
 @internal

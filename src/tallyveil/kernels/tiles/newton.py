@@ -49,8 +49,13 @@ PRECISION, BEST_PRECISION, ENOUGH = 0.1, 1e-3, 0.3
 not below ENOUGH of the tolerance."""
 
 SHORTER, SHORTENINGS = 0.4, 6
+"""A step that does not help is shortened by this factor, at most so often: to a 250th. A shorter step would gain less
+than another direction does."""
+
 PROJECTION_LIMIT = 600
 LOOSE_PROJECTION, CLOSE_PROJECTION = 1e-6, 1e-9
+"""Most steps of a projection; and the persons by which it may miss sums, far from the optimum and close to it. The
+errors of a projection are errors of the gradient, so that they must be far below the tolerance that is asked for."""
 
 RESTART_STEPS, MORE_RESTART_STEPS, RESTART_TOLERANCE = 20, 10, 1e-4
 """Steps of accelerated gradients in the first restart, how many more in each later one, and their tolerance."""
@@ -104,24 +109,24 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
         tried = _evaluate(tables, x, state, close, methods.project)
-        found = largest_of(state.gradient.reshape(-1))
-        rises = np.isfinite(found) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
-        halves = found < 0.5 * residual and (
+        gradient = largest_of(state.gradient.reshape(-1))
+        rises = np.isfinite(gradient) and tried >= value + 1e-4 * step * slope - 1e-13 * abs(tried)
+        halves = gradient < 0.5 * residual and (
             residual < NEAR or (residual < 1.0 and tried >= value - 1e-10 * abs(tried))
         )
         if rises or halves:
             _set(prices, state.trial)
             steps += 1
-            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * found))
+            close = min(LOOSE_PROJECTION, max(CLOSE_PROJECTION, 1e-5 * gradient))
             if shortenings or steps == 1:
                 precision = PRECISION
             else:
-                precision = max(BEST_PRECISION, min(precision, 0.3 * found / residual))
-            value, residual, shortenings, step = tried, found, 0, 1.0
+                precision = max(BEST_PRECISION, min(precision, 0.3 * gradient / residual))
+            value, residual, shortenings, step = tried, gradient, 0, 1.0
             if residual <= tolerance or steps > STEPS:
                 break
             slope, made = methods.find_direction(
-                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / found)
+                tables, x, state.gradient, state.move, max(precision, ENOUGH * tolerance / gradient)
             )
             cg_steps += made
         else:

@@ -242,14 +242,14 @@ def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
     for o in range(n_outer):
         uniform &= outer.give[o] == 1.0
     for j in range(n):
-        own = inner.give[j]
+        give = inner.give[j]
         for o in range(n_outer):
-            bench.column[o] = point[o * n + j] - outer.give[o] * own * outer.price[o]
+            bench.column[o] = point[o * n + j] - outer.give[o] * give * outer.price[o]
         if uniform:
-            shift = simplex_shift(bench.column, n_outer, inner.total[j], own * inner.price[j])
+            shift = simplex_shift(bench.column, n_outer, inner.total[j], give * inner.price[j])
         else:
-            shift = weighted_shift(bench.column, outer.give, n_outer, inner.total[j], own * inner.price[j])
-        inner.price[j] = shift / own
+            shift = weighted_shift(bench.column, outer.give, n_outer, inner.total[j], give * inner.price[j])
+        inner.price[j] = shift / give
 
 
 @internal
@@ -258,11 +258,11 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping:
     n, n_active = inner.price.size, int(np.int64(0))
     for o in range(outer.price.size):
         bench.begin[o] = n_active
-        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        give, shift = outer.give[o], outer.price[o] * outer.give[o]
         row = point[o * n : (o + 1) * n]
         for j in range(n):
             bench.lines[n_active] = j  # overwritten unless the entry is active
-            n_active += row[j] - own * bench.drop[j] - shift * inner.give[j] > 0.0
+            n_active += row[j] - give * bench.drop[j] - shift * inner.give[j] > 0.0
     bench.begin[outer.price.size] = n_active
     active = Active(bench.begin, bench.lines, 0, outer.give, inner.give)
     move = bench.move[:n]
@@ -286,7 +286,7 @@ def _write(point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats) -> 
     """The counts that belong to the prices of the last pass."""
     n = inner.price.size
     for o in range(outer.price.size):
-        own, shift = outer.give[o], outer.price[o] * outer.give[o]
+        give, shift = outer.give[o], outer.price[o] * outer.give[o]
         for j in range(n):
-            value = point[o * n + j] - own * bench.drop[j] - shift * inner.give[j]
+            value = point[o * n + j] - give * bench.drop[j] - shift * inner.give[j]
             x[o * n + j] = value if value > 0.0 else 0.0

@@ -132,8 +132,8 @@ def solve_by_steps(active: Active, damping: float, precision: float, right: Floa
             total += give[inner[z]]
         if end - begin >= 2:
             for z in range(begin, end):
-                own = give[inner[z]]
-                diagonal[inner[z]] += active.outer_give[o] * own * (1.0 - own / total)
+                weight = give[inner[z]]
+                diagonal[inner[z]] += active.outer_give[o] * weight * (1.0 - weight / total)
     direction, energy = np.empty(n), 0.0
     for j in range(n):
         direction[j] = right[j] / diagonal[j]

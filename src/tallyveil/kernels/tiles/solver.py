@@ -29,8 +29,17 @@ PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
 """How the prices of a component were found, from the easiest."""
 
 FEW_STEPS, FEW_TOLERANCE, FEW_ENTRIES, STEEPEST = 25, 1e-2, 1 << 20, 64.0
+"""The first approach by accelerated gradients: its steps, its tolerance in persons, and the largest component that
+begins with it. It only has to bring Newton's method near; twice or half the steps move work from one to the other."""
+
 MANY_STEPS, MANY_TOLERANCE = 1000, 1e-3
+"""The last resort, where Newton's method and its restarts do not certify: so many steps, or until so few persons are
+missed. They bound the time of a component that is only counted as approximate afterwards."""
+
 SUM_TOLERANCE, PROJECTION_LIMIT = 1e-9, 1000
+"""The last projection meets sums to so many persons, in at most so many steps. Beyond rounding errors, 1e-9 is what a
+certified table may miss; twice or half of it is reached by the same last step of Newton's method."""
+
 SAFETY = 0.9
 """Newton's method is held to this part of the backward error, since its projections are less exact than the last."""
 
