@@ -35,13 +35,13 @@ from family_grid import grid
 from numba import njit
 from release_families import families, made_up
 from scipy import sparse
+from tests.oracles import interior_point as lifted_form
+from tests.oracles.block_program import BlockProgram
+from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import FamilyProblem
-from tallyveil.estimation import interior_point as lifted_form
 from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.program import BlockProgram
-from tallyveil.estimation.reduction import Bounds, constraint_bounds, reduce_pass
+from tallyveil.estimation.pass_arrays import Bounds, constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.program import PassArrays

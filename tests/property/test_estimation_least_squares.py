@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import null_space
 from scipy.optimize import nnls
+from tests.oracles.active_set import polish
+from tests.oracles.interior_point import solve_interior
+from tests.oracles.reduction import reduce_pass
 from tests.samples import every
 
 from tallyveil.estimation import estimate_family
-from tallyveil.estimation.active_set import polish
-from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.least_squares import solve_passes
+from tallyveil.estimation.pass_arrays import constraint_bounds
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -25,7 +27,7 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.reduction import RIDGE, constraint_bounds, reduce_pass
+from tallyveil.kernels.family.ridge import RIDGE
 
 
 def random_labels(rng, n_cells, complete) -> tuple[Any, int]:

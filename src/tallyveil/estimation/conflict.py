@@ -45,11 +45,13 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
     prices = _prices(rows)
     if prices is None:
         return None
-    found: dict[str, list[str]] = {}
+    children_of: dict[str, list[str]] = {}
     for i in np.flatnonzero(np.abs(prices) > 1e-6):
         if rows.owner[i]:
-            found.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
-    parts = [f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(found.items())]
+            children_of.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
+    parts = [
+        f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(children_of.items())
+    ]
     n_sums = 0 if problem.parent_counts is None else problem.n_cells
     with_parent = " with the parent's published counts" if (np.abs(prices[:n_sums]) > 1e-6).any() else ""
     return (
@@ -80,19 +82,19 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
         names += ["parent"] * n_cells
         owner += [()] * n_cells
         n_rows = n_cells
-    for one in problem.constraints:
-        used = np.flatnonzero(one.labels >= 0)
-        width = one.lower.shape[1]
-        n_groups = one.lower.shape[0]
+    for constraint in problem.constraints:
+        used = np.flatnonzero(constraint.labels >= 0)
+        width = constraint.lower.shape[1]
+        n_groups = constraint.lower.shape[0]
         number = n_rows + np.arange(n_groups * width).reshape(n_groups, width)
-        rows.append(number[one.group_of][:, one.labels[used]].reshape(-1))
+        rows.append(number[constraint.group_of][:, constraint.labels[used]].reshape(-1))
         columns.append(variable[:, used].reshape(-1))
-        lower.append(one.lower.reshape(-1).astype(np.float64))
-        limit = one.upper.reshape(-1).astype(np.float64)
-        limit[one.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
+        lower.append(constraint.lower.reshape(-1).astype(np.float64))
+        limit = constraint.upper.reshape(-1).astype(np.float64)
+        limit[constraint.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
         upper.append(limit)
-        names += [one.name] * (n_groups * width)
-        together = [tuple(np.flatnonzero(one.group_of == group).tolist()) for group in range(n_groups)]
+        names += [constraint.name] * (n_groups * width)
+        together = [tuple(np.flatnonzero(constraint.group_of == group).tolist()) for group in range(n_groups)]
         owner += [children for children in together for _ in range(width)]
         n_rows += n_groups * width
     row, column = np.concatenate(rows), np.concatenate(columns)

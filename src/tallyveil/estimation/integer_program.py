@@ -71,9 +71,9 @@ def solve_integer(program: IntegerProgram, where: str) -> IntegerAnswer | None:
     if program.cost.size == 0:
         feasible = not ((program.row_lower > 0) | (program.row_upper < 0)).any()
         return IntegerAnswer(np.zeros(0, np.int64), RoundingMethod.FIXED) if feasible else None
-    found = _solve_linear(program)
-    if found is not None:
-        values, prices = (np.rint(one) for one in found)
+    optimum = _solve_linear(program)
+    if optimum is not None:
+        values, prices = (np.rint(one) for one in optimum)
         if max(np.abs(values).max(initial=0), np.abs(prices).max(initial=0)) < EXACT:
             whole = values.astype(np.int64)
             if proves_optimal(program, whole, prices.astype(np.int64)):

@@ -1,145 +1,255 @@
-"""A first answer to a pass's quadratic program, by PIQP's interior-point method.
+"""The fallback of the least squares: PIQP's interior-point method, then the compiled walk to the exact face.
 
-The program is given in lifted form, with one residual variable r = Q x - y for each answer. The objective is then
-diagonal and the rows are sparse. On redistricting families the form with blocks of H took 3 to 800 times longer.
+The compiled solver begins its walk at the point of a descent. Where that certifies nothing, this module begins the same
+walk at the answer of an interior-point method, which needs no face to begin with and does not mind rows that repeat one
+another. Only the start is new: the reduction and the certificate are the kernels'. The walk tries every way to solve a
+face, with rows of several softnesses. PIQP's own verdict is never used, and its answer is measured in persons as any
+other.
+
+Steps, for a pass:
+
+1. Solve the reduced program (`tallyveil.kernels.family.program`) by PIQP. The program is given in lifted form, with a
+   variable r = Q x - y for each answer of several cells. The objective is then diagonal and the rows are sparse. On
+   redistricting families the form with blocks of H took 3 to 800 times longer.
+2. Walk from face to face until one is certified.
+3. If none is, take the differences from a close point and do both again: floats hold 53 bits, and a count of billions
+   leaves too few of them for the differences that decide where the optimum is.
+
+Worked case: a count of 2^32 with a measurement of 2^32 + 0.25 is known to 2^-20 only. In the difference from the whole
+number 2^32 - 2^14 the same measurement is 2^14 + 0.25, which is known to 2^-39.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import piqp
 from scipy import sparse
 
-from tallyveil.arrays import Bools, Floats
-from tallyveil.estimation.program import BlockProgram, Point
+from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
+from tallyveil.kernels.family.program import PassArrays, Point, Program
+from tallyveil.kernels.family.solver import polish_point, reduce_pass
 
-TOLERANCE = 1e-9
-LARGEST_NUMBER = 2.0**20
-"""Persons that the solver is handed as they are; larger numbers are divided by a power of two, which is exact."""
+TOLERANCE: Final = 1e-9
+"""At which PIQP stops, in its own units: persons over a power of two, and H's largest diagonal as 1. The walk only
+needs a point that shows which counts are above zero, so that twice or half of it changes no certified answer."""
 
-MAX_ITERATIONS = 200
+LARGEST_NUMBER: Final = 2.0**20
+"""Persons that PIQP is handed as they are. Larger numbers are divided by a power of two, which is exact, and which
+keeps TOLERANCE above the rounding errors of a float (2^-53 of 2^20 is 1e-10). Twice or half of it is as good."""
+
+MAX_ITERATIONS: Final = 200
+"""Steps of PIQP, which usually needs a few dozen. One that is not solved by then goes on with the point reached."""
+
+MOST_CENTRES: Final = 3
+"""Close points that are tried in turn, each the answer around the one before. The second is right where the first was
+so; a third is for a first one that was thousands of persons away."""
+
+ROOM: Final = 2.0**14
+"""Persons by which a count may fall below a close point. It must be above the distance of that point from the
+optimum. Twice as much costs the differences one bit of their 53, half as much needs a point twice as close."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Objective:
-    """1/2 z' P z + c' z over z = (x, r), with rows `lift` z = `target` that define r."""
+def solve_interior(arrays: PassArrays, near: Floats) -> tuple[Floats, float]:
+    """Solve a pass by the interior-point method and the walk.
 
-    quadratic: sparse.csc_matrix
-    linear: Floats
-    lift: sparse.csr_matrix
-    target: Floats
-
-
-def solve_interior(program: BlockProgram) -> tuple[Point, bool]:
-    """Solve a pass's program.
-
+    Args:
+        arrays: The pass.
+        near: A close point to take differences from if PIQP finds none, shape (C, s).
     Returns:
-        The point reached, and whether the solver says that no feasible point exists. How good the point is, is
-        for the caller to measure in persons; the solver's own verdict of success is not used.
+        The estimate, shape (C, s), and its residual in persons; inf where no point was found.
     """
-    scale = 1.0 / float(np.diagonal(program.hessian, axis1=1, axis2=2).max())
-    objective = _lifted(program, scale)
-    n_extra = objective.linear.size - program.n_variables
-    equality = program.rows.equality
-    sums = _sum_matrix(program)
-    equal = sparse.vstack(
-        [_widen(sums, n_extra), _widen(program.rows.matrix[equality], n_extra), objective.lift]
+    program, group, share = reduce_pass(arrays)
+    first = np.unique(group, return_index=True)[1].astype(np.int64)
+    best, residual = _solved(program, np.zeros(program.allowed.shape))
+    close = best if np.isfinite(residual) else _merged(near, group, first.size)
+    for _ in range(MOST_CENTRES):
+        if residual <= CERTIFIED_PERSONS:
+            break
+        centre = np.floor(np.maximum(close - ROOM, 0.0))
+        difference, error = _solved(*_around(arrays, centre, first))
+        if not np.isfinite(error):
+            break
+        close = centre + difference
+        # At such a bound the difference could fall no further, though the count could.
+        held = ((difference <= 0.0) & (centre > 0.0)).any()
+        if error < residual and not held:
+            best, residual = close, error
+    if not np.isfinite(residual):
+        return np.zeros(arrays.allowed.shape), np.inf
+    return np.asarray(best[:, group] * share), residual
+
+
+def _solved(program: Program, pull: Floats) -> tuple[Floats, float]:
+    """Counts of shape (C, g) after PIQP and the walk, and their residual in persons."""
+    start = _interior_point(program, pull)
+    finite = all(np.isfinite(numbers).all() for numbers in start)
+    return (start.x, np.inf) if not finite else polish_point(program, start)
+
+
+def _merged(counts: Floats, group: Integers, n_cells: int) -> Floats:
+    """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
+    merged = np.zeros((n_cells, counts.shape[0]))
+    np.add.at(merged, group, counts.T)
+    return np.ascontiguousarray(merged.T)
+
+
+def _around(arrays: PassArrays, centre: Floats, first: Integers) -> tuple[Program, Floats]:
+    """The program of a pass in the differences from whole numbers, and the ridge's pull of what was taken away.
+
+    All that is taken away is whole and is subtracted from whole numbers first, which is exact; what is left is of the
+    size of the noise. The ridge still pulls the whole count: its pull of what was taken away is a linear term.
+
+    Args:
+        arrays: The pass.
+        centre: What is taken away from the counts of the program's cells, shape (C, g).
+        first: One support cell of each of the program's cells, shape (g,).
+    """
+    n_children = centre.shape[0]
+    values, place = arrays.values.copy(), 0
+    for labels, width in zip(arrays.labels, arrays.widths.tolist(), strict=True):
+        sums = _sums(labels[first], width, centre, np.arange(n_children), n_children)
+        values[place : place + sums.size] -= sums.reshape(-1)
+        place += sums.size
+    lower, upper, place = arrays.lower.copy(), arrays.upper.copy(), 0
+    for labels, width, groups in zip(
+        arrays.bound_labels, arrays.bound_widths.tolist(), arrays.bound_groups, strict=True
+    ):
+        sums = _sums(labels[first], width, centre, groups, int(groups.max(initial=-1)) + 1).reshape(-1)
+        lower[place : place + sums.size] -= sums
+        upper[place : place + sums.size] -= sums
+        place += sums.size
+    # The parent's own counts make the ridge and the shares, so that the sums are moved in the program.
+    program, _, _ = reduce_pass(arrays._replace(values=values, lower=lower, upper=upper))
+    sums = program.sums - centre.sum(axis=0) if program.has_sums else program.sums
+    pull = program.ridge[program.kind] * centre
+    if program.hessian.size == 0 and pull.any():
+        program = _with_hessian(program)
+    linear = program.linear - pull if program.hessian.size else program.linear
+    return program._replace(sums=sums, linear=linear), pull
+
+
+def _sums(labels: Integers, width: int, counts: Floats, groups: Integers, n_groups: int) -> Floats:
+    """Sums of cells by group of children and label, shape (groups, width)."""
+    sums = np.zeros((n_groups, width))
+    for cell in np.flatnonzero(labels >= 0):
+        np.add.at(sums[:, labels[cell]], groups, counts[:, cell])
+    return sums
+
+
+def _with_hessian(program: Program) -> Program:
+    """The program with H and b as matrices, where it has too many cells for the kernels to hold them unasked."""
+    hessian = np.zeros((program.weights.shape[0], *program.allowed.shape[1:], program.allowed.shape[1]))
+    linear = np.zeros(program.allowed.shape)
+    for answers in program.answers.T:
+        used = answers >= 0
+        same = (answers[:, None] == answers) & used
+        hessian += program.weights[:, np.where(used, answers, 0), None] * same
+        linear[:, used] += program.targets[:, answers[used]]
+    every = np.arange(program.allowed.shape[1])
+    hessian[:, every, every] += program.ridge
+    return program._replace(hessian=hessian, linear=linear)
+
+
+def _interior_point(program: Program, pull: Floats) -> Point:
+    """PIQP's answer to a program, with prices in the sign of the house.
+
+    Variables are the allowed pairs of a child and a cell, then a residual r for each answer of several of them.
+
+    Args:
+        program: The program.
+        pull: The part of its linear term that no answer makes, shape (C, g).
+    """
+    child, cell = np.nonzero(program.allowed)
+    n, n_answers = child.size, program.weights.shape[1]
+    weights = program.weights[program.kind].reshape(-1)  # of answer a of child c at c * n_answers + a
+    targets = program.targets.reshape(-1)
+    variable, partition = np.nonzero(program.answers[cell] >= 0)
+    answer = child[variable] * n_answers + program.answers[cell[variable], partition]
+    variable, answer = variable[weights[answer] > 0], answer[weights[answer] > 0]
+    alone = np.bincount(answer, minlength=weights.size)[answer] == 1
+    # An answer of one variable stays on the diagonal; the others get residuals.
+    diagonal = program.ridge[program.kind[child], cell] + np.bincount(
+        variable[alone], weights[answer[alone]], n
     )
-    right = np.concatenate([_sum_values(program), program.rows.lower[equality], objective.target])
-    unit = _unit(np.concatenate([right, program.rows.lower[~equality], program.rows.upper[~equality]]))
+    linear = pull[child, cell] - np.bincount(variable[alone], targets[answer[alone]], n)
+    lifted, number = np.unique(answer[~alone], return_inverse=True)
+    n_lifted = lifted.size
+    lift = _matrix(
+        np.concatenate([number.reshape(-1), np.arange(n_lifted)]),
+        np.concatenate([variable[~alone], n + np.arange(n_lifted)]),
+        (n_lifted, n + n_lifted),
+        np.concatenate([np.ones(number.size), np.full(n_lifted, -1.0)]),
+    )
+    n_sums = program.sums.size if program.has_sums else 0
+    sums = _matrix(cell[:n] if n_sums else cell[:0], np.arange(n if n_sums else 0), (n_sums, n + n_lifted))
+    rows = _rows(program, child, cell, n + n_lifted)
+    equal = program.row_lower == program.row_upper
+    right = np.concatenate(
+        [program.sums[:n_sums], program.row_lower[equal], targets[lifted] / weights[lifted]]
+    )
+    scale = 1.0 / float(program.curvature.max())
+    unit = power_of_two_for(np.concatenate([right, program.row_lower[~equal], program.row_upper[~equal]]))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = TOLERANCE
     solver.settings.eps_rel = 0.0
     solver.settings.check_duality_gap = False
     solver.settings.max_iter = MAX_ITERATIONS
     solver.setup(
-        objective.quadratic,
-        objective.linear / unit,
-        equal.tocsc(),
+        sparse.diags(np.concatenate([diagonal, weights[lifted]]) * scale, format="csc"),
+        np.concatenate([linear, np.zeros(n_lifted)]) * scale / unit,
+        sparse.vstack([sums, rows[equal], lift]).tocsc(),
         right / unit,
-        _widen(program.rows.matrix[~equality], n_extra).tocsc(),
-        program.rows.lower[~equality] / unit,
-        program.rows.upper[~equality] / unit,
-        np.concatenate([np.zeros(program.n_variables), np.full(n_extra, -np.inf)]),
-        np.full(objective.linear.size, np.inf),
+        rows[~equal].tocsc(),
+        program.row_lower[~equal] / unit,
+        program.row_upper[~equal] / unit,
+        np.concatenate([np.zeros(n), np.full(n_lifted, -np.inf)]),
+        np.full(n + n_lifted, np.inf),
     )
-    status = solver.solve()
-    return _point(program, solver.result, equality, scale, unit), status == piqp.PIQP_PRIMAL_INFEASIBLE
+    solver.solve()
+    return _point(program, solver.result, equal, unit, scale)
 
 
-def _unit(numbers: Floats) -> float:
+def _point(program: Program, result: piqp.Result, equal: Bools, unit: float, scale: float) -> Point:
+    """Undo both scales and PIQP's sign of prices: it adds multipliers, the house subtracts."""
+    n_sums, n_equal = program.sums.size if program.has_sums else 0, int(equal.sum())
+    x = np.zeros(program.allowed.shape)
+    x[program.allowed] = np.maximum(np.asarray(result.x[: int(program.allowed.sum())]), 0.0) * unit
+    price = -np.asarray(result.y) * (unit / scale)
+    row_price = np.zeros(equal.size)
+    row_price[equal] = price[n_sums : n_sums + n_equal]
+    row_price[~equal] = (np.asarray(result.z_l) - np.asarray(result.z_u)) * (unit / scale)
+    cell_price = np.zeros(program.sums.size)
+    cell_price[:n_sums] = price[:n_sums]
+    return Point(x, cell_price, row_price)
+
+
+def _rows(program: Program, child: Integers, cell: Integers, width: int) -> sparse.csr_matrix:
+    """Which variables each row sums."""
+    rows, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for bound in range(program.bound_label.shape[0]):
+        label = program.bound_label[bound, cell]
+        place = program.bound_start[bound] + program.bound_group[bound, child] * program.bound_width[bound]
+        used = np.flatnonzero(label >= 0)
+        row = program.row_number[place[used] + label[used]]
+        rows.append(row[row >= 0])
+        columns.append(used[row >= 0])
+    return _matrix(np.concatenate(rows), np.concatenate(columns), (program.row_lower.size, width))
+
+
+def _matrix(
+    row: Integers, column: Integers, shape: tuple[int, int], entries: Floats | None = None
+) -> sparse.csr_matrix:
+    """A sparse matrix, of ones unless entries are given."""
+    return sparse.csr_matrix((np.ones(row.size) if entries is None else entries, (row, column)), shape=shape)
+
+
+def power_of_two_for(numbers: Floats) -> float:
     """The power of two, 1 or more, in which no number is above `LARGEST_NUMBER`; without it, tolerances are lost.
 
     A bound that is not there is infinite, and counts for nothing.
     """
     largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
     return max(1.0, float(2.0 ** np.ceil(np.log2(max(largest, 1.0) / LARGEST_NUMBER))))
-
-
-def _point(program: BlockProgram, result: piqp.Result, equality: Bools, scale: float, unit: float) -> Point:
-    """Undo both scales and the solver's sign convention (it adds multipliers, the house subtracts)."""
-    scale = scale / unit
-    n_sums = 0 if program.sums is None else program.sums.size
-    y = -np.asarray(result.y) / scale
-    row_price = np.zeros(equality.size)
-    row_price[equality] = y[n_sums : n_sums + int(equality.sum())]
-    row_price[~equality] = (np.asarray(result.z_l) - np.asarray(result.z_u)) / scale
-    cell_price = np.zeros(program.allowed.shape[1]) if program.sums is None else y[:n_sums].copy()
-    return Point(np.array(result.x[: program.n_variables]) * unit, cell_price, row_price)
-
-
-def _sum_matrix(program: BlockProgram) -> sparse.csr_matrix:
-    n_rows = 0 if program.sums is None else program.sums.size
-    if n_rows == 0:
-        return sparse.csr_matrix((0, program.n_variables))
-    column = np.arange(program.n_variables)
-    return sparse.csr_matrix((np.ones(column.size), (program.cell, column)), shape=(n_rows, column.size))
-
-
-def _sum_values(program: BlockProgram) -> Floats:
-    return np.zeros(0) if program.sums is None else program.sums
-
-
-def _widen(matrix: sparse.csr_matrix, n_extra: int) -> sparse.csr_matrix:
-    """The same rows with empty columns for the residual variables."""
-    shape = (matrix.shape[0], matrix.shape[1] + n_extra)
-    return sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape)
-
-
-def _lifted(program: BlockProgram, scale: float) -> _Objective:
-    """Residual variables for answers of two or more variables; a single cell's answer stays on the diagonal."""
-    n = program.n_variables
-    diagonal = program.ridge[program.kind[program.child], program.cell]
-    linear = diagonal * program.centre
-    weights, targets, rows, columns = [], [], [], []
-    n_extra = 0
-    for one in program.partitions:
-        answer = one.labels[program.cell]
-        used = np.flatnonzero(answer >= 0)
-        weight, width = one.weights[program.child[used]], one.values.shape[1]
-        where = program.child[used] * width + answer[used]
-        size = np.bincount(where, minlength=one.values.size)
-        single = size[where] == 1
-        diagonal[used[single]] += weight[single]
-        linear[used[single]] -= weight[single] * one.values.reshape(-1)[where[single]]
-        lifted = np.flatnonzero(size > 1)
-        number = np.full(one.values.size, -1, dtype=np.int64)
-        number[lifted] = n_extra + np.arange(lifted.size)
-        weights.append(one.weights[lifted // width])
-        targets.append(one.values.reshape(-1)[lifted])
-        rows.append(number[where[~single]])
-        columns.append(used[~single])
-        n_extra += lifted.size
-    extra = np.arange(n_extra)
-    row = np.concatenate([np.zeros(0, np.int64), *rows, extra])
-    column = np.concatenate([np.zeros(0, np.int64), *columns, n + extra])
-    value = np.concatenate([np.ones(row.size - n_extra), np.full(n_extra, -1.0)])
-    everything = np.concatenate([diagonal, *weights]) * scale
-    return _Objective(
-        sparse.diags(everything, format="csc"),
-        np.concatenate([linear * scale, np.zeros(n_extra)]),
-        sparse.csr_matrix((value, (row, column)), shape=(n_extra, n + n_extra)),
-        np.concatenate([np.zeros(0), *targets]),
-    )

@@ -1,15 +1,43 @@
-"""Hand one pass of a family to the compiled solver as plain arrays."""
+"""One pass of a family as plain arrays, which the compiled solver takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil.arrays import Bools
-from tallyveil.estimation.problem import EstimationPass, FamilyProblem
-from tallyveil.estimation.reduction import Bounds
+from tallyveil.arrays import Bools, Floats, Int32s, Integers
+from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, FamilyProblem
 from tallyveil.kernels.family.program import PassArrays
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds on sums of cells, by group of children; a constraint or a carried query.
+
+    Attributes:
+        labels: Row of each cell, -1: none.
+        lower: Shape (groups, k), -inf: none.
+        upper: Shape (groups, k), inf: none.
+        groups: Group of each child, shape (C,).
+    """
+
+    labels: Int32s | Integers
+    lower: Floats
+    upper: Floats
+    groups: Integers
+
+
+def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
+    """The problem's constraints with trivial bounds taken away."""
+    all_bounds = []
+    for rows in problem.constraints:
+        lower = np.where(rows.lower <= 0, -np.inf, rows.lower.astype(np.float64))
+        # an upper bound of zero forbids the cells, so that no row is needed
+        upper = np.where((rows.upper >= UNBOUNDED) | (rows.upper <= 0), np.inf, rows.upper.astype(np.float64))
+        all_bounds.append(Bounds(rows.labels, lower, upper, rows.group_of))
+    return tuple(all_bounds)
 
 
 def pass_arrays(
@@ -29,17 +57,17 @@ def pass_arrays(
         allowed=np.ascontiguousarray(allowed),
         inhabitants=np.ones(n_cells) if parent is None else parent.astype(np.float64),
         has_sums=parent is not None,
-        labels=np.array([one.labels for one in queries], dtype=np.int32).reshape(len(queries), n_cells),
-        widths=np.array([one.values.shape[1] for one in queries], dtype=np.int64),
-        values=np.concatenate([np.zeros(0), *(one.values.reshape(-1) for one in queries)]),
-        weights=np.array([one.weights for one in queries], dtype=np.float64).reshape(
+        labels=np.array([query.labels for query in queries], dtype=np.int32).reshape(len(queries), n_cells),
+        widths=np.array([query.values.shape[1] for query in queries], dtype=np.int64),
+        values=np.concatenate([np.zeros(0), *(query.values.reshape(-1) for query in queries)]),
+        weights=np.array([query.weights for query in queries], dtype=np.float64).reshape(
             len(queries), problem.n_children
         ),
-        bound_labels=np.array([one.labels for one in bounds], dtype=np.int32).reshape(len(bounds), n_cells),
-        bound_widths=np.array([one.lower.shape[1] for one in bounds], dtype=np.int64),
-        bound_groups=np.array([one.groups for one in bounds], dtype=np.int64).reshape(
+        bound_labels=np.array([rows.labels for rows in bounds], dtype=np.int32).reshape(len(bounds), n_cells),
+        bound_widths=np.array([rows.lower.shape[1] for rows in bounds], dtype=np.int64),
+        bound_groups=np.array([rows.groups for rows in bounds], dtype=np.int64).reshape(
             len(bounds), problem.n_children
         ),
-        lower=np.concatenate([np.zeros(0), *(one.lower.reshape(-1) for one in bounds)]),
-        upper=np.concatenate([np.zeros(0), *(one.upper.reshape(-1) for one in bounds)]),
+        lower=np.concatenate([np.zeros(0), *(rows.lower.reshape(-1) for rows in bounds)]),
+        upper=np.concatenate([np.zeros(0), *(rows.upper.reshape(-1) for rows in bounds)]),
     )

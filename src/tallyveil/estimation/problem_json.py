@@ -37,13 +37,13 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
         ],
         "constraints": [
             {
-                "name": one.name,
-                "labels": one.labels.tolist(),
-                "lower": one.lower.tolist(),
-                "upper": one.upper.tolist(),
-                **({} if one.groups is None else {"groups": one.groups.tolist()}),
+                "name": constraint.name,
+                "labels": constraint.labels.tolist(),
+                "lower": constraint.lower.tolist(),
+                "upper": constraint.upper.tolist(),
+                **({} if constraint.groups is None else {"groups": constraint.groups.tolist()}),
             }
-            for one in problem.constraints
+            for constraint in problem.constraints
         ],
         "passes": [{"queries": list(one.queries), "slack": one.slack} for one in problem.passes],
         "rounding": [

@@ -58,9 +58,9 @@ def round_counts(problem: FamilyProblem, allowed: Bools, estimate: Floats) -> Ro
     if isinstance(flow, FlowAnswer):
         return _finish_flow(problem, snapped, flow)
     if flow is FlowFailure.NOT_APPLICABLE:
-        found = round_by_programs(problem, allowed, snapped, widened=False)
-        if found is not None:
-            return found
+        rounded = round_by_programs(problem, allowed, snapped, widened=False)
+        if rounded is not None:
+            return rounded
     return round_by_programs(problem, allowed, snapped, widened=True)
 
 
@@ -185,7 +185,7 @@ def _verify(
     if near is not None and not np.isin(counts[near.child, near.cell] - near.floor, (0, 1)).all():
         broken.append("neighbouring whole numbers")
     broken += [f"constraint '{name}'" for name in unmet_constraints(problem, counts)]
-    if any((_answers(one.labels, counts) != one.answers).any() for one in fixings):
+    if any((_answers(fixing.labels, counts) != fixing.answers).any() for fixing in fixings):
         broken.append("answers of earlier stages")
     if broken:
         raise SolverError(

@@ -127,20 +127,20 @@ def _bounded_sums(
     problem: FamilyProblem, snapped: Snapped, fixings: Sequence[Fixing]
 ) -> list[tuple[_Sums, Integers, Integers]]:
     """Every sum with bounds: cells to the parent, constraints, answers of earlier stages."""
-    found = []
+    bounded = []
     if problem.parent_counts is not None:
         sums = _group(snapped, np.zeros_like(snapped.cell), snapped.cell)
         total = problem.parent_counts[sums.label]
-        found.append((sums, total, total))
+        bounded.append((sums, total, total))
     for rows in problem.constraints:
         group = rows.group_of[snapped.child]
         sums = _group(snapped, group, rows.labels[snapped.cell].astype(np.int64))
-        found.append((sums, rows.lower[sums.child, sums.label], rows.upper[sums.child, sums.label]))
-    for one in fixings:
-        sums = _group(snapped, snapped.child, one.labels[snapped.cell].astype(np.int64))
-        answers = one.answers[sums.child, sums.label]
-        found.append((sums, answers, answers))
-    return found
+        bounded.append((sums, rows.lower[sums.child, sums.label], rows.upper[sums.child, sums.label]))
+    for fixing in fixings:
+        sums = _group(snapped, snapped.child, fixing.labels[snapped.cell].astype(np.int64))
+        answers = fixing.answers[sums.child, sums.label]
+        bounded.append((sums, answers, answers))
+    return bounded
 
 
 def _group(snapped: Snapped, child: Integers, label: Integers) -> _Sums:
@@ -229,9 +229,9 @@ def _assemble(
     fractional: Bools,
 ) -> IntegerProgram:
     """Put y columns and arcs e, p, m together."""
-    row = np.concatenate([np.zeros(0, np.int64), *(one[0] for one in arcs)])
-    part = np.concatenate([np.zeros(0, np.int64), *(one[1] for one in arcs)])
-    whole = np.concatenate([np.zeros(0, np.int64), *(one[2] for one in arcs)])
+    row = np.concatenate([np.zeros(0, np.int64), *(arc[0] for arc in arcs)])
+    part = np.concatenate([np.zeros(0, np.int64), *(arc[1] for arc in arcs)])
+    whole = np.concatenate([np.zeros(0, np.int64), *(arc[2] for arc in arcs)])
     arc_row = np.concatenate([row[part > 0], row, row[whole > 0]])
     sign = np.repeat([-1, -1, 1], [int((part > 0).sum()), row.size, int((whole > 0).sum())])
     arc_cost = np.concatenate([ONE - 2 * part[part > 0], np.full(arc_row.size - int((part > 0).sum()), ONE)])

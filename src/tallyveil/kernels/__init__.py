@@ -14,14 +14,14 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `cholesky` | `numpy.linalg` (oracle) |
 | `vectors` | numpy's slices and sorting (specification) |
 | `family.answers` | specifications; none for `number_answers`, which the others use |
-| `family.certificate` | `estimation.program` and a function of the tests (specifications) |
-| `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `estimation.reduction` (specification) |
+| `family.certificate` | `block_program` and `certificate` of the tests (specifications) |
+| `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `reduction` of the tests (specification) |
 | `family.descent`, `family.sweep` | `family.polish`, which ends at the same optimum (oracle) |
-| `family.polish`, `family.walk`, `family.swap` | `estimation.active_set` (oracle) |
+| `family.polish`, `family.walk`, `family.swap` | `active_set` of the tests (oracle) |
 | `family.face`, `family.conjugate`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
 | `family.answer_system`, `family.answer_solution`, `family.rows_by_child` | the same (oracle) |
 | `family.interior`, `family.inside` | the conditions of optimality in numpy, in the tests (oracle) |
-| `family.solver` | `estimation.least_squares`, the interior point's rung (oracle) |
+| `family.solver` | `least_squares` of the tests (oracle) |
 | `family.chunk`, `family.pass_constraints` | `estimation.family.estimate_family`, which gives the same counts |
 | `rounding.flow` | all roundings of small families (oracle) |
 | `rounding.network_simplex` | shortest augmenting paths (oracle) |

@@ -15,7 +15,7 @@ from tallyveil.estimation import (
     estimate_family,
     least_squares,
 )
-from tallyveil.estimation.active_set import polish
+from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.kernels.family.solver import solve_pass
 
 
@@ -119,9 +119,9 @@ def test_later_passes_stay_within_the_slack(make_family, slack, moved):
 def test_an_uncertified_answer_carries_its_status_or_fails(make_family, monkeypatch):
     compiled = estimate_family(make_family())
 
-    def no_face(program, start):
-        point, _ = polish(program, start)
-        return point, 1e-5
+    def no_face(arrays, near):
+        estimate, _ = solve_interior(arrays, near)
+        return estimate, 1e-5
 
     def no_rounds(arrays):
         return solve_pass(arrays)._replace(residual=np.inf)
@@ -130,7 +130,7 @@ def test_an_uncertified_answer_carries_its_status_or_fails(make_family, monkeypa
     by_interior_point = estimate_family(make_family())
     assert by_interior_point.status is EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT
     np.testing.assert_allclose(by_interior_point.estimate, compiled.estimate, atol=1e-9)
-    monkeypatch.setattr(least_squares, "polish", no_face)
+    monkeypatch.setattr(least_squares, "solve_interior", no_face)
     solution = estimate_family(make_family())
     assert solution.status is EstimateStatus.INTERIOR_POINT
     assert not solution.status.certified

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 from tests.from_python import from_python
+from tests.oracles.active_set import polish as polish_reference
+from tests.oracles.block_program import Point as ReferencePoint
+from tests.oracles.block_program import reduced_cost, residual_persons
 from tests.oracles.certificate import squared_deviation_reference
+from tests.oracles.interior_point import solve_interior
+from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import (
     UNBOUNDED,
@@ -16,12 +21,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.active_set import polish as polish_reference
-from tallyveil.estimation.interior_point import solve_interior
-from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.program import Point as ReferencePoint
-from tallyveil.estimation.program import reduced_cost, residual_persons
-from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers

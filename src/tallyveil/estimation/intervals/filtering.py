@@ -98,7 +98,9 @@ def level_information(algebra: BlockAlgebra, level: LevelModel) -> LevelInformat
         target[:] = view / np.where(trace > 0, trace, 1.0)
     if not level.invariants:
         return LevelInformation(queries, patterns, None, None)
-    told = np.sum([information(algebra, one, normalised=True) for one in level.invariants], axis=0)[None]
+    told = np.sum(
+        [information(algebra, invariant, normalised=True) for invariant in level.invariants], axis=0
+    )[None]
     solved = pseudo_inverse(algebra, told)
     return LevelInformation(queries, patterns, times(algebra, solved, told), solved)
 

@@ -158,7 +158,7 @@ def levels_of_strategy(
         more = (besides or {}).get(name, ())
         layers = [schema.query(query).layers for query in queries]
         measured = (*chain(*layers), *(group for group, _ in more))
-        precisions = np.repeat(_precisions(strategy, name, own), [len(one) for one in layers], axis=1)
+        precisions = np.repeat(_precisions(strategy, name, own), [len(layer) for layer in layers], axis=1)
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
         limited = np.minimum(np.concatenate([precisions, drawn], axis=1), 1.0 / LEAST_VARIANCE)
         levels.append(LevelModel(name, measured, limited, exact))
@@ -238,9 +238,9 @@ def _check_levels(spine: Spine, levels: Sequence[LevelModel]) -> None:
 def n_zero_patterns(spine: Spine, zeros: Sequence[Zeros]) -> int:
     """Number of distinct patterns of public zeros of finest geounits, before any array with their cells is made."""
     number = np.zeros(spine.n_geounits(spine.finest), np.int64)
-    for one in zeros:
-        rows, row = distinct_rows(one.answers)
-        pairs = number * len(rows) + row[spine.ancestors(spine.level_index(one.geolevel))]
+    for zero in zeros:
+        rows, row = distinct_rows(zero.answers)
+        pairs = number * len(rows) + row[spine.ancestors(spine.level_index(zero.geolevel))]
         number = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     return int(number.max(initial=0)) + 1
 
@@ -253,16 +253,16 @@ def _zero_patterns(
     number = np.zeros(n_finest, np.int64)
     cells = np.arange(schema.size, dtype=np.int64)
     patterns = ~schema.possible(cells)[None, :]
-    for one in zeros:
-        level = spine.level_index(one.geolevel)
-        if one.answers.shape != (spine.n_geounits(level), one.query.size):
+    for zero in zeros:
+        level = spine.level_index(zero.geolevel)
+        if zero.answers.shape != (spine.n_geounits(level), zero.query.size):
             raise GeographyError(
-                f"zeros of query '{one.query.name}' at {one.geolevel} have shape {one.answers.shape}, wanted "
-                f"({spine.n_geounits(level)}, {one.query.size})."
+                f"zeros of query '{zero.query.name}' at {zero.geolevel} have shape {zero.answers.shape}, wanted "
+                f"({spine.n_geounits(level)}, {zero.query.size})."
             )
-        rows, row = distinct_rows(one.answers)
+        rows, row = distinct_rows(zero.answers)
         row = row[spine.ancestors(level)]
-        answers = one.query.answers_of(cells)
+        answers = zero.query.answers_of(cells)
         own = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
         pairs, number = np.unique(number * len(rows) + row, return_inverse=True)
         patterns = patterns[pairs // len(rows)] | own[pairs % len(rows)]

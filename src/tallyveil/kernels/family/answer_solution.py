@@ -67,16 +67,16 @@ def factor_blocks(
         for u in range(n):
             block[u, u] = compliance[start + u]
         for t in range(cells_of[c], cells_of[c + 1]):
-            own = give[t] - give[t] * give[t] * stiffness[cells[t]]
+            part = give[t] - give[t] * give[t] * stiffness[cells[t]]
             for e in range(first[t], first[t + 1]):
                 bordering = unknowns[e] >= begin[-1]
                 line = corner[unknowns[e] - begin[-1]] if bordering else block[unknowns[e] - start]
                 side = beside[unknowns[e] - begin[-1]] if bordering else line
                 for other in range(first[t], first[t + 1]):
                     if unknowns[other] < begin[-1]:
-                        side[unknowns[other] - start] += own
+                        side[unknowns[other] - start] += part
                     elif bordering:
-                        line[unknowns[other] - begin[-1]] += own
+                        line[unknowns[other] - begin[-1]] += part
         if not cholesky(block, n):
             return False, whole
         _eliminate(block, beside, corner)
@@ -174,9 +174,9 @@ def solve_answers(
         solve_blocks(system, wanted)
         _lift(system, left, wanted, sums, wanted)
         before, slope = slope, inner(left, wanted)
-        kept = slope / before
+        ratio = slope / before
         for u in range(left.size):
-            along[u] = wanted[u] + kept * along[u]
+            along[u] = wanted[u] + ratio * along[u]
         for t in range(scratch.size):
             scratch[t] = 0.0
         add_forces(system, along, 1.0, scratch)
@@ -201,26 +201,26 @@ def solve_blocks(system: AnswerSystem, vector: Floats) -> None:
     bordering = vector[begin[-1] :]
     n_border = bordering.size
     for c in range(begin.size - 1):
-        own = vector[begin[c] : begin[c + 1]]
-        n = own.size
+        part = vector[begin[c] : begin[c + 1]]
+        n = part.size
         block = system.factors[place : place + n * n].reshape(n, n)
         place += n * n
         for k in range(n_border):
-            bordering[k] -= inner(system.factors[place : place + n], own)
+            bordering[k] -= inner(system.factors[place : place + n], part)
             place += n
-        solve_cholesky(block, own)
+        solve_cholesky(block, part)
     if n_border == 0:
         return
     solve_cholesky(system.factors[place:].reshape(n_border, n_border), bordering)
     place = 0
     for c in range(begin.size - 1):
-        own = vector[begin[c] : begin[c + 1]]
-        place += own.size * own.size
+        part = vector[begin[c] : begin[c + 1]]
+        place += part.size * part.size
         for k in range(n_border):
-            beside = system.factors[place : place + own.size]
-            for u in range(own.size):
-                own[u] -= bordering[k] * beside[u]
-            place += own.size
+            beside = system.factors[place : place + part.size]
+            for u in range(part.size):
+                part[u] -= bordering[k] * beside[u]
+            place += part.size
 
 
 @internal

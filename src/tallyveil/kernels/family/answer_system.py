@@ -91,11 +91,11 @@ def own_diagonal(program: Program) -> tuple[Bools, Floats]:
 @internal
 def all_above_zero(matrix: Floats) -> bool:
     """Whether every variable has D."""
-    found = True
+    positive = True
     for z in range(matrix.shape[0]):
         for i in range(matrix.shape[1]):
-            found &= matrix[z, i] > 0.0
-    return found
+            positive &= matrix[z, i] > 0.0
+    return positive
 
 
 @internal

@@ -7,7 +7,7 @@ parent's count, and a row by |sum - clip(sum - price / s, between its bounds)|. 
 Worked case: x = 2 with reduced cost 0.5 at curvature 1 violates by half a person. x = 0 with reduced cost 4 does not
 violate.
 
-Specification: `tallyveil.estimation.program.residual_persons`, and `tests.oracles.certificate`.
+Specification: `tests.oracles.block_program.residual_persons`, and `tests.oracles.certificate`.
 """
 
 import numpy as np
@@ -38,15 +38,15 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
             first, last = children_of(program, bound, group)
             for c in range(first, last):
                 if groups[c] == group:
-                    own = costs[c]
+                    child_costs = costs[c]
                     for i in range(n_cells):
                         if labels[i] == label:
-                            own[i] -= row_price[row]
+                            child_costs[i] -= row_price[row]
 
 
 @internal
 def residual(program: Program, x: Floats, cell_price: Floats, row_price: Floats) -> tuple[float, float]:
-    """Largest violation of the optimality conditions in persons; specification: `program.residual_persons`.
+    """Largest violation of the optimality conditions in persons; specification: `tests.oracles.block_program`.
 
     Returns:
         Of all conditions; of sums and rows alone.

@@ -129,10 +129,10 @@ def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated
         largest = max(largest, size)
     for size in rules.round_sizes:
         largest = max(largest, size)
-    number, found = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
+    number, reached = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
     for f in range(n_families):
         support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
-        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, number, found, kernels)
+        ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, number, reached, kernels)
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
         more = 0 if ended[f] == LEFT else _inhabited(counts)
         if n + more > cells.size:
@@ -223,7 +223,7 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
     n_bounds, total = rules.bound_sizes.size, chunk.lower.shape[1]
     labels = np.full((n_bounds, support.size), -1, np.int32)
     offset = np.zeros(n_bounds + 1, np.int64)
-    kept = np.empty(total, np.int64)
+    bound_of = np.empty(total, np.int64)
     n, start = 0, 0
     for b in range(n_bounds):
         size = rules.bound_sizes[b]
@@ -236,7 +236,7 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
                 wanted |= chunk.lower[c, start + k] > 0
             if wanted:
                 number[k] = n - offset[b]
-                kept[n] = start + k
+                bound_of[n] = start + k
                 n += 1
         for i in range(support.size):
             answer = rules.bound_answers[b, support[i]]
@@ -247,7 +247,10 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
     lower, upper = np.empty((last - first, n), np.int64), np.empty((last - first, n), np.int64)
     for c in range(last - first):
         for k in range(n):
-            lower[c, k], upper[c, k] = chunk.lower[first + c, kept[k]], chunk.upper[first + c, kept[k]]
+            lower[c, k], upper[c, k] = (
+                chunk.lower[first + c, bound_of[k]],
+                chunk.upper[first + c, bound_of[k]],
+            )
     none, alone = np.zeros(n_bounds, np.bool_), np.arange(last - first)
     return labels, Bounds(offset, lower, upper, none, alone)
 

@@ -118,11 +118,11 @@ def correct(
         if settled:
             break
         before, slope = slope, inner(work.gradient, work.direction)
-        kept = slope / before
+        ratio = slope / before
         for t in range(cells.size):
-            along[t] = work.direction[t] + kept * along[t] if kept > 0.0 else work.direction[t]
+            along[t] = work.direction[t] + ratio * along[t] if ratio > 0.0 else work.direction[t]
         for k in range(row_along.size):
-            row_along[k] = work.row_change[k] + kept * row_along[k] if kept > 0.0 else work.row_change[k]
+            row_along[k] = work.row_change[k] + ratio * row_along[k] if ratio > 0.0 else work.row_change[k]
         _product(program, face, along, work.sums, work.product)
         add_to_members(face, row_along, 1.0, work.product)
         curvature = inner(along, work.product)

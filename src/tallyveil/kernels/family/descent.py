@@ -82,14 +82,14 @@ def gradients(program: Program, x: Floats, out: Floats) -> None:
     excess = np.empty(program.weights.shape[1])
     for c in range(n_children):
         if program.hessian.size:
-            own, hessian = out[c], program.hessian[program.kind[c]]
+            gradient, hessian = out[c], program.hessian[program.kind[c]]
             for j in range(n_cells):
-                own[j] = -program.linear[c, j]
+                gradient[j] = -program.linear[c, j]
             for i in range(n_cells):
                 value, row = x[c, i], hessian[i]
                 if value != 0.0:
                     for j in range(n_cells):
-                        own[j] += value * row[j]
+                        gradient[j] += value * row[j]
         else:
             child_excess(program, c, x[c], excess)
             for i in range(n_cells):
@@ -168,7 +168,7 @@ def _columns(program: Program, point: Point, stiffness: float) -> Columns:
     n_children, n_cells = point.x.shape
     n_answers = 0 if program.hessian.size > 0 else program.weights.shape[1]
     x, excess = np.empty((n_cells, n_children)), np.empty((n_answers, n_children))
-    own = np.empty((TURNED_TOGETHER, n_answers))
+    rows = np.empty((TURNED_TOGETHER, n_answers))
     for first in range(0, n_children, TURNED_TOGETHER):
         last = min(first + TURNED_TOGETHER, n_children)
         for i in range(n_cells):
@@ -176,10 +176,10 @@ def _columns(program: Program, point: Point, stiffness: float) -> Columns:
                 x[i, c] = point.x[c, i]
         if n_answers > 0:
             for c in range(first, last):
-                child_excess(program, c, point.x[c], own[c - first])
+                child_excess(program, c, point.x[c], rows[c - first])
         for k in range(n_answers):
             for c in range(first, last):
-                excess[k, c] = own[c - first, k]
+                excess[k, c] = rows[c - first, k]
     gradient = np.empty((0, 0))
     if n_answers == 0:
         gradient = np.empty((n_children, n_cells))

@@ -101,7 +101,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     Args:
         program: The pass's program.
         signs: What is free and what binds.
-        row_compliance: In units of an answer's own, see `tallyveil.estimation.active_set`.
+        row_compliance: In units of an answer's own, see `tallyveil.kernels.family.polish`.
         manner: BY_DIAGONAL; BY_INVERSES, which costs the cube of a child's free cells; BY_ANSWERS, which becomes
             BY_INVERSES where that costs less, or where some variable has no D.
     Returns:
@@ -155,9 +155,11 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
 @inlined
 def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tuple[bool, Face]:
     """The face among the answers; without these where inverses cost less, or where some variable has no D."""
-    several, own = own_diagonal(program)
-    solvable = all_above_zero(own)
-    cells, cells_of, give, stiffness = _free_cells(program, signs.free, own if solvable else program.scale)
+    several, curvature = own_diagonal(program)
+    solvable = all_above_zero(curvature)
+    cells, cells_of, give, stiffness = _free_cells(
+        program, signs.free, curvature if solvable else program.scale
+    )
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
     ok, answers = True, no_answers()
     if solvable:
@@ -202,10 +204,10 @@ def _free_cells(program: Program, free: Bools, diagonal: Floats) -> tuple[Uint32
     cells, give = np.empty(free.size, np.uint32), np.empty(free.size)
     stiffness, n = np.zeros(n_cells), 0
     for c in range(n_children):
-        own = diagonal[program.kind[c]]
+        curvature = diagonal[program.kind[c]]
         for i in range(n_cells):
             if free[c, i]:
-                cells[n], give[n] = i, 1.0 / own[i]
+                cells[n], give[n] = i, 1.0 / curvature[i]
                 stiffness[i] += give[n]
                 n += 1
         cells_of[c + 1] = n
@@ -257,21 +259,21 @@ def _invert_children(program: Program, face: Face) -> bool:
     for c in range(face.cells_of.size - 1):
         first, last, kind = face.cells_of[c], face.cells_of[c + 1], program.kind[c]
         f = last - first
-        own = face.inverse[place : place + f * f].reshape(f, f)
+        inverse = face.inverse[place : place + f * f].reshape(f, f)
         for a in range(f):
             i = cells[first + a]
             for b in range(f):
                 j = cells[first + b]
-                own[a, b] = program.ridge[kind, i] if a == b else 0.0
+                inverse[a, b] = program.ridge[kind, i] if a == b else 0.0
                 for q in range(program.answers.shape[1]):
                     if program.answers[i, q] >= 0 and program.answers[i, q] == program.answers[j, q]:
-                        own[a, b] += program.weights[kind, program.answers[i, q]]
-        if not invert(own):
+                        inverse[a, b] += program.weights[kind, program.answers[i, q]]
+        if not invert(inverse):
             return False
         if schur.size > 0:
             for a in range(f):
                 for b in range(a, f):
-                    schur[cells[first + a], cells[first + b]] += own[a, b]
+                    schur[cells[first + a], cells[first + b]] += inverse[a, b]
         place += f * f
     for i in range(schur.shape[0]):
         schur[i, i] = schur[i, i] if schur[i, i] > 0.0 else 1.0

@@ -36,11 +36,11 @@ def allowed_in_groups(allowed: Bools, groups: Integers, sizes: Integers) -> Bool
     """Whether some child of each group may have each cell. [groups, g]"""
     if sizes.size == groups.size:  # every child is a group, and groups are numbered as children are
         return allowed
-    found = np.zeros((sizes.size, allowed.shape[1]), np.bool_)
+    reachable = np.zeros((sizes.size, allowed.shape[1]), np.bool_)
     for c in range(groups.size):
         for i in range(allowed.shape[1]):
-            found[groups[c], i] |= allowed[c, i]
-    return found
+            reachable[groups[c], i] |= allowed[c, i]
+    return reachable
 
 
 @internal

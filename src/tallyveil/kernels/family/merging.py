@@ -6,7 +6,7 @@ It ends when all labellings have been used or every cell is alone.
 
 Worked case: labels (0, 0, 1, 1) of one query and (0, 0, 0, 1) of another give the groups {0, 1}, {2}, {3}.
 
-Specification: `tallyveil.estimation.reduction`.
+Specification: `tests.oracles.reduction`.
 """
 
 import numpy as np

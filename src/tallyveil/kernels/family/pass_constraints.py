@@ -87,12 +87,12 @@ def carry(labels: Int32s, widths: Integers, estimate: Floats, slack: float, allo
     place = 0
     for q in range(widths.size):
         for c in range(n_children):
-            own = answers[place : place + widths[q]]
+            child_answers = answers[place : place + widths[q]]
             for i in range(n_cells):
                 if labels[q, i] >= 0:
-                    own[labels[q, i]] += estimate[c, i]
+                    child_answers[labels[q, i]] += estimate[c, i]
             for i in range(n_cells):
-                if labels[q, i] >= 0 and own[labels[q, i]] + slack <= ZERO_PERSONS:
+                if labels[q, i] >= 0 and child_answers[labels[q, i]] + slack <= ZERO_PERSONS:
                     allowed[c, i] = False
             place += widths[q]
     return answers

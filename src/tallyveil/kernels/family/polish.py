@@ -25,7 +25,7 @@ Minimise 1/2 (x1 - 5)^2 + 1/2 (x2 + 2)^2 with x1 + x2 = 3 and x >= 0. The face w
 that x2 has the wrong sign. The face without x2 gives x = (3, 0) at price -2; the reduced cost of x2 is 2 + 2 = 4, which
 is not negative, so nothing is wrong and the answer is exact.
 
-Oracle: `tallyveil.estimation.active_set.polish` solves the same problem in numpy with dense factors and without the
+Oracle: `tests.oracles.active_set.polish` solves the same problem in numpy with dense factors and without the
 three steps. It is independent of this module: only the optimum is the same, not the way to it.
 """
 

@@ -12,7 +12,7 @@ answers, weight times the outer product of the answer's cells; b is the same sum
 Worked case: a child with two cells, whose total is measured as 7 with variance 1/2 and whose first cell as 4 with
 variance 1. Then H = [[3, 2], [2, 2]] and b = (18, 14), and without other constraints the minimum is x = (4, 3).
 
-The numpy form of the same program is `tallyveil.estimation.program.BlockProgram`.
+The tests have the same program in numpy (`tests.oracles.block_program`).
 
 Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds,
 each with its own groups of children. A partition is a set of answers that share no cell; its answers are numbered

@@ -8,7 +8,7 @@ parent's proportions. Rows that cannot bind are left out. A ridge is added where
 Worked case: a pass that measures only the total, over three cells in which the parent has 2, 1 and 1 persons. The
 program has one cell with 4 persons. A child's answer of 2 persons is split as 1, 1/2 and 1/2.
 
-Specification: `tallyveil.estimation.reduction.reduce_pass`. It gives the same merged cells, partitions and rows in
+Specification: `tests.oracles.reduction.reduce_pass`. It gives the same merged cells, partitions and rows in
 the same order. Sizes are named in `tallyveil.kernels.family.program`.
 """
 
@@ -206,10 +206,10 @@ def _partitions(
                 place += width
         else:
             place += n_children * width
-    kept = np.empty(n, np.int64)
+    part_sizes = np.empty(n, np.int64)
     for k in range(n):
-        kept[k] = starts[k + 1] - starts[k]
-    return answers[:n].copy(), kept, weights, targets
+        part_sizes[k] = starts[k + 1] - starts[k]
+    return answers[:n].copy(), part_sizes, weights, targets
 
 
 @internal

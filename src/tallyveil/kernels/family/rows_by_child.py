@@ -72,27 +72,27 @@ def _take_out(
     """
     begin, first, unknowns, place = blocks.begin, blocks.first, blocks.unknowns, 0
     for c in range(cells_of.size - 1):
-        start, n, own = begin[c], begin[c + 1] - begin[c], cells[cells_of[c] : cells_of[c + 1]]
+        start, n, own_cells = begin[c], begin[c + 1] - begin[c], cells[cells_of[c] : cells_of[c + 1]]
         factor = blocks.factors[place : place + n * n].reshape(n, n)
         place += n * n
-        half = np.zeros((n, own.size))
-        for k in range(own.size):
+        half = np.zeros((n, own_cells.size))
+        for k in range(own_cells.size):
             t = cells_of[c] + k
             for e in range(first[t], first[t + 1]):
                 half[unknowns[e] - start, k] = give[t]
         for u in range(n):
             solved = half[u]
             for v in range(u):
-                for k in range(own.size):
+                for k in range(own_cells.size):
                     solved[k] -= factor[v, u] * half[v, k]
             inverse = 1.0 / factor[u, u]
-            for k in range(own.size):
+            for k in range(own_cells.size):
                 solved[k] *= inverse
-            for k in range(own.size):
+            for k in range(own_cells.size):
                 if solved[k] != 0.0:
-                    line, value = between[own[k]], solved[k]
-                    for other in range(k, own.size):
-                        line[own[other]] -= value * solved[other]
+                    line, value = between[own_cells[k]], solved[k]
+                    for other in range(k, own_cells.size):
+                        line[own_cells[other]] -= value * solved[other]
 
 
 @internal

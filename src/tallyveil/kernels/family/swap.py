@@ -6,7 +6,7 @@ persons. What is wrong by more than a tolerance is swapped.
 
 Worked case: see `tallyveil.kernels.family.polish`.
 
-Oracle: `tallyveil.estimation.active_set`, whose swaps lead to the same optimum by other faces.
+Oracle: `tests.oracles.active_set`, whose swaps lead to the same optimum by other faces.
 """
 
 import numpy as np

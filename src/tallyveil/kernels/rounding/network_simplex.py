@@ -195,21 +195,21 @@ def _search(
     """The arc that helps most in the first block that has one, or -1; and where to go on."""
     tail, head, _, cost = arcs
     block = max(int(np.sqrt(n_ring)), 10)
-    best, found, left = 0, -1, block
+    best, entering, left = 0, -1, block
     for _ in range(n_ring):
         if place >= n_ring:
             place = 0
         arc = ring[place]
         reduced = state[arc] * (cost[arc] + potential[tail[arc]] - potential[head[arc]])
         if reduced < best:
-            best, found = reduced, arc
+            best, entering = reduced, arc
         place += 1
         left -= 1
         if left == 0:
-            if found >= 0:
+            if entering >= 0:
                 break
             left = block
-    return found, place
+    return entering, place
 
 
 @internal

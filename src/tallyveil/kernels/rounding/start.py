@@ -29,22 +29,22 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
             if net.tail[arc_of[e]] == 0 and part[arc_of[e]] > ONE // 2:
                 net.begin[arc_of[e]] = 1
     for u in range(n_inner, net.supply.size):
-        own = arcs[start[u - n_inner] : start[u - n_inner + 1]]
+        leaving = arcs[start[u - n_inner] : start[u - n_inner + 1]]
         n_useful = 0
-        for j in range(own.size):
-            if net.useful[own[j]]:
-                own[j], own[n_useful] = own[n_useful], own[j]
+        for j in range(leaving.size):
+            if net.useful[leaving[j]]:
+                leaving[j], leaving[n_useful] = leaving[n_useful], leaving[j]
                 n_useful += 1
-        for turn in range(own.size):
+        for turn in range(leaving.size):
             best = turn
             for j in range(turn + 1, n_useful):
-                if part[own[j]] > part[own[best]]:
+                if part[leaving[j]] > part[leaving[best]]:
                     best = j
-            own[turn], own[best] = own[best], own[turn]
+            leaving[turn], leaving[best] = leaving[best], leaving[turn]
             if turn >= net.supply[u]:
-                net.first_arc[u] = own[turn]
+                net.first_arc[u] = leaving[turn]
                 break
-            net.begin[own[turn]] = 1
+            net.begin[leaving[turn]] = 1
     _send_on(net, out, n_inner)
 
 

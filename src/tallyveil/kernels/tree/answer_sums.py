@@ -34,9 +34,9 @@ def add_answers(
     for q in range(begin.shape[0]):
         for f in range(child_begin.size - 1):
             for child in range(child_begin[f], child_begin[f + 1]):
-                own = out[group[child]]
+                sums = out[group[child]]
                 for k in range(begin[q, f], begin[q, f + 1]):
-                    own[query_begin[q] + answers[k]] += values[place]
+                    sums[query_begin[q] + answers[k]] += values[place]
                     place += 1
 
 

@@ -295,15 +295,15 @@ def _apply(e: int, d_inner: int, d_outer: int, entries: Entries, distance: Integ
 @njit(nogil=True, cache=True)
 def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt.NDArray[np.bool_]) -> int:
     """Copy the lists of living groups to the front of the pool; returns how much they take."""
-    kept = np.empty((length[alive].sum(), 3), dtype=np.int64)
+    atoms = np.empty((length[alive].sum(), 3), dtype=np.int64)
     n = 0
     for u in range(start.size):
         if alive[u]:
             for i in range(length[u]):
-                kept[n + i, 0] = pool[start[u] + i, 0]
-                kept[n + i, 1] = pool[start[u] + i, 1]
-                kept[n + i, 2] = pool[start[u] + i, 2]
+                atoms[n + i, 0] = pool[start[u] + i, 0]
+                atoms[n + i, 1] = pool[start[u] + i, 1]
+                atoms[n + i, 2] = pool[start[u] + i, 2]
             start[u] = n
             n += length[u]
-    pool[:n] = kept
+    pool[:n] = atoms
     return n

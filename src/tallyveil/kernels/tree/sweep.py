@@ -100,12 +100,12 @@ def add_measured(
             factor = groups.factors[r]
             for j in range(n_answers):
                 total[j] += factor * row[j]
-        own = groups.blocks[g]
-        spread_to_cells(cascade, weights[own], total, work, cells)
+        block = groups.blocks[g]
+        spread_to_cells(cascade, weights[block], total, work, cells)
         reflect(basis, cells)
         for j in range(n_cells):
             x[j] = cells[basis.order[j]]
-        apply_blocks(basis, blocks[own], x, out[groups.target[g]])
+        apply_blocks(basis, blocks[block], x, out[groups.target[g]])
 
 
 @njit(nogil=True, cache=True)
@@ -165,7 +165,7 @@ def finest_rows(
     for i in range(first, last):
         spread_to_cells(cascade, weights[signature[i]], values[i], work, cells)
         reflect(basis, cells)
-        own = pulls[parent[i]]
+        block = pulls[parent[i]]
         for j in range(n_cells):
-            x[j] = cells[basis.order[j]] + own[j]
+            x[j] = cells[basis.order[j]] + block[j]
         apply_blocks(basis, matrices[signature[i]], x, out[i])

@@ -159,9 +159,9 @@ def _learn(
         if free > LOOSE * length:
             for i in range(d):
                 for j in range(d):
-                    own = u[i] * u[j]
-                    spread[i * d + j] += own * total / (free * free) - (m[i] * u[j] + u[i] * m[j]) / free
-                    loose[i * d + j] -= own / free
+                    product = u[i] * u[j]
+                    spread[i * d + j] += product * total / (free * free) - (m[i] * u[j] + u[i] * m[j]) / free
+                    loose[i * d + j] -= product / free
             return FROM_LOOSE, free
     if total == variance or total <= least * length:
         return KNOWN, 1.0
@@ -185,13 +185,13 @@ def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: F
     rows, scratch = learned.rows, _scratch(basis, learned.cascade)
     for k in range(basis.dims.size):
         d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
-        own = spread[place:end]
+        product = spread[place:end]
         free = loose[place:end] if loose.size else loose
         for q in range(precisions.size):
             if precisions[q] > 0.0:
                 for r in range(rows.counts[q, k]):
                     at = rows.begin[q, k] + r * d
-                    _learn(own, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, scratch)
+                    _learn(product, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, scratch)
 
 
 @njit(nogil=True, cache=True)
@@ -220,12 +220,12 @@ def learn_exact(
             particular[j] = scratch.cells[basis.order[j]]
         for k in range(basis.dims.size):
             d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
-            own = spread[place:end]
+            product = spread[place:end]
             free = loose[place:end] if loose.size else loose
             first, mult = basis.coefficients[k], basis.mults[k]
             for r in range(rows.counts[q, k]):
                 row = rows.entries[rows.begin[q, k] + r * d : rows.begin[q, k] + (r + 1) * d]
-                source, total = _learn(own, free, d, row, 0.0, learned.least, scratch)
+                source, total = _learn(product, free, d, row, 0.0, learned.least, scratch)
                 if source != KNOWN:
                     gain = scratch.u if source == FROM_LOOSE else scratch.m
                     for c in range(first, first + mult):
@@ -270,14 +270,14 @@ def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: i
     """
     scratch, alike = _scratch(basis, learned.cascade), told.precisions.shape[0] == 1
     for g in range(first, last):
-        own = told.precisions[0 if alike else g]
+        product = told.precisions[0 if alike else g]
         if g == first or not alike:
-            _inform(learned, own, scratch.blocks)
+            _inform(learned, product, scratch.blocks)
         spread = sums.spread[g]
         loose = sums.loose[g] if sums.loose.shape[0] else sums.loose[:0].ravel()
         x = sums.estimates[g]
-        learn_measured(basis, learned, own, spread, loose)
-        _weigh(basis, learned, told.values[g], own, scratch)
+        learn_measured(basis, learned, product, spread, loose)
+        _weigh(basis, learned, told.values[g], product, scratch)
         apply_blocks(basis, scratch.blocks, x, scratch.h)
         apply_blocks(basis, spread, scratch.h, x)
         if told.exact.shape[1]:

@@ -1,9 +1,8 @@
 """All outer passes of a release, each over the whole spine, then the published counts of every geolevel."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,15 +24,15 @@ from tallyveil.postprocess.other_releases.kept import Kept
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass
-from tallyveil.postprocess.passes.level import PassOutcome, estimate_pass, pass_chunks
+from tallyveil.postprocess.passes.level import estimate_pass, pass_chunks
 from tallyveil.postprocess.passes.lifts import LIFT, Lift, lift_chunks, lift_pass, part_groups
 from tallyveil.postprocess.passes.part_answers import PartQueries
-from tallyveil.postprocess.passes.part_limits import cells_of_part, part_limits
+from tallyveil.postprocess.passes.part_limits import PartLimits, cells_of_part, part_limits
 from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.postprocess.passes.part_weights import part_weights
 from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
 from tallyveil.postprocess.passes.whole_cells import whole_counts
-from tallyveil.runs.executor import Chunks, Executor
+from tallyveil.runs.executor import Chunks
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
@@ -42,11 +41,33 @@ from tallyveil.schema.nested_queries import meet
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
 
-MakeLevel = Callable[[int, PublicCounts | None], PassOutcome]
-"""Makes one geolevel of a pass, from the counts of the geolevel above it."""
-
 SUPPORT: Final = "support"
 """Name in addresses of the writing of noisy answers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LiftPass:
+    """What all geolevels of a lift pass have in common.
+
+    Attributes:
+        number: Number of the pass, from 0.
+        groups: What is fixed in every geounit.
+        cells: The cells of each group.
+        limits: Limits of the total of the part.
+        weights: Of each finest geounit, what counts are divided in proportion to; None for the fixed counts.
+        of_part: Queries that measure the part by the columns of the pass.
+        of_rest: Queries that measure the others by the same columns.
+        of_total: Queries that measure the total of the part.
+    """
+
+    number: int
+    groups: FixedGroups
+    cells: PartCells
+    limits: PartLimits
+    weights: Floats | None
+    of_part: PartQueries
+    of_rest: PartQueries
+    of_total: PartQueries
 
 
 @dataclass(slots=True)
@@ -87,7 +108,7 @@ class TreePasses:
             SolverError: a rounding failed its proof, or passes contradict each other: a defect.
             StoreError: a file cannot be written or read.
         """
-        made: list[PublicCounts] = []
+        published: list[PublicCounts] = []  # empty where an earlier process has written them
 
         def work() -> dict[str, Any]:
             finest = self._finest_counts(run)
@@ -95,7 +116,7 @@ class TreePasses:
                 whole = whole_counts(self.plan.schema, self._cells, finest)
                 for counts in summed_to_root(whole, self.spine, self.plan.schema.size):
                     write_histogram(run.path, counts, self.plan.schema, self.spine, run.tags)
-                    made.append(counts)
+                    published.append(counts)
                     self.observer.advanced(1)
             return {"performance": self.watch.stages[-1], "passes": dict(self.records)}
 
@@ -103,7 +124,7 @@ class TreePasses:
         self.records[WHOLE_CELLS] = run.stage(WHOLE_CELLS, places, work)
         self.records |= self.records[WHOLE_CELLS]["passes"]
         run.remove([PASSES])
-        counts = made or [
+        counts = published or [
             read_histogram(run.path, name, self.plan.schema, self.spine) for name in self.spine.geolevels
         ]
         if self.plan.measurements == "support":
@@ -113,25 +134,25 @@ class TreePasses:
 
     def solver(self) -> dict[str, Any]:
         """By geolevel, how the families of all passes were solved."""
-        found = {}
+        by_geolevel = {}
         for geolevel in self.spine.geolevels:
             numbers = range(1, len(self.plan.outer) + 1)
-            each = [self.records[pass_stage(number, geolevel)]["solver"] for number in numbers]
-            passes = zip(self.plan.outer, each, strict=True)
-            found[geolevel] = {
-                "families": sum(one["families"] for one in each),
-                "estimate": _added([one["estimate"] for one in each]),
-                "rounding": _added([one["rounding"] for one in each]),
-                "rounding_widened": sum(one["rounding_widened"] for one in each),
-                "largest_residual": max(one["largest_residual"] for one in each),
-                "passes": [{"cells": item.cells, **one} for item, one in passes],
+            records = [self.records[pass_stage(number, geolevel)]["solver"] for number in numbers]
+            passes = zip(self.plan.outer, records, strict=True)
+            by_geolevel[geolevel] = {
+                "families": sum(record["families"] for record in records),
+                "estimate": _added([record["estimate"] for record in records]),
+                "rounding": _added([record["rounding"] for record in records]),
+                "rounding_widened": sum(record["rounding_widened"] for record in records),
+                "largest_residual": max(record["largest_residual"] for record in records),
+                "passes": [{"cells": outer.cells, **record} for outer, record in passes],
             }
-        return found
+        return by_geolevel
 
     @property
     def _cells(self) -> list[QueryGroup]:
         """The cells of each pass."""
-        return [self.plan.query(one.cells) for one in self.plan.outer]
+        return [self.plan.query(outer.cells) for outer in self.plan.outer]
 
     def _finest_counts(self, run: Run) -> list[PublicCounts]:
         """Make every pass on the whole spine; returns the counts of each in the finest geounits."""
@@ -141,20 +162,16 @@ class TreePasses:
         for number in range(len(self._cells)):
             if number > 0:
                 groups = self._groups_after(number, every[sources[number]])
-            make = (
-                self._estimates(number, groups, run.executor)
-                if self.plan.outer[number].part is None
-                else self._lifts(number, groups, run.executor)
-            )
+            lift = None if self.plan.outer[number].part is None else self._lift_pass(number, groups)
             counts: list[PublicCounts] = []
             for level in range(self.spine.n_levels):
-                counts.append(
-                    self._level(run, number + 1, level, partial(make, level, counts[-1] if counts else None))
-                )
+                above = counts[-1] if counts else None
+                counts.append(self._level(run, number, level, groups, lift, above))
             finest.append(counts[-1])
-            # The counts of a pass are kept for as long as a later pass divides them.
+            # The counts of a pass stay in memory for as long as a later pass divides them.
             every = [
-                own if place in sources[number + 1 :] else [] for place, own in enumerate([*every, counts])
+                levels if place in sources[number + 1 :] else []
+                for place, levels in enumerate([*every, counts])
             ]
         return finest
 
@@ -184,13 +201,13 @@ class TreePasses:
         if number > 0:
             source = sources_of_groups(self._cells)[number]
             if is_lift:
-                every = [self._written(root, source, one) for one in range(self.spine.n_levels)]
-                groups = self._groups_after(number, every)
+                levels = [self._written(root, source, place) for place in range(self.spine.n_levels)]
+                groups = self._groups_after(number, levels)
             else:  # a pass from measurements asks for the groups of its own geolevel alone
                 counts = self._written(root, source, level)
                 groups = groups_at(self._cells[number], self._cells[source], level, counts)
         if is_lift:
-            return lift_chunks(self._lift(number, groups)(level), above)[0]
+            return lift_chunks(self._lift(self._lift_pass(number, groups), level), above)[0]
         return pass_chunks(self._builder(number, level, groups), above, number)[0]
 
     def _written(self, root: Path, number: int, level: int) -> PublicCounts:
@@ -214,98 +231,90 @@ class TreePasses:
             chain=tuple(plan.query(name) for name in plan.outer[number].rounding),
         )
 
-    def _estimates(self, number: int, groups: FixedGroups, executor: Executor) -> MakeLevel:
-        """Makes a geolevel of a pass that estimates counts from measurements."""
+    def _lift_pass(self, number: int, groups: FixedGroups) -> _LiftPass:
+        """What all geolevels of a lift pass have in common."""
+        outer, schema, columns = self.plan.outer[number], self.plan.schema, self._cells[number]
+        part = self.plan.query(str(outer.part))
+        cells = cells_of_part(schema, outer, groups)
+        of_columns = part_groups(cells)
+        return _LiftPass(
+            number=number,
+            groups=groups,
+            cells=cells,
+            limits=part_limits(schema, outer, groups, cells, self.kept, self.spine),
+            weights=part_weights(schema, outer, groups, cells, self.kept),
+            of_part=PartQueries(schema, meet(columns, part), cells.part[of_columns]),
+            of_rest=PartQueries(schema, columns, cells.rest[of_columns]),
+            of_total=PartQueries(schema, part, cells.part[of_columns][:1]),
+        )
 
-        def make(level: int, above: PublicCounts | None) -> PassOutcome:
-            builder = self._builder(number, level, groups)
-            return estimate_pass(builder, above, number, self.observer, executor)
+    def _lift(self, lift: _LiftPass, level: int) -> Lift:
+        """A lift pass at a geolevel."""
+        weights = None
+        if lift.weights is not None:  # of the finest geounits; those of others are sums over them
+            weights = np.zeros(self.spine.n_geounits(level))
+            np.add.at(weights, self.spine.ancestors(level), lift.weights)
+        return Lift(
+            number=lift.number,
+            spine=self.spine,
+            level=level,
+            groups=lift.groups,
+            cells=lift.cells,
+            limits=lift.limits,
+            targets=self._targets(lift, level),
+            n_cells=self.plan.schema.size,
+            weights=weights,
+        )
 
-        return make
+    def _targets(self, lift: _LiftPass, level: int) -> PartTargets:
+        """What the counts of the part should be near in the geounits of a geolevel."""
+        geolevel = self.spine.geolevels[level]
+        measured = self.plan.strategy.queries(geolevel)
+        answers = lift.of_part.at(geolevel, measured, self.allocation)
+        rest = None if answers is None else lift.of_rest.at(geolevel, [answers.query], self.allocation)
+        if answers is not None and rest is not None and not rest.as_few_as(answers):
+            rest = None  # it would tell less about a column than the answers for the part do
+        total = lift.of_total.at(geolevel, measured, self.allocation)
+        if total is not None and answers is not None and total.query == answers.query:
+            total = None  # it would be used twice
+        return PartTargets(self.source, answers, rest, total, self.plan.outer[lift.number].prior or "shares")
 
-    def _lifts(self, number: int, groups: FixedGroups, executor: Executor) -> MakeLevel:
-        """Makes a geolevel of a lift pass."""
-        lift_at = self._lift(number, groups)
+    def _level(
+        self,
+        run: Run,
+        number: int,
+        level: int,
+        groups: FixedGroups,
+        lift: _LiftPass | None,
+        above: PublicCounts | None,
+    ) -> PublicCounts:
+        """One pass, by number from 0, at one geolevel, unless an earlier process has done it.
 
-        def make(level: int, above: PublicCounts | None) -> PassOutcome:
-            return lift_pass(lift_at(level), above, self.observer, executor)
-
-        return make
-
-    def _lift(self, number: int, groups: FixedGroups) -> Callable[[int], Lift]:
-        """A lift pass by number of the geolevel."""
-        one, schema = self.plan.outer[number], self.plan.schema
-        cells = cells_of_part(schema, one, groups)
-        limits = part_limits(schema, one, groups, cells, self.kept, self.spine)
-        targets, weights = self._targets(number, cells), self._weights(number, groups, cells)
-
-        def at(level: int) -> Lift:
-            return Lift(
-                number=number,
-                spine=self.spine,
-                level=level,
-                groups=groups,
-                cells=cells,
-                limits=limits,
-                targets=targets(level),
-                n_cells=schema.size,
-                weights=weights(level),
-            )
-
-        return at
-
-    def _weights(self, number: int, groups: FixedGroups, cells: PartCells) -> Callable[[int], Floats | None]:
-        """What counts of a lift pass are divided in proportion to, by number of the geolevel; None for fixed counts."""
-        one, spine = self.plan.outer[number], self.spine
-        own = part_weights(self.plan.schema, one, groups, cells, self.kept)
-
-        def at(level: int) -> Floats | None:
-            if own is None:
-                return None
-            sums = np.zeros(spine.n_geounits(level))
-            np.add.at(sums, spine.ancestors(level), own)
-            return sums
-
-        return at
-
-    def _targets(self, number: int, parts: PartCells) -> Callable[[int], PartTargets]:
-        """What the counts of the part of a lift pass should be near, by number of the geolevel."""
-        one, schema, own = self.plan.outer[number], self.plan.schema, self._cells[number]
-        part, columns = self.plan.query(str(one.part)), part_groups(parts)
-        of_part = PartQueries(schema, meet(own, part), parts.part[columns])
-        of_rest = PartQueries(schema, own, parts.rest[columns])
-        of_total = PartQueries(schema, part, parts.part[columns][:1])
-
-        def at(level: int) -> PartTargets:
-            geolevel = self.spine.geolevels[level]
-            measured = self.plan.strategy.queries(geolevel)
-            answers = of_part.at(geolevel, measured, self.allocation)
-            rest = None if answers is None else of_rest.at(geolevel, [answers.query], self.allocation)
-            if answers is not None and rest is not None and not rest.as_few_as(answers):
-                rest = None
-            total = of_total.at(geolevel, measured, self.allocation)
-            if total is not None and answers is not None and total.query == answers.query:
-                total = None  # it would be used twice
-            return PartTargets(self.source, answers, rest, total, one.prior or "shares")
-
-        return at
-
-    def _level(self, run: Run, number: int, level: int, make: Callable[[], PassOutcome]) -> PublicCounts:
-        """One pass at one geolevel, unless an earlier process has done it."""
-        geolevel, schema = self.spine.geolevels[level], self.plan.schema
-        name = pass_stage(number, geolevel)
-        made: list[PublicCounts] = []
+        Args:
+            run: The run.
+            number: Number of the pass.
+            level: Number of the geolevel.
+            groups: What is fixed in every geounit.
+            lift: The pass, if it is a lift pass; None where counts are estimated from measurements.
+            above: Counts of this pass at the geolevel above; None at the root.
+        """
+        geolevel = self.spine.geolevels[level]
+        name = pass_stage(number + 1, geolevel)
+        counts: list[PublicCounts] = []  # empty where an earlier process has written them
 
         def work() -> dict[str, Any]:
             with self.watch.stage(name, self.spine.n_geounits(max(level - 1, 0))):
-                outcome = make()
-                write_pass(run.path, number, outcome.counts, run.tags)
-            made.append(outcome.counts)
+                if lift is None:
+                    builder = self._builder(number, level, groups)
+                    outcome = estimate_pass(builder, above, number, self.observer, run.executor)
+                else:
+                    outcome = lift_pass(self._lift(lift, level), above, self.observer, run.executor)
+                write_pass(run.path, number + 1, outcome.counts, run.tags)
+            counts.append(outcome.counts)
             return {"performance": self.watch.stages[-1], "solver": outcome.solver}
 
-        self.records[name] = run.stage(name, [pass_place(number, geolevel)], work)
-        n_geounits = self.spine.n_geounits(level)
-        return made[0] if made else read_pass(run.path, number, geolevel, n_geounits, schema.size)
+        self.records[name] = run.stage(name, [pass_place(number + 1, geolevel)], work)
+        return counts[0] if counts else self._written(run.path, number, level)
 
     def _write_support(self, run: Run, level: int, above: PublicCounts) -> None:
         """Write the noisy answers of a geolevel on the support of its parents' published counts.
@@ -322,7 +331,7 @@ class TreePasses:
                     self.observer.advanced(finished)
             return {"performance": self.watch.stages[-1]}
 
-        places = [measurement_name(geolevel, one) for one in self.plan.strategy.queries(geolevel)]
+        places = [measurement_name(geolevel, query) for query in self.plan.strategy.queries(geolevel)]
         self.records[name] = run.stage(name, places, work)
 
     def _support_chunks(
@@ -350,13 +359,13 @@ class TreePasses:
         return folders.chunks({"work": SUPPORT, "geolevel": geolevel}, int, write), len(spans)
 
     def _variances(self, queries: Sequence[QueryGroup], geolevel: str, start: int, stop: int) -> Floats:
-        each = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
-        return np.array(each, dtype=np.float64).reshape(len(queries), stop - start)
+        variances = [self.allocation.variances(geolevel, group.name, start, stop) for group in queries]
+        return np.array(variances, dtype=np.float64).reshape(len(queries), stop - start)
 
 
 def _added(counted: Sequence[dict[str, int]]) -> dict[str, int]:
     """Sums by name, in the order in which the names first appear."""
     total: Counter[str] = Counter()
-    for one in counted:
-        total.update(one)
+    for counts in counted:
+        total.update(counts)
     return dict(total)

@@ -163,7 +163,7 @@ class PassBuilder:
             sets: Sets that the first level divides, rising from family to family.
             offsets: Where each family's columns begin.
         """
-        found = []
+        answers = []
         for query in self.chain:
             keys = sets.astype(np.int64) * (query.size + 1) + query.answers_of(cells) + 1
             sets = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
@@ -171,8 +171,8 @@ class PassBuilder:
             filled = np.diff(offsets) > 0
             if filled.any():
                 first[filled] = np.minimum.reduceat(sets, offsets[:-1][filled])
-            found.append((sets - first[family]).astype(np.int32))
-        return found
+            answers.append((sets - first[family]).astype(np.int32))
+        return answers
 
     def _measured(self, number: int, geounit: int, columns: Integers) -> MeasuredQuery:
         """One query, or one of its layers, measured in a root."""
@@ -182,7 +182,7 @@ class PassBuilder:
         if len(answers) and answers[0] < 0:
             answers, labels = answers[1:], labels - 1
         noisy = self.source.measure(self.geolevel, group.name, geounit, geounit + 1, answers.astype(np.int64))
-        layer = [one.name for one in self.queries[:number]].count(group.name)
+        layer = [query.name for query in self.queries[:number]].count(group.name)
         return MeasuredQuery(
             group.name,
             labels.reshape(-1).astype(np.int32),

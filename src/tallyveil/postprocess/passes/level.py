@@ -81,15 +81,15 @@ def estimate_pass(
             if above is None
             else _chunks(builder, above, number, observer, executor)
         )
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([one.lengths for one in parts]))]).astype(
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]).astype(
         np.int64
     )
     offsets.setflags(write=False)
     counts = PublicCounts(
         builder.geolevel,
         offsets,
-        narrow(np.concatenate([one.cells for one in parts])),
-        narrow(np.concatenate([one.counts for one in parts])),
+        narrow(np.concatenate([part.cells for part in parts])),
+        narrow(np.concatenate([part.counts for part in parts])),
     )
     return PassOutcome(counts, _record(parts))
 
@@ -174,7 +174,7 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
         counts=narrow(np.array(solved.counts)),
         status=Counter(status_of(record).value for record in solved.effort),
         rounded=Counter(
-            {name: sum(getattr(one, field) for one in efforts) for name, field in ROUNDED.items()}
+            {name: sum(getattr(effort, field) for effort in efforts) for name, field in ROUNDED.items()}
         ),
         backward_error=_largest(solved.gaps),
     )
@@ -186,12 +186,12 @@ def _largest(gaps: Floats) -> float:
 
 def _record(parts: list[_Part]) -> dict[str, Any]:
     """How the families were solved, for the manifest."""
-    status: Counter[str] = sum((one.status for one in parts), Counter())
-    rounded: Counter[str] = sum((one.rounded for one in parts), Counter())
+    status: Counter[str] = sum((part.status for part in parts), Counter())
+    rounded: Counter[str] = sum((part.rounded for part in parts), Counter())
     return {
         "families": sum(status.values()),
-        "estimate": {one.value: status[one.value] for one in TileStatus if status[one.value]},
+        "estimate": {ending.value: status[ending.value] for ending in TileStatus if status[ending.value]},
         "rounding": {name: rounded[name] for name in ROUNDED if rounded[name]},
         "rounding_widened": rounded["wide_table_flow"],
-        "largest_residual": max(one.backward_error for one in parts),
+        "largest_residual": max(part.backward_error for part in parts),
     }

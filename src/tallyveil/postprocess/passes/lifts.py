@@ -97,18 +97,18 @@ def lift_pass(lift: Lift, above: PublicCounts | None, observer: Observer, execut
         SolverError: a flow failed its proof, which is a defect.
     """
     if above is None:
-        found = [_root(lift, geounit) for geounit in range(lift.spine.n_geounits(0))]
-        observer.advanced(len(found))
+        parts = [_root(lift, geounit) for geounit in range(lift.spine.n_geounits(0))]
+        observer.advanced(len(parts))
     else:
-        found = _below(lift, above, observer, executor)
+        parts = _below(lift, above, observer, executor)
     total = TripletSum(lift.spine.n_geounits(lift.level), lift.n_cells)
     offsets, groups, counts = lift.groups.levels[lift.level]
     total.add(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), lift.cells.rest[groups], counts)
-    for one in found:
+    for one in parts:
         total.add(one.rows, lift.cells.part[one.groups], one.counts)
         total.add(one.rows, lift.cells.rest[one.groups], -one.counts)
-    status = Counter({TileStatus.SETTLED: sum(one.settled for one in found)})
-    status[TileStatus.LIFTED] = sum(one.lifted for one in found)
+    status = Counter({TileStatus.SETTLED: sum(part.settled for part in parts)})
+    status[TileStatus.LIFTED] = sum(part.lifted for part in parts)
     return PassOutcome(PublicCounts(lift.geolevel, *total.finish()), _record(status))
 
 
@@ -116,7 +116,7 @@ def _record(status: "Counter[TileStatus]") -> dict[str, Any]:
     """How the families were split, for the manifest; with the keys of `level.estimate_pass`."""
     return {
         "families": sum(status.values()),
-        "estimate": {one.value: status[one] for one in TileStatus if status[one]},
+        "estimate": {ending.value: status[ending] for ending in TileStatus if status[ending]},
         "rounding": {},
         "rounding_widened": 0,
         "largest_residual": 0.0,
@@ -163,11 +163,11 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Split:
         family = slice(int(children[parent]), int(children[parent + 1]))
         parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
     return _Split(
-        np.concatenate([one.rows for one in parts]),
-        np.concatenate([one.groups for one in parts]),
-        np.concatenate([one.counts for one in parts]),
-        sum(one.settled for one in parts),
-        sum(one.lifted for one in parts),
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.groups for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        sum(part.settled for part in parts),
+        sum(part.lifted for part in parts),
     )
 
 
@@ -277,7 +277,7 @@ def _group_counts(lift: Lift, geounits: slice, columns: Integers) -> Integers:
     row = np.repeat(
         np.arange(geounits.stop - geounits.start), np.diff(offsets[geounits.start : geounits.stop + 1])
     )
-    found = np.zeros((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
+    parts = np.zeros((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
     place, inside = places_in(columns, groups[entries])
-    found[row[inside], place[inside]] = counts[entries][inside]
-    return found
+    parts[row[inside], place[inside]] = counts[entries][inside]
+    return parts

@@ -67,14 +67,14 @@ class PartAnswers:
         order = np.argsort(wanted, kind="stable")
         column = np.repeat(np.arange(len(columns)), terms)[order]
         by_column = np.argsort(column, kind="stable")
-        found = np.empty((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
+        sums = np.empty((geounits.stop - geounits.start, len(columns)), dtype=np.int64)
         step = max(1, VALUES_AT_ONCE // max(1, len(wanted)))
         for start in range(geounits.start, geounits.stop, step):
             stop = min(start + step, geounits.stop)
             noisy = source.measure(self.geolevel, self.query, start, stop, wanted[order])
             begin = slice(start - geounits.start, stop - geounits.start)
-            found[begin] = np.add.reduceat(noisy.values[:, by_column], first[:-1], axis=1)
-        return found
+            sums[begin] = np.add.reduceat(noisy.values[:, by_column], first[:-1], axis=1)
+        return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,29 +101,29 @@ class PartQueries:
             allocation: The share of the budget of each geounit.
         """
         n_geounits = allocation.spine.n_geounits(allocation.spine.geolevels.index(geolevel))
-        found = []
+        sums = []
         for name in measured:
             if name not in self._known:
                 self._known[name] = self._terms(self.schema.query(name))
             terms = self._known[name]
             if terms is not None:
                 variances = np.asarray(allocation.variances(geolevel, name, 0, n_geounits))
-                found.append(PartAnswers(geolevel, name, *terms, variances))
-        return min(found, key=_typical_variance, default=None)
+                sums.append(PartAnswers(geolevel, name, *terms, variances))
+        return min(sums, key=_typical_variance, default=None)
 
     def _terms(self, query: QueryGroup) -> Terms | None:
         """The answers of a query that make up each cell; None where it does not tell the cells apart."""
         if query.overlaps or not determines(query, self.cells, self.schema.barred_levels()):
             return None
         both = meet(query, self.cells)
-        found = representative_cells(both, self.schema.possible_answers(both).astype(np.int64))
+        sums = representative_cells(both, self.schema.possible_answers(both).astype(np.int64))
         wanted = self.cells.answers_of(self.part_cells)
         order = np.argsort(wanted, kind="stable")
-        place, inside = places_in(wanted[order], self.cells.answers_of(found))
+        place, inside = places_in(wanted[order], self.cells.answers_of(sums))
         column = order[place[inside]]
         by_column = np.argsort(column, kind="stable")
         begin = np.searchsorted(column[by_column], np.arange(len(wanted) + 1))
-        return begin, query.answers_of(found)[inside][by_column]
+        return begin, query.answers_of(sums)[inside][by_column]
 
 
 def _typical_variance(one: PartAnswers) -> float:

@@ -86,11 +86,11 @@ class PartTargets:
 
     def _noisy(self, answers: PartAnswers, fixed: Integers, children: slice, numbers: Integers) -> Floats:
         """What the noisy answers say of each cell."""
-        own = answers.sums(self.source, children, numbers).astype(np.float64)
+        sums = answers.sums(self.source, children, numbers).astype(np.float64)
         if self.rest is None:
-            return own
+            return sums
         left = fixed - self.rest.sums(self.source, children, numbers)
-        return left + _weight(answers, self.rest, numbers) * (own - left)
+        return left + _weight(answers, self.rest, numbers) * (sums - left)
 
     def totals(self, children: slice, variance: Floats) -> Totals | None:
         """The targets of the totals of a family; None where they would say too little.
@@ -117,5 +117,5 @@ class PartTargets:
 
 def _weight(answers: PartAnswers, rest: PartAnswers, numbers: Integers) -> Floats:
     """Weight of the noisy cells of the part against what the noisy rest leaves, by column."""
-    own, others = (np.diff(one.begin)[numbers].astype(np.float64) for one in (answers, rest))
-    return others / (own + others)
+    sums, others = (np.diff(one.begin)[numbers].astype(np.float64) for one in (answers, rest))
+    return others / (sums + others)

@@ -38,8 +38,8 @@ def part_weights(
         homes = FoundSizes.of(schema, schema.query(one.cells), groups, residents_of(one.sizes, kept)).finest
         return np.maximum(homes.left, 0).astype(np.float64)
     if one.prior == "company":
-        own = sums_of_groups(groups.levels[-1], cells.part >= 0)
-        everything = own + others_beside(schema, one, groups, cells)
-        expected: Floats = own * own / np.maximum(everything, 1)
+        weights = sums_of_groups(groups.levels[-1], cells.part >= 0)
+        everything = weights + others_beside(schema, one, groups, cells)
+        expected: Floats = weights * weights / np.maximum(everything, 1)
         return expected
     return None

@@ -33,13 +33,13 @@ def geounits_without_part(
     """
     records, _, chosen = covering_counts(plan, constraints, agreed, spine)
     inside = plan.query(str(plan.outer[0].part)).answers_of(records.cells) >= 0
-    found = np.ones(spine.n_geounits(spine.finest), dtype=np.bool_)
+    promised = np.ones(spine.n_geounits(spine.finest), dtype=np.bool_)
     for one in chosen:
         finest = one.counts[-1]
         answers = one.query.answers_of(records.cells[inside])
         counted = np.isin(one.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
-        found[np.repeat(np.arange(finest.n_geounits), np.diff(finest.offsets))[counted]] = False
-    return found
+        promised[np.repeat(np.arange(finest.n_geounits), np.diff(finest.offsets))[counted]] = False
+    return promised
 
 
 def geounits_without_people(
@@ -56,19 +56,19 @@ def geounits_without_people(
         SchemaError: the schema has no such attribute or level.
     """
     cells = _cells_of(resident_levels(item, schema)[0], schema)
-    found = np.zeros(spine.n_geounits(spine.finest), dtype=np.bool_)
+    promised = np.zeros(spine.n_geounits(spine.finest), dtype=np.bool_)
     for table in constraints:
         answers = table.query.answers_of(cells)
         if table.of_geounits < spine.finest or bool((answers < 0).any()):
             continue
         wanted = np.unique(answers)
-        for start in range(0, len(found), GEOUNITS_AT_ONCE):
+        for start in range(0, len(promised), GEOUNITS_AT_ONCE):
             _, upper = table.bounds_of(spine.finest, start, start + GEOUNITS_AT_ONCE)
-            found[start : start + len(upper)] |= (upper[:, wanted] == 0).all(axis=1)
-    return found
+            promised[start : start + len(upper)] |= (upper[:, wanted] == 0).all(axis=1)
+    return promised
 
 
 def _cells_of(levels: Sequence[Bools], schema: Schema) -> Integers:
     """All cells with allowed levels."""
     codes = np.meshgrid(*(np.flatnonzero(allowed) for allowed in levels), indexing="ij")
-    return schema.encode(np.stack([one.reshape(-1) for one in codes], axis=1))
+    return schema.encode(np.stack([code.reshape(-1) for code in codes], axis=1))

@@ -84,7 +84,7 @@ def refuse_impossible_sizes(
     if number is None:
         return
     cells = [plan.query(one.cells) for one in plan.outer]
-    own = next(one for one in residents if one.name == plan.outer[number].sizes)
+    own = next(resident for resident in residents if resident.name == plan.outer[number].sizes)
     homes = FoundSizes.of(plan.schema, cells[0], groups, own)
     sizes = plan.query(str(own.households))
     known = common_groups(cells[number], cells[sources_of_groups(cells)[number]])

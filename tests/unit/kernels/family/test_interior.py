@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.from_python import from_python
+from tests.oracles.block_program import Point, residual_persons
+from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import (
     EstimationPass,
@@ -14,9 +16,7 @@ from tallyveil.estimation import (
     RoundingStage,
 )
 from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.program import Point, residual_persons
-from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.reduction import reduce_arrays

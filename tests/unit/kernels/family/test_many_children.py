@@ -5,6 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.from_python import from_python
+from tests.oracles.block_program import Point as ReferencePoint
+from tests.oracles.block_program import residual_persons
+from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import (
     UNBOUNDED,
@@ -14,10 +17,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.pass_arrays import pass_arrays
-from tallyveil.estimation.program import Point as ReferencePoint
-from tallyveil.estimation.program import residual_persons
-from tallyveil.estimation.reduction import constraint_bounds, reduce_pass
+from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.descent import descend, equal_parts

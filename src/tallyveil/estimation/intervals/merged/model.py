@@ -6,25 +6,46 @@ for a small schema: the algebra of blocks, the sweeps, regions and intervals (`t
 
 Worked case. A query with variance 2 has sums of 5, 5 and 6 answers. It becomes one query of two answers with variance
 10, and one of one answer with variance 12.
+
+*Atoms of a table* are sets of possible cells that neither the table nor its estimate divides.
+
+Problem. A schema has a million cells, and a table has a hundred answers. Least squares over all cells is out of reach.
+
+Steps. For every attribute, the levels that the table treats alike are merged. The atoms are the combinations of merged
+levels that have a possible cell. They are divided further by the groups of measured queries, the smallest query first,
+as long as there are few atoms. The more atoms, the more of the measurements' information is used.
+
+An attribute is *even* if every query either sums it or asks for it level by level, and no zero names it. Exchanging two
+levels that the table merges then changes nothing in the problem. So the estimate of the table depends only on sums over
+such levels, and dividing them would use no further information.
+
+Worked case. A table asks for sex. Queries measure sex by age, and the age groups young and old by race. Race is even,
+and the table sums it. So the atoms are sex by young and old: 4 atoms, whatever the number of races.
+
+*Sums* of a query's noisy answers are such as are sums of atoms.
+
+Problem. A measured query divides the cells otherwise than the atoms do. Wanted are the finest groups of its answers
+whose cells are together some whole atoms.
+
+Steps. Atoms and answers with a possible cell in common are joined. A group is a connected component. Cells that the
+query leaves out join their atoms to nothing that is measured, so a component with such cells is not used. Answers
+without a possible cell are noise around zero and belong to no group.
+
+Worked case. The atoms are ages 0 to 4, 5 to 17, and 18 or older. A query counts single years 0 to 9 and, together, 10
+or older. Its answers 0 to 4 are one group of 5 answers. Its other answers are one group of 6, which is two atoms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
-from tallyveil.arrays import Bools, Floats, Int32s
+from tallyveil.arrays import Bools, Floats, Int32s, Integers, Numbers
 from tallyveil.estimation.intervals.block_linear import RANK_TOLERANCE
-from tallyveil.estimation.intervals.merged.atoms import (
-    MOST_ATOMS,
-    Atoms,
-    derive_atoms,
-    flat_group,
-    flat_layers,
-)
-from tallyveil.estimation.intervals.merged.sums import Sums, sums_of
 from tallyveil.estimation.intervals.model import (
     LevelModel,
     TreeModel,
@@ -32,10 +53,222 @@ from tallyveil.estimation.intervals.model import (
     distinct_rows,
     model_of_levels,
 )
+from tallyveil.estimation.intervals.rows import AnswerRows, narrowed
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.nested_queries import first_levels
+from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
+
+MOST_ATOMS: Final = 64
+"""The queries divide atoms as long as there are at most this many. A table may have more answers by itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atoms:
+    """A partition of the possible cells of a schema, the same in every geounit.
+
+    Attributes:
+        schema: The universe.
+        group: A query in one answer of which every cell counts.
+        answers: The answers with a possible cell, ascending. These are the atoms.
+    """
+
+    schema: Schema
+    group: QueryGroup
+    answers: Integers
+
+    @property
+    def n(self) -> int:
+        """Number of atoms."""
+        return len(self.answers)
+
+    def codes_of(self, layer: QueryGroup) -> Int32s:
+        """For each atom, the answer of a query in which all of its cells count, or -1 if its cells count in none.
+
+        Args:
+            layer: A query without overlapping groups that does not divide atoms.
+        """
+        place = np.unravel_index(self.answers, self.group.shape)
+        found = np.zeros(self.n, np.int64)
+        left_out = np.zeros(self.n, np.bool_)
+        for own, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
+            level = first_levels(merged)[own]
+            groups = factor.codes[level]
+            left_out |= groups < 0
+            found = found * factor.size + groups
+        return np.where(left_out, -1, found).astype(np.int32)
+
+    def paired(self, layer: QueryGroup) -> tuple[Integers, Integers]:
+        """All pairs of an atom and an answer of a query that have a possible cell in common.
+
+        Args:
+            layer: A query without overlapping groups.
+        Returns:
+            The atom of each pair, and the answer; -1 for cells that the query leaves out.
+        """
+        factors, pairs = [], []
+        for merged, factor in zip(self.group.factors, layer.factors, strict=True):
+            both = np.stack([merged.codes, factor.codes], axis=1)
+            distinct, codes = np.unique(both, axis=0, return_inverse=True)
+            factors.append(_factor(merged.attribute, codes.reshape(-1)))
+            pairs.append(distinct.astype(np.int64))
+        finer = QueryGroup("pairs", tuple(factors))
+        found = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
+        atoms, answers = np.zeros(len(found[0]), np.int64), np.zeros(len(found[0]), np.int64)
+        left_out = np.zeros(len(atoms), np.bool_)
+        shapes = self.group.shape, layer.shape
+        for own, pair, n_merged, n_groups in zip(found, pairs, *shapes, strict=True):
+            atoms = atoms * n_merged + pair[own, 0]
+            groups = pair[own, 1]
+            left_out |= groups < 0
+            answers = answers * n_groups + groups
+        return np.searchsorted(self.answers, atoms), np.where(left_out, -1, answers)
+
+
+def derive_atoms(
+    schema: Schema,
+    asked: QueryGroup,
+    queries: Iterable[QueryGroup],
+    zeros: Sequence[QueryGroup] = (),
+    *,
+    most_atoms: int = MOST_ATOMS,
+) -> Atoms:
+    """The atoms of a table.
+
+    Args:
+        schema: The universe.
+        asked: The table's query. Its groups may overlap.
+        queries: Every query that is measured or published exactly; layers of those whose groups overlap.
+        zeros: Queries of public zeros.
+        most_atoms: Queries divide atoms as long as there are at most this many.
+    """
+    by_size = sorted(queries, key=lambda group: (group.size, group.name))
+    even = _even(schema, by_size, zeros)
+    codes: list[Int32s] = [_refined(factor.layers) for factor in asked.factors]
+    atoms = _atoms(schema, codes)
+    largest = max(most_atoms, atoms.n)
+    for query in (*zeros, *by_size):
+        finer = [
+            own if is_even else _refined((own, *factor.layers))
+            for own, factor, is_even in zip(codes, query.factors, even, strict=True)
+        ]
+        divided = _atoms(schema, finer)
+        if divided.n <= largest:
+            codes, atoms = finer, divided
+    return atoms
+
+
+def _even(schema: Schema, queries: Sequence[QueryGroup], zeros: Sequence[QueryGroup]) -> list[bool]:
+    """Whether each attribute is even."""
+    named = {axis for zero in schema.barred_levels() for axis in zero}
+    for group in zeros:
+        named |= {axis for axis, factor in enumerate(group.factors) if not factor.is_sum}
+    return [
+        axis not in named
+        and all(query.factors[axis].is_sum or query.factors[axis].is_identity for query in queries)
+        for axis in range(len(schema.attributes))
+    ]
+
+
+def _refined(layers: Sequence[NDArray[np.integer]]) -> Int32s:
+    """The number of each level's set. Levels are in one set if every layer puts them into the same group, or none."""
+    table = np.stack(layers, axis=1)
+    found: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return found
+
+
+def _atoms(schema: Schema, codes: Sequence[Int32s]) -> Atoms:
+    factors = (_factor(item.name, own) for item, own in zip(schema.attributes, codes, strict=True))
+    group = QueryGroup("atoms", tuple(factors))
+    return Atoms(schema, group, schema.possible_answers(group))
+
+
+def _factor(attribute: str, codes: NDArray[np.integer]) -> Factor:
+    groups = codes.astype(np.int32)
+    groups.flags.writeable = False
+    return Factor(
+        attribute, attribute, (groups,), tuple(str(number) for number in range(int(groups.max()) + 1))
+    )
+
+
+def flat_group(name: str, layers: Sequence[Int32s], labels: tuple[str, ...]) -> QueryGroup:
+    """A query of the flat schema whose only attribute is the atom.
+
+    Args:
+        name: Its name.
+        layers: For each layer, the answer of each atom, or -1.
+        labels: Labels of the answers.
+    """
+    kept = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
+    for layer in kept:
+        layer.flags.writeable = False
+    return QueryGroup(name, (Factor("atom", "atom", kept, labels),))
+
+
+def flat_layers(atoms: Atoms, asked: QueryGroup) -> QueryGroup:
+    """A query that does not divide atoms, asked of the flat schema; its answers keep their numbers."""
+    labels = tuple(str(answer) for answer in range(asked.size))
+    layers = [atoms.codes_of(layer) for layer in asked.layers]
+    return flat_group(asked.name, layers, labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """The groups of one query. The noise of a sum of m answers has m times the variance of one answer.
+
+    Attributes:
+        query: The query; one layer if its groups overlap.
+        codes: For each atom, its sum; -1 for none; shape (n_atoms,).
+        answers: The answers that belong to a sum, sum after sum.
+        begin: The answers of sum s are `answers[begin[s]:begin[s + 1]]`.
+    """
+
+    query: QueryGroup
+    codes: Int32s
+    answers: Integers
+    begin: Integers
+
+    @property
+    def n(self) -> int:
+        """Number of sums."""
+        return len(self.begin) - 1
+
+    @property
+    def terms(self) -> Integers:
+        """Number of answers in each sum."""
+        return np.diff(self.begin)
+
+    def apply(self, values: Numbers) -> Integers:
+        """Sums of rows of answers; shape (n_rows, n)."""
+        if not self.n:
+            return np.zeros((len(values), 0), np.int64)
+        found: Integers = np.add.reduceat(values[:, self.answers], self.begin[:-1], axis=1, dtype=np.int64)
+        return found
+
+
+def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
+    """The finest sums of a query's answers that are sums of atoms.
+
+    Args:
+        atoms: The atoms.
+        query: A query without overlapping groups, or a layer.
+    """
+    atom, answer = atoms.paired(query)
+    counted, place = np.unique(answer, return_inverse=True)
+    edges = np.ones(len(atom), np.int8), (atom, atoms.n + place.reshape(-1))
+    size = atoms.n + len(counted)
+    _, component = connected_components(sparse.coo_matrix(edges, shape=(size, size)), directed=False)
+    unusable = component[atoms.n] if counted[0] < 0 else -1
+    of_atom, of_answer = component[: atoms.n], component[atoms.n :]
+    kept = np.unique(of_atom[of_atom != unusable])
+    number = np.full(int(component.max()) + 1, -1, np.int32)
+    number[kept] = np.arange(len(kept))
+    sums = number[of_answer]
+    order = np.argsort(sums, kind="stable")[int((sums < 0).sum()) :]
+    begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(kept)))])
+    return Sums(query, number[of_atom], counted[order], begin.astype(np.int64))
+
 
 SPAN_TOLERANCE: Final = 1e-6
 """A question with weights of 0 and 1 is determined if no weight outside the span of the measured sums is larger."""
@@ -194,3 +427,33 @@ def _empty_atoms(atoms: Atoms, query: QueryGroup, zeros: Bools) -> Bools:
     free = (~zeros).astype(np.int64) @ meets > 0
     free[:, atom[~counted]] = True
     return np.asarray(~free, np.bool_)
+
+
+ANSWERS_AT_ONCE: Final = 1 << 22
+
+
+class MergedRows:
+    """Rows of the flat schema's queries, from rows of the measured queries.
+
+    Args:
+        rows: Source of the noisy answers.
+        model: The model of the table.
+    """
+
+    def __init__(self, rows: AnswerRows, model: MergedModel) -> None:
+        self._rows = rows
+        self._model = model
+
+    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
+        """Sums for geounits start to stop - 1: those of every query that is used, in the order of the model."""
+        width = sum(group.size for group in queries)
+        out, place = np.zeros((stop - start, width), np.int64), 0
+        for sums in self._model.measured[level]:
+            order = np.argsort(sums.terms, kind="stable")
+            at_once = max(1, ANSWERS_AT_ONCE // sums.query.size)
+            for first in range(start, stop, at_once):
+                last = min(first + at_once, stop)
+                values = self._rows.rows(level, [sums.query], first, last)
+                out[first - start : last - start, place : place + sums.n] = sums.apply(values)[:, order]
+            place += sums.n
+        return narrowed(out)

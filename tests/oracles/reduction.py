@@ -22,30 +22,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from tests.oracles.block_program import BlockProgram, Partition, RowSet
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, FamilyProblem
-from tallyveil.estimation.program import BlockProgram, Partition, RowSet
+from tallyveil.estimation.pass_arrays import Bounds
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.kernels.family.ridge import RIDGE
-
-__all__ = ["RIDGE", "Bounds", "Merging", "constraint_bounds", "reduce_pass"]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Bounds on sums of cells, by group of children; a constraint or a carried query.
-
-    Attributes:
-        labels: Row of each cell, -1: none.
-        lower: Shape (groups, k), -inf: none.
-        upper: Shape (groups, k), inf: none.
-        groups: Group of each child, shape (C,).
-    """
-
-    labels: Int32s | Integers
-    lower: Floats
-    upper: Floats
-    groups: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +53,6 @@ class Merging:
         merged = np.zeros((self.first.size, counts.shape[0]))
         np.add.at(merged, self.group, counts.T)
         return merged.T
-
-
-def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
-    """The problem's constraints with trivial bounds taken away."""
-    found = []
-    for rows in problem.constraints:
-        lower = np.where(rows.lower <= 0, -np.inf, rows.lower.astype(np.float64))
-        # an upper bound of zero forbids the cells, so that no row is needed
-        upper = np.where((rows.upper >= UNBOUNDED) | (rows.upper <= 0), np.inf, rows.upper.astype(np.float64))
-        found.append(Bounds(rows.labels, lower, upper, rows.group_of))
-    return tuple(found)
 
 
 def reduce_pass(

@@ -1,6 +1,6 @@
 """Exact answer to a pass's quadratic program, from a close one: a proximal primal-dual active-set method in numpy.
 
-This module is an independent oracle of the compiled solver, and its fallback after the interior-point method. It
+This module is an independent oracle of the compiled solver. It
 solves the same problem as `tallyveil.kernels.family.polish` and shares no code with it. It factors dense matrices where
 the kernel iterates, and it makes no difference between rough and exact steps or between soft and stiff rows. So the
 two visit different faces and end at the same optimum.
@@ -22,15 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from tests.oracles.block_program import BlockProgram, Point, reduced_cost, residual_persons, row_scale
 
 from tallyveil.arrays import Bools, Floats, Integers
-from tallyveil.estimation.program import (
-    BlockProgram,
-    Point,
-    reduced_cost,
-    residual_persons,
-    row_scale,
-)
 
 COMPLIANCES = (2.0**-24, 2.0**-16, 2.0**-8)
 """Compliance of rows and sums, in units of an answer's own; the next one is tried where the face cycles."""
