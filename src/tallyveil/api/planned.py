@@ -161,7 +161,6 @@ class Plan:
         from tallyveil.plans.advice import impossible_levels
         from tallyveil.plans.resources import predict
         from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
-        from tallyveil.products.topdown.run.public import deviations_of, read_public
 
         plan, resources, deviations = self.content, None, None
         if families is not None and entities is None and plan.spine is None:
@@ -170,12 +169,19 @@ class Plan:
                 "[spine].",
                 code="bad-flag",
             )
-        public = read_public(plan) if geography else None
+        public = None
+        if geography:
+            # Compiled code comes with it, which a plan that opens nothing should not wait for.
+            from tallyveil.products.topdown.run.public import read_public
+
+            public = read_public(plan)
         if blocks is not None:
             resources = predict(plan, sizes_of_blocks(len(plan.geolevels), blocks, people))
         elif public is not None:
             resources = predict(plan, sizes_of_spine(public.allocation.spine, people))
         if families is not None:
+            from tallyveil.products.topdown.run.public import deviations_of
+
             table = None if entities is None else Path(entities)
             deviations = tuple(
                 deviations_of(plan, table, list(families), None if queries is None else list(queries))
