@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from tests.outer_worlds import PERSONS_SCHEMA, write_persons
 
+from tallyveil.declared import mapping_of
 from tallyveil.errors import TallyveilError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
@@ -46,7 +47,7 @@ def test_published_counts_become_exact_counts_at_every_geolevel(world, tmp_path)
     assert agreed.record["run"]
     assert agreed.record["name"] == "coarse"
     write_agreement(tmp_path, 0, agreed.counts, hierarchies.spine, {})
-    again = read_agreed_counts(tmp_path, 0, plan.agreement[0].to_mapping(), plan.schema, hierarchies.spine)
+    again = read_agreed_counts(tmp_path, 0, mapping_of(plan.agreement[0]), plan.schema, hierarchies.spine)
     assert again.digest() == agreed.counts.digest()
 
 

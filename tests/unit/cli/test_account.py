@@ -280,5 +280,5 @@ def test_the_smallest_and_the_largest_noise_have_an_answer(account, scale):
 
 
 def test_noise_next_to_none_is_refused_in_words(account):
-    said = account("delta", "--laplace", "0.00078", "--laplace", "1.4e-45", "--epsilon", "1e-249", code=7)
-    assert "too wide for one grid" in said
+    said = account("delta", "--laplace", "0.00078", "--laplace", "1.4e-45", "--epsilon", "1e-249", code=5)
+    assert "bits of precision" in said

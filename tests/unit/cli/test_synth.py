@@ -109,7 +109,7 @@ def test_a_programme_whose_files_agree_can_be_planned(tmp_path):
 def test_a_programme_whose_sizes_add_up_can_be_planned(tmp_path, sizes, geolevel):
     *_, programme = write_country(tmp_path / "new", blocks=60, schema="dhc", agree=True, sizes=sizes)
     persons, units = (one.plan for one in load_programme(programme, tmp_path / "out").releases[-2:])
-    assert [one.prior for one in persons.outer] == ["shares", "company", "shares", "shares", "shares"]
+    assert [one.prior for one in persons.outer] == ["shares", "company", "shares", None, None]
     assert [(one.name, one.geolevel) for one in units.residents] == [("dhc-persons", geolevel)]
     assert [one.part for one in units.outer if one.sizes] == [
         "size_7_plus",

@@ -50,7 +50,7 @@ def test_rows_of_the_table_stand_at_their_place_and_others_are_zero(plan, spine,
 
 
 def test_bounds_without_a_row_may_be_open(plan, spine, whole):
-    (open_ended,) = (replace(one, missing_upper=None) for one in plan.bounds)
+    (open_ended,) = (replace(bounds, missing="unbounded") for bounds in plan.bounds)
     _, upper = bounds_table(plan, open_ended, whole).bounds_of(2, 0, spine.n_geounits(2))
     assert (upper == UNBOUNDED).all()
 
