@@ -158,7 +158,9 @@ def test_estimating_later_gives_the_same_counts(overlapping, tmp_path):
     ],
 )
 def test_what_overlaps_is_refused_where_it_cannot_be_used(overlapping, edit, old, new):
-    edit('rho = "2"\n\n[strategy]', 'rho = "3"\n\n[strategy]')  # so that nothing else is wrong with further counts
+    edit(
+        'rho = "2"\n\n[strategy]', 'rho = "3"\n\n[strategy]'
+    )  # so that nothing else is wrong with further counts
     edit(old, new)
     with pytest.raises(ConfigError, match="overlap") as error:
         load_plan(overlapping)
