@@ -73,7 +73,7 @@ def solve_integer(program: IntegerProgram, where: str) -> IntegerAnswer | None:
         return IntegerAnswer(np.zeros(0, np.int64), RoundingMethod.FIXED) if feasible else None
     optimum = _solve_linear(program)
     if optimum is not None:
-        values, prices = (np.rint(one) for one in optimum)
+        values, prices = (np.rint(numbers) for numbers in optimum)
         if max(np.abs(values).max(initial=0), np.abs(prices).max(initial=0)) < EXACT:
             whole = values.astype(np.int64)
             if proves_optimal(program, whole, prices.astype(np.int64)):

@@ -175,14 +175,16 @@ def _kinds(leaves: Leaves) -> Integers:
     column = np.full((n_leaves, MOST_DECISIVE), -1, dtype=np.int64)
     largest = np.zeros((n_leaves, MOST_DECISIVE), dtype=np.int64)
     inside = rank < MOST_DECISIVE
-    own, chosen = leaves.leaf[inside], order[inside]
-    column[own, rank[inside]], largest[own, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
+    leaf, chosen = leaves.leaf[inside], order[inside]
+    column[leaf, rank[inside]], largest[leaf, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
     others = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
     kinds = np.full((n_leaves, MOST_DECISIVE + 2), -1, dtype=np.int64)
     kinds[:, 0], left = np.arange(n_leaves) - n_leaves - 1, np.ones(n_leaves, dtype=np.bool_)
     for n_decisive in range(MOST_DECISIVE + 1):
         by_column = np.argsort(column[:, :n_decisive], axis=1)
-        names, sizes = (np.take_along_axis(one[:, :n_decisive], by_column, 1) for one in (column, largest))
+        names, sizes = (
+            np.take_along_axis(table[:, :n_decisive], by_column, 1) for table in (column, largest)
+        )
         sets = np.arange(2**n_decisive)
         sums = sizes @ (sets >> np.arange(n_decisive)[:, None] & 1)
         rest = others - sizes.sum(axis=1)
@@ -263,12 +265,12 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
     """The flow of a family; its costed arcs come first."""
     leaves, n_leaves = problem.leaves, problem.leaves.child.size
     used = np.flatnonzero((nodes.most[nodes.place] > 0) & (leaves.capacity > 0))
-    own = 1 + np.arange(n_leaves)
+    leaf_node = 1 + np.arange(n_leaves)
     into = _free(nodes.pair_node[nodes.place[used]], 1 + leaves.leaf[used], leaves.capacity[used])
-    out = _free(own, nodes.child[leaves.child], leaves.upper - leaves.lower)
+    out = _free(leaf_node, nodes.child[leaves.child], leaves.upper - leaves.lower)
     parts = [costed, into, out]
     supply = np.zeros(nodes.size, dtype=np.int64)
-    supply[own] = -leaves.lower
+    supply[leaf_node] = -leaves.lower
     columns = nodes.first_column + np.arange(problem.target.shape[1])
     if problem.parent_counts is not None:
         supply[columns] = problem.parent_counts

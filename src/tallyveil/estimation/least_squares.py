@@ -81,7 +81,7 @@ def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PE
             break
         carried = _carried(problem, current, estimate)
         allowed = _narrow(allowed, carried)
-        bounds = (*bounds, *(_without_repeats(one, bounds) for one in carried))
+        bounds = (*bounds, *(_without_repeats(rows, bounds) for rows in carried))
     return LeastSquaresAnswer(estimate, status, worst)
 
 
@@ -169,9 +169,9 @@ def _blur(answers: Floats) -> float:
 def _narrow(allowed: Bools, carried: tuple[Bounds, ...]) -> Bools:
     """Take away the cells of answers that must stay at zero, so that later programs keep an interior."""
     allowed = allowed.copy()
-    for one in carried:
-        used = one.labels >= 0
-        allowed[:, used] &= (one.upper[:, one.labels[used]] > ZERO_PERSONS)[one.groups]
+    for rows in carried:
+        used = rows.labels >= 0
+        allowed[:, used] &= (rows.upper[:, rows.labels[used]] > ZERO_PERSONS)[rows.groups]
     return allowed
 
 

@@ -236,7 +236,7 @@ class FamilyProblem:
 
     def _check_names(self) -> None:
         names = [query.name for query in self.measured]
-        used = {name for one in self.passes for name in one.queries}
+        used = {name for current in self.passes for name in current.queries}
         if len({(query.name, query.layer) for query in self.measured}) != len(names):
             raise SchemaError(f"{self.where}: a query is measured twice: {sorted(names)}")
         if not self.passes or not self.rounding:
@@ -301,11 +301,11 @@ def _variances(given: object, n_children: int, where: str) -> Floats:
 
 def _numbers(given: object, where: str) -> Floats:
     """A matrix of finite numbers, read-only."""
-    made = np.array(given, dtype=np.float64)
-    if made.ndim != 2 or not np.isfinite(made).all():
+    matrix = np.array(given, dtype=np.float64)
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
         raise SchemaError(f"{where}: want an array of 2 dimensions that holds finite numbers alone")
-    made.setflags(write=False)
-    return made
+    matrix.setflags(write=False)
+    return matrix
 
 
 def store_whole(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:

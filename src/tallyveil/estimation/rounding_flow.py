@@ -78,15 +78,15 @@ def _arrays(
 ) -> tuple[npt.NDArray[np.int32], Integers, Bools, Bounds, Entries, Integers]:
     """The family as the kernels take it: writeable arrays, because read-only ones would be compiled for separately."""
     queries = [labels for stage in problem.rounding for _, labels in stage.labels]
-    stage = [k for k, one in enumerate(problem.rounding) for _ in one.labels]
+    stage_of_query = [number for number, stage in enumerate(problem.rounding) for _ in stage.labels]
     widths = [rows.lower.shape[1] for rows in problem.constraints]
     none = np.zeros((problem.n_children, 0), dtype=np.int64)
     shared = [rows for rows in problem.constraints if rows.shared]
     parent = problem.parent_counts
     return (
         np.stack([*queries, *(rows.labels for rows in problem.constraints)]),
-        np.array(stage + [-1] * len(widths), dtype=np.int64),
-        np.array([one.target == "nearest" for one in problem.rounding]),
+        np.array(stage_of_query + [-1] * len(widths), dtype=np.int64),
+        np.array([stage.target == "nearest" for stage in problem.rounding]),
         Bounds(
             np.cumsum([0] * (len(queries) + 1) + widths),
             np.concatenate(

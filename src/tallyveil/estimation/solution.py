@@ -29,9 +29,9 @@ class EstimateStatus(Enum):
         return _ESTIMATE_REMEDIES[self]
 
 
-def least_certain(one: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
+def least_certain(status: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
     """The status of two passes taken together."""
-    return max(one, other, key=list(EstimateStatus).index)
+    return max(status, other, key=list(EstimateStatus).index)
 
 
 class RoundingMethod(Enum):

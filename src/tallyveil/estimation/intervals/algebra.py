@@ -79,8 +79,8 @@ class BlockAlgebra:
 
     def identity(self, n: int) -> Floats:
         """Packed identities, shape (n, n_block_entries)."""
-        one = np.concatenate([np.tile(np.eye(dim).ravel(), count) for _, count, dim in self.parts])
-        return np.tile(one, (n, 1))
+        identity = np.concatenate([np.tile(np.eye(dim).ravel(), count) for _, count, dim in self.parts])
+        return np.tile(identity, (n, 1))
 
 
 def derive_algebra(
@@ -105,7 +105,7 @@ def derive_algebra(
     if math.prod(axis.sizes[DENSE] for axis in axes) > largest_block:
         _refuse(schema, groups, axes, largest_block)
     classes = sorted(
-        product(*(range(len(axis.sizes)) for axis in axes)), key=lambda one: (_dim(axes, one), one)
+        product(*(range(len(axis.sizes)) for axis in axes)), key=lambda kinds: (_dim(axes, kinds), kinds)
     )
     return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
 
@@ -188,8 +188,8 @@ def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequenc
     """Positions of a class's coefficients. The row of the block varies slowest, then the copy of the block."""
     places = []
     for axis, kind in zip(axes, kinds, strict=True):
-        own = np.flatnonzero(axis.kinds == kind)
-        places.append(own[np.argsort(axis.ranks[own])])
+        levels = np.flatnonzero(axis.kinds == kind)
+        places.append(levels[np.argsort(axis.ranks[levels])])
     cells = np.ravel_multi_index(np.ix_(*places), shape)
     dense = [axis for axis, kind in enumerate(kinds) if kind == DENSE]
     others = [axis for axis, kind in enumerate(kinds) if kind != DENSE]
@@ -230,24 +230,24 @@ def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
 def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
     """Rows of cells, shape (n, n_cells), transformed into the basis."""
     out = np.empty((len(cells), algebra.n_cells))
-    for row, own in enumerate(np.array(cells, np.float64)):
-        reflect(algebra.basis, own)
-        out[row] = own[algebra.basis.order]
+    for row, values in enumerate(np.array(cells, np.float64)):
+        reflect(algebra.basis, values)
+        out[row] = values[algebra.basis.order]
     return out
 
 
-def gram(algebra: BlockAlgebra, one: Floats, other: Floats) -> Floats:
-    """Packed blocks g for which covariance(one'x, other'y) is the sum of g times the blocks of Cov(x, y).
+def gram(algebra: BlockAlgebra, rows: Floats, other: Floats) -> Floats:
+    """Packed blocks g for which covariance(rows'x, other'y) is the sum of g times the blocks of Cov(x, y).
 
     Args:
         algebra: The algebra.
-        one: Coefficients of queries; shape (n, n_cells).
+        rows: Coefficients of queries; shape (n, n_cells).
         other: Coefficients of the other queries, row by row.
     """
     basis = algebra.basis
     packed = []
     for k, dim in enumerate(basis.dims.tolist()):
-        own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
-        left, right = (array[:, own].reshape(len(array), dim, -1) for array in (one, other))
-        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(one), -1))
+        run = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
+        left, right = (array[:, run].reshape(len(array), dim, -1) for array in (rows, other))
+        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(rows), -1))
     return np.concatenate(packed, axis=1)

@@ -52,8 +52,8 @@ class Answers:
 def level_variances(covariance: TreeCovariance, level: int, questions: Questions) -> Floats:
     """Variances of questions about every geounit of a geolevel; shape (n_geounits, questions)."""
     table, row = _distinct_variances(covariance, level, questions)
-    found: Floats = table[row]
-    return found
+    variances: Floats = table[row]
+    return variances
 
 
 def without_rounding(covariance: TreeCovariance, variances: Floats) -> Floats:
@@ -196,27 +196,27 @@ def region_variances(
 
 def answer_covariance(
     covariance: TreeCovariance,
-    one: tuple[Region, Questions],
+    asked: tuple[Region, Questions],
     other: tuple[Region, Questions],
     *,
     workers: int = 1,
 ) -> Floats:
-    """Covariances between the estimates of questions about two regions; shape (questions of one, of the other).
+    """Covariances between the estimates of questions about two regions; shape (questions of the first, of the other).
 
     Args:
         covariance: Covariances of the tree.
-        one: A region and the questions about it.
+        asked: A region and the questions about it.
         other: Another region and its questions.
         workers: Number of threads.
     Returns:
         In squared counts; NaN if one of the two answers is not determined.
     """
-    blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
-    left, right = one[1].rows(), other[1].rows()
+    blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
+    left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
-    for row, own in zip(out, left, strict=True):
-        row[:] = gram(covariance.algebra, np.broadcast_to(own, right.shape), right) @ blocks
-    for axis, (region, questions) in enumerate((one, other)):
+    for row, query in zip(out, left, strict=True):
+        row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
+    for axis, (region, questions) in enumerate((asked, other)):
         unknown = region_unknown(covariance, region, workers=workers)
         if unknown is not None:
             np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
@@ -261,9 +261,9 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
 
             def work(number: int, start: int = start, stop: int = stop) -> None:
                 inside = slice(*np.searchsorted(rests[number].geounits, [start, stop]))
-                own = Region(rests[number].geounits[inside], rests[number].weights[inside])
-                if len(own.geounits):
-                    _add_rows_of(estimate, own, start, values, out[number : number + 1])  # noqa: B023
+                part = Region(rests[number].geounits[inside], rests[number].weights[inside])
+                if len(part.geounits):
+                    _add_rows_of(estimate, part, start, values, out[number : number + 1])  # noqa: B023
 
             list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
     return out
@@ -295,9 +295,9 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
     """Add the corrections that single finest geounits receive from their parents."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     parents = covariance.inner[-1].parents[rest.geounits]
-    signatures, own = np.unique(finest.signature[rest.geounits], return_inverse=True)
+    signatures, number = np.unique(finest.signature[rest.geounits], return_inverse=True)
     shape = len(signatures), covariance.inner[-1].n
-    weights = sparse.csr_matrix((rest.weights, (own, parents)), shape=shape)
+    weights = sparse.csr_matrix((rest.weights, (number, parents)), shape=shape)
     target = np.zeros(len(signatures), np.int64)
     _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
     if finest.unknown is not None and estimate.shift is not None:
@@ -305,20 +305,20 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
 
 
 def _add_all(estimate: TreeEstimate, blocks: SharedRows, x: Floats, target: Integers, out: Floats) -> None:
-    made = np.zeros(x.shape)
+    products = np.zeros(x.shape)
     basis = estimate.covariance.algebra.basis
     each = np.arange(len(x), dtype=np.int64)
-    add_products(basis, blocks, SharedRows(x, each), 0, len(x), made)
-    np.add.at(out[None], target, made)
+    add_products(basis, blocks, SharedRows(x, each), 0, len(x), products)
+    np.add.at(out[None], target, products)
 
 
-def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.ndarray, out: Floats) -> None:
+def _add_rows_of(estimate: TreeEstimate, part: Region, start: int, values: np.ndarray, out: Floats) -> None:
     """Add the contribution of single finest geounits' own measurements and invariants."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     last = covariance.model.spine.finest
-    signature = finest.signature[own.geounits]
-    groups = grouped(np.zeros(len(signature), np.int64), signature, own.weights)
-    groups = groups._replace(order=(own.geounits - start)[groups.order])
+    signature = finest.signature[part.geounits]
+    groups = grouped(np.zeros(len(signature), np.int64), signature, part.weights)
+    groups = groups._replace(order=(part.geounits - start)[groups.order])
     basis, n = covariance.algebra.basis, len(groups.target)
     cascade = measured_cascade(covariance, last)
     answers = NoisyAnswers(cascade, values, finest.precisions)

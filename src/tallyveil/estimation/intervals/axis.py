@@ -73,8 +73,8 @@ def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Integers) -> A
             alike.setdefault(met, []).append(atom)
     contrasts = tuple(tuple(numbers) for numbers in alike.values())
     kinds, ranks = np.zeros(n_levels, np.int64), np.zeros(n_levels, np.int64)
-    for atom, own in enumerate(atoms):
-        ranks[own[0]] = atom
+    for atom, atom_levels in enumerate(atoms):
+        ranks[atom_levels[0]] = atom
     for kind, numbers in enumerate(contrasts, start=1):
         places = [level for atom in numbers for level in atoms[atom][1:]]
         kinds[places] = kind

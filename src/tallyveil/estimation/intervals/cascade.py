@@ -37,9 +37,9 @@ def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = F
     for place, q in enumerate(by_size):
         target, answer_map = -1, answers[q]
         for finer in by_size[place + 1 :]:
-            found = _refined(answers[q], answers[finer], groups[finer].size)
-            if found is not None:
-                target, answer_map = finer, found
+            containing = _refined(answers[q], answers[finer], groups[finer].size)
+            if containing is not None:
+                target, answer_map = finer, containing
                 break
         targets.append(target)
         maps.append(np.where(answer_map >= 0, answer_map + begin[q], n_answers).astype(np.int32))
@@ -48,14 +48,15 @@ def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = F
         scale=_scale(answers, groups) if averaged else np.ones(n_answers),
         source=np.array(by_size, np.int64),
         target=np.array(targets, np.int64),
-        map_begin=np.concatenate([[0], np.cumsum([len(one) for one in maps])]).astype(np.int64),
+        map_begin=np.concatenate([[0], np.cumsum([len(answer_map) for answer_map in maps])]).astype(np.int64),
         maps=np.concatenate([np.zeros(0, np.int32), *maps]),
     )
 
 
 def _scale(answers: Sequence[Integers], groups: Sequence[QueryGroup]) -> Floats:
     sizes = [
-        np.bincount(own[own >= 0], minlength=group.size) for own, group in zip(answers, groups, strict=True)
+        np.bincount(numbers[numbers >= 0], minlength=group.size)
+        for numbers, group in zip(answers, groups, strict=True)
     ]
     scale: Floats = 1.0 / np.maximum(np.concatenate([np.zeros(0, np.int64), *sizes]), 1)
     return scale
@@ -65,7 +66,7 @@ def _refined(coarse: Integers, fine: Integers, n_fine: int) -> Integers | None:
     """For each answer of the fine query, the answer of the coarse query that contains it; None if they do not nest."""
     if bool((coarse[fine < 0] >= 0).any()):
         return None
-    found = np.full(n_fine, -1, np.int64)
-    kept = fine >= 0
-    found[fine[kept]] = coarse[kept]
-    return found if bool((found[fine[kept]] == coarse[kept]).all()) else None
+    containing = np.full(n_fine, -1, np.int64)
+    counted = fine >= 0
+    containing[fine[counted]] = coarse[counted]
+    return containing if bool((containing[fine[counted]] == coarse[counted]).all()) else None

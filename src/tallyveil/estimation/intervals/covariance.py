@@ -46,14 +46,14 @@ class Unknown:
     """Directions of some geounits that no measurement informs about; packed blocks, one row for each geounit.
 
     Attributes:
-        own: U of each geounit, given what is at and below it.
+        filtered: U of each geounit, given what is at and below it.
         weights: W of each geounit's children.
         slope: X.
         excess: Y.
         smoothed: The projector on what remains unknown given all measurements.
     """
 
-    own: Floats
+    filtered: Floats
     weights: Floats
     slope: Floats
     excess: Floats
@@ -157,11 +157,13 @@ def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovarian
         filtered.append(_filter(model, level, below, pool))
         belows.append(below)
     inner: list[InnerLevel] = []
-    for level, (own, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
+    for level, (geounits, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
         above = inner[-1] if inner else None
         children = filtered[-2 - level].unknown if level + 1 < len(filtered) else finest.unknown
         inner.append(
-            _smooth(model.algebra, offsets[level], own, below, above, pool, has_unknown=children is not None)
+            _smooth(
+                model.algebra, offsets[level], geounits, below, above, pool, has_unknown=children is not None
+            )
         )
     return TreeCovariance(model, tuple(inner), finest)
 
@@ -174,11 +176,15 @@ def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
     precisions = rows[pairs // len(model.zero_patterns)]
     zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
     below = nothing_below(model.algebra, zero_blocks(model.algebra, zeros))
-    own = filter_level(model.algebra, level_information(model.algebra, level), precisions, below)
+    filtered = filter_level(model.algebra, level_information(model.algebra, level), precisions, below)
     finest = FinestLevel(
-        signature.reshape(-1).astype(np.int64), precisions, own.covariance, own.pin, own.unknown
+        signature.reshape(-1).astype(np.int64),
+        precisions,
+        filtered.covariance,
+        filtered.pin,
+        filtered.unknown,
     )
-    return finest, own.known
+    return finest, filtered.known
 
 
 def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
@@ -208,12 +214,12 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
     if level == 0:
         nothing = level_information(model.algebra, LevelModel("", (), np.zeros((1, 0)), ()))
         return filter_level(model.algebra, nothing, np.zeros((n, 0)), below)
-    own = level_information(model.algebra, model.levels[level - 1])
+    facts = level_information(model.algebra, model.levels[level - 1])
     precisions = model.levels[level - 1].precisions_of(np.arange(n, dtype=np.int64))
 
     def work(start: int) -> Filtered:
         rows = slice(start, start + ROWS)
-        return filter_level(model.algebra, own, precisions[rows], _rows(below, start, start + ROWS))
+        return filter_level(model.algebra, facts, precisions[rows], _rows(below, start, start + ROWS))
 
     runs = list(pool.map(work, range(0, n, ROWS)))
     return _joined(runs, (n, model.algebra.n_block_entries))
@@ -241,7 +247,7 @@ def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
 def _smooth(
     algebra: BlockAlgebra,
     offsets: Integers,
-    own: Filtered,
+    filtered: Filtered,
     below: Below,
     above: InnerLevel | None,
     pool: ThreadPoolExecutor,
@@ -250,27 +256,29 @@ def _smooth(
 ) -> InnerLevel:
     """V of a level, from that of the level above."""
     if above is None:
-        smoothed = own.covariance
-        lasting = own.unknown
+        smoothed = filtered.covariance
+        lasting = filtered.unknown
     else:
-        smoothed = np.empty(own.covariance.shape)
-        _smooth_rows(algebra, above, own, smoothed, pool)
-        lasting = unknown_children(algebra, above, above.parents, own.unknown)
+        smoothed = np.empty(filtered.covariance.shape)
+        _smooth_rows(algebra, above, filtered, smoothed, pool)
+        lasting = unknown_children(algebra, above, above.parents, filtered.unknown)
     pieces = None
     if has_unknown:
-        pieces = _unknown(algebra, own, below, lasting)
-    return InnerLevel(offsets, own.covariance, own.gain, own.carry, own.pin, smoothed, pieces)
+        pieces = _unknown(algebra, filtered, below, lasting)
+    return InnerLevel(
+        offsets, filtered.covariance, filtered.gain, filtered.carry, filtered.pin, smoothed, pieces
+    )
 
 
 def _smooth_rows(
-    algebra: BlockAlgebra, above: InnerLevel, own: Filtered, smoothed: Floats, pool: ThreadPoolExecutor
+    algebra: BlockAlgebra, above: InnerLevel, filtered: Filtered, smoothed: Floats, pool: ThreadPoolExecutor
 ) -> None:
     parents = above.parents
 
     def work(start: int) -> None:
         rows = slice(start, start + ROWS)
-        unknown = None if own.unknown is None else own.unknown[rows]
-        smoothed[rows] = smoothed_children(algebra, above, parents[rows], own.covariance[rows], unknown)
+        unknown = None if filtered.unknown is None else filtered.unknown[rows]
+        smoothed[rows] = smoothed_children(algebra, above, parents[rows], filtered.covariance[rows], unknown)
 
     list(pool.map(work, range(0, len(smoothed), ROWS)))
 
@@ -315,17 +323,17 @@ def unknown_children(
     return symmetric(algebra, unknown + times(algebra, unknown, drop, unknown))
 
 
-def _unknown(algebra: BlockAlgebra, own: Filtered, below: Below, lasting: Floats | None) -> Unknown:
-    shape = own.covariance.shape
+def _unknown(algebra: BlockAlgebra, filtered: Filtered, below: Below, lasting: Floats | None) -> Unknown:
+    shape = filtered.covariance.shape
     nothing = np.zeros(shape)
     raw = below.unknown_sum if below.unknown_sum is not None else nothing
     weights = pseudo_inverse(algebra, raw)
     eye = algebra.identity(1)
-    rest = times(algebra, below.spread, own.gain)
+    rest = times(algebra, below.spread, filtered.gain)
     slope = times(algebra, weights, eye - rest)
     excess = times(algebra, weights, below.spread - times(algebra, rest, below.spread), weights)
     return Unknown(
-        own=nothing if own.unknown is None else own.unknown,
+        filtered=nothing if filtered.unknown is None else filtered.unknown,
         weights=weights,
         slope=slope,
         excess=excess,

@@ -79,22 +79,22 @@ def unified_belt(level: float) -> UnifiedBelt:
     )
     from scipy.special import ndtri
 
-    two, one = float(ndtri(0.5 + level / 2)), float(ndtri(level))
-    means = two * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
-    d = _half_widths(means, level, one, two)
+    two_sided, one_sided = float(ndtri(0.5 + level / 2)), float(ndtri(level))
+    means = two_sided * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
+    d = _half_widths(means, level, one_sided, two_sided)
     uppers, lowers = means + d, means / 2 - d * d / (2 * means)
-    low_end = PchipInterpolator(np.append(one, uppers), np.append(0.0, means))
+    low_end = PchipInterpolator(np.append(one_sided, uppers), np.append(0.0, means))
     order = np.flatnonzero(lowers >= -2 * FAR)
     high_end = PchipInterpolator(lowers[order], means[order])
-    return UnifiedBelt(level, two, one, low_end, high_end)
+    return UnifiedBelt(level, two_sided, one_sided, low_end, high_end)
 
 
-def _half_widths(means: Floats, level: float, one: float, two: float) -> Floats:
+def _half_widths(means: Floats, level: float, one_sided: float, two_sided: float) -> Floats:
     """d of each mean, by bisection: the acceptance up to m + d then has the level's probability."""
     from scipy.special import ndtr
 
-    small: Floats = np.full(means.shape, one)
-    large: Floats = np.full(means.shape, two)
+    small: Floats = np.full(means.shape, one_sided)
+    large: Floats = np.full(means.shape, two_sided)
     for _ in range(_STEPS):
         d = (small + large) / 2
         lower = -means / 2 - d * d / (2 * means)  # lower end minus m

@@ -45,10 +45,10 @@ def fieller_ends(values: Floats, covariance: Floats, quantile: float, most: floa
     # B^2 - A C, written so that the fourth powers of the estimates cancel before they are computed.
     spread = max(b * b * first - 2 * a * b * both + a * a * second, 0.0)
     discriminant = square * (spread - square * (first * second - both * both))
-    kept = [root for root in _roots(quadratic, discriminant) if 0 <= root <= most]
-    kept += [end for end in (0.0, most) if _is_kept(quadratic, end)]
-    if kept:
-        return min(kept), max(kept)
+    ratios = [root for root in _roots(quadratic, discriminant) if 0 <= root <= most]
+    ratios += [end for end in (0.0, most) if _is_kept(quadratic, end)]
+    if ratios:
+        return min(ratios), max(ratios)
     if b <= 0:
         return 0.0, most
     nearest = min(max(a / b, 0.0), most)
@@ -63,8 +63,8 @@ def _roots(quadratic: tuple[float, float, float], discriminant: float) -> list[f
             return []
         discriminant = 0.0  # a / b is kept, so only rounding can make it negative
     larger = half + math.copysign(math.sqrt(discriminant), half)
-    found = [larger / square] if square else []
-    return [*found, constant / larger] if larger else found
+    roots = [larger / square] if square else []
+    return [*roots, constant / larger] if larger else roots
 
 
 def _is_kept(quadratic: tuple[float, float, float], ratio: float) -> bool:

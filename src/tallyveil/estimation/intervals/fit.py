@@ -178,9 +178,9 @@ def _sum_finest(
         cuts = _cuts(groups.target, workers)
         steps = [(NoisyAnswers(cascades[0], values, finest.precisions), finest.filtered)]
         if finest.pin is not None:
-            own = exact[covariance.model.levels[-1].geolevel][start:stop]
+            exact_rows = exact[covariance.model.levels[-1].geolevel][start:stop]
             ones = np.ones((len(finest.pin), len(cascades[1].begin) - 1))
-            steps.append((NoisyAnswers(cascades[1], own, ones), finest.pin))
+            steps.append((NoisyAnswers(cascades[1], exact_rows, ones), finest.pin))
         for step in steps:
 
             def work(cut: tuple[int, int], step: tuple[NoisyAnswers, Floats] = step) -> None:
@@ -227,9 +227,12 @@ def _up(
     if level:
         _add_own(covariance, rows, level, out, pool)
     if inner.pin is not None:
-        own = covariance.model.levels[level - 1]
-        cascade, ones = invariant_cascade(covariance, level - 1), np.ones((inner.n, len(own.invariants)))
-        _add_rows(covariance, NoisyAnswers(cascade, exact[own.geolevel], ones), inner.pin, out, pool)
+        level_model = covariance.model.levels[level - 1]
+        cascade, ones = (
+            invariant_cascade(covariance, level - 1),
+            np.ones((inner.n, len(level_model.invariants))),
+        )
+        _add_rows(covariance, NoisyAnswers(cascade, exact[level_model.geolevel], ones), inner.pin, out, pool)
     return out
 
 
@@ -237,12 +240,12 @@ def _add_own(
     covariance: TreeCovariance, rows: AnswerRows, level: int, out: Floats, pool: ThreadPoolExecutor
 ) -> None:
     """Add what the geounits' own measurements say."""
-    inner, own = covariance.inner[level], covariance.model.levels[level - 1]
+    inner, level_model = covariance.inner[level], covariance.model.levels[level - 1]
     cascade = measured_cascade(covariance, level - 1)
     for start in range(0, inner.n, FINEST_PER_CHUNK):
         run = np.arange(start, min(start + FINEST_PER_CHUNK, inner.n), dtype=np.int64)
-        values = rows.rows(level - 1, own.measured, start, start + len(run))
-        answers = NoisyAnswers(cascade, values, own.precisions_of(run))
+        values = rows.rows(level - 1, level_model.measured, start, start + len(run))
+        answers = NoisyAnswers(cascade, values, level_model.precisions_of(run))
         _add_rows(covariance, answers, inner.filtered[run], out[run[0] :], pool)
 
 
@@ -286,8 +289,8 @@ def _down(
             filtered, handed = SharedRows(children.filtered, everyone), SharedRows(pull, parents)
             _multiply(covariance, filtered, handed, estimates[level + 1], pool)
             if shift is not None and children.unknown is not None:
-                own, handed = SharedRows(children.unknown.own, everyone), SharedRows(shift, parents)
-                _multiply(covariance, own, handed, estimates[level + 1], pool)
+                unknown, handed = SharedRows(children.unknown.filtered, everyone), SharedRows(shift, parents)
+                _multiply(covariance, unknown, handed, estimates[level + 1], pool)
     return pull, shift
 
 
@@ -327,22 +330,22 @@ def finest_coefficients(
         _multiply(covariance, unknown, shift, out, pool)
     if finest.pin is not None:
         pinned = invariant_cascade(covariance, covariance.model.spine.finest)
-        own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
-        ones = np.ones((len(own), len(pinned.begin) - 1))
-        _add_rows(covariance, NoisyAnswers(pinned, own, ones), finest.pin[signature], out, pool)
+        exact = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
+        ones = np.ones((len(exact), len(pinned.begin) - 1))
+        _add_rows(covariance, NoisyAnswers(pinned, exact, ones), finest.pin[signature], out, pool)
     return out
 
 
 def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
     """Refuse invariants that the estimates above the finest geolevel do not satisfy, because no estimates can."""
     spine = covariance.model.spine
-    for level, own in enumerate(covariance.model.levels[:-1]):
-        if not own.invariants:
+    for level, level_model in enumerate(covariance.model.levels[:-1]):
+        if not level_model.invariants:
             continue
-        geolevel, cascade = own.geolevel, invariant_cascade(covariance, level)
-        found = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
-        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(found), found)
-        off = np.abs(found[:, :-1] - exact[geolevel]).max(axis=1)
+        geolevel, cascade = level_model.geolevel, invariant_cascade(covariance, level)
+        answers = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
+        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(answers), answers)
+        off = np.abs(answers[:, :-1] - exact[geolevel]).max(axis=1)
         if (off > AGREEMENT * (1.0 + np.abs(exact[geolevel]).max(axis=1))).any():
             place = int(np.argmax(off))
             raise ConstraintError(

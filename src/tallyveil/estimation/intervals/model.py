@@ -151,14 +151,16 @@ def levels_of_strategy(
     levels = []
     for name in strategy.geolevels:
         spine.level_index(name)
-    own = None if shares is None else Allocation(strategy, spine, shares)
+    allocation = None if shares is None else Allocation(strategy, spine, shares)
     for name in spine.geolevels:
         queries = strategy.queries(name) if name in strategy.geolevels else ()
         exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
         more = (besides or {}).get(name, ())
         layers = [schema.query(query).layers for query in queries]
         measured = (*chain(*layers), *(group for group, _ in more))
-        precisions = np.repeat(_precisions(strategy, name, own), [len(layer) for layer in layers], axis=1)
+        precisions = np.repeat(
+            _precisions(strategy, name, allocation), [len(layer) for layer in layers], axis=1
+        )
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
         limited = np.minimum(np.concatenate([precisions, drawn], axis=1), 1.0 / LEAST_VARIANCE)
         levels.append(LevelModel(name, measured, limited, exact))
@@ -167,9 +169,9 @@ def levels_of_strategy(
 
 def with_queries(level: LevelModel, names: Collection[str]) -> LevelModel:
     """A level with some of its measured queries."""
-    kept = [number for number, group in enumerate(level.measured) if group.name in names]
-    measured = tuple(level.measured[number] for number in kept)
-    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, kept]))
+    numbers = [number for number, group in enumerate(level.measured) if group.name in names]
+    measured = tuple(level.measured[number] for number in numbers)
+    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, numbers]))
 
 
 def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:
@@ -179,8 +181,8 @@ def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None
         return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
     n = len(allocation.positions(geolevel))
     columns = [1.0 / allocation.variances(geolevel, query, 0, n) for query in queries]
-    found = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
-    return found[:1] if bool((found == found[:1]).all()) else np.ascontiguousarray(found)
+    precisions = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
+    return precisions[:1] if bool((precisions == precisions[:1]).all()) else np.ascontiguousarray(precisions)
 
 
 def model_of_levels(
@@ -263,9 +265,9 @@ def _zero_patterns(
         rows, row = distinct_rows(zero.answers)
         row = row[spine.ancestors(level)]
         answers = zero.query.answers_of(cells)
-        own = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
+        zero_cells = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
         pairs, number = np.unique(number * len(rows) + row, return_inverse=True)
-        patterns = patterns[pairs // len(rows)] | own[pairs % len(rows)]
+        patterns = patterns[pairs // len(rows)] | zero_cells[pairs % len(rows)]
     return patterns, number.reshape(-1).astype(np.int64)
 
 

@@ -97,11 +97,11 @@ class StoredRows:
 
     def _measured(self, level: int, group: QueryGroup) -> Integers | None:
         """Geounits in which a query of the strategy is measured; None if it is measured in all."""
-        own = self._model.levels[level]
-        if group not in own.measured:
+        level_model = self._model.levels[level]
+        if group not in level_model.measured:
             # The query's missing files will cause an error.
             return None
-        precisions = own.precisions[:, own.measured.index(group)]
+        precisions = level_model.precisions[:, level_model.measured.index(group)]
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured
 
@@ -150,7 +150,7 @@ class StoredRows:
         if held is not None and held[0] == part:
             return held[1]
         # Only one geolevel is read at a time.
-        self._held = {other: own for other, own in self._held.items() if other[0] == level}
+        self._held = {other: stored for other, stored in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = read_published(parts[part], ["geocode", "values", "variance"])
         geounits = np.arange(begins[part], begins[part + 1], dtype=np.int64)
@@ -171,14 +171,14 @@ class StoredRows:
         self, level: int, group: QueryGroup, geounits: Integers, frame: pl.DataFrame
     ) -> None:
         """Refuse measurements whose variance differs from that of the model."""
-        own = self._model.levels[level]
-        precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
+        level_model = self._model.levels[level]
+        precisions = level_model.precisions_of(geounits)[:, level_model.measured.index(group)]
         variances = np.maximum(frame["variance"].to_numpy(), LEAST_VARIANCE)
         off = np.abs(variances * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):
             raise StoreError(
-                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than "
-                "the given strategy states. Use the strategy of that release.",
+                f"the measurements of '{group.name}' at {level_model.geolevel} in {self._root} have another "
+                "variance than the given strategy states. Use the strategy of that release.",
                 code="measurements-mismatch",
             )
 
@@ -202,11 +202,11 @@ class KeptRows:
         """Answers of geounits start to stop - 1. All requests for a level must have the same queries."""
         key = level, start, stop
         if key not in self._kept:
-            made = self._rows.rows(level, queries, start, stop)
-            if made.nbytes > self._left:
-                return made
-            self._left -= made.nbytes
-            self._kept[key] = made
+            answers = self._rows.rows(level, queries, start, stop)
+            if answers.nbytes > self._left:
+                return answers
+            self._left -= answers.nbytes
+            self._kept[key] = answers
         return self._kept[key]
 
 

@@ -108,15 +108,17 @@ def finest_kinds(model: TreeModel) -> FinestKinds:
     pairs, kind = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
     precisions = np.ascontiguousarray(rows[pairs // len(model.zero_patterns)])
     zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
-    asked = tuple(_asked(finest.measured, ~own, used) for own, used in zip(zeros, precisions, strict=True))
+    asked = tuple(
+        _asked(finest.measured, ~empty, used) for empty, used in zip(zeros, precisions, strict=True)
+    )
     return FinestKinds(kind.reshape(-1).astype(np.int64), precisions, zeros, asked)
 
 
 def _asked(groups: Sequence[QueryGroup], free: NDArray[np.bool_], precisions: Floats) -> tuple[Integers, ...]:
     """The answers of each query that have a free cell; none of a geounit that is not measured."""
     cells = np.flatnonzero(free) if precisions.any() else np.zeros(0, np.int64)
-    found = [np.unique(group.answers_of(cells)) for group in groups]
-    return tuple(own[own >= 0].astype(np.int64) for own in found)
+    answers = [np.unique(group.answers_of(cells)) for group in groups]
+    return tuple(numbers[numbers >= 0].astype(np.int64) for numbers in answers)
 
 
 def sweep_up(
@@ -180,7 +182,8 @@ def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
     """
     spine = sweep.model.spine
     level = next(
-        (one for one in range(spine.finest) if spine.n_geounits(one) >= SUBTREES), max(0, spine.finest - 1)
+        (number for number in range(spine.finest) if spine.n_geounits(number) >= SUBTREES),
+        max(0, spine.finest - 1),
     )
     ends = spine.finest_offsets(level)
     limit = max(int(ends[-1]) // SUBTREES, 1)
@@ -227,8 +230,8 @@ class _Ascent:
         begin, end = int(offsets[first]), int(offsets[last])
         if level + 1 == spine.finest:
             for start, stop in self._parents_at_once(offsets[first : last + 1]):
-                own = Sums(*(part[start:stop] for part in sums))
-                self._add_finest(offsets[first + start : first + stop + 1], own)
+                parents = Sums(*(part[start:stop] for part in sums))
+                self._add_finest(offsets[first + start : first + stop + 1], parents)
         else:
             parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
             for start, stop in _pieces(begin, end, self.at_once):
@@ -268,11 +271,13 @@ class _Ascent:
     def _learn(self, level: int, first: int, last: int, sums: Sums) -> None:
         """Turn sums over children into the estimates of geounits first..last, and hand the results on."""
         model, n = self.sweep.model, last - first
-        own = model.levels[level]
-        precisions = own.precisions if len(own.precisions) == 1 else own.precisions[first:last]
+        level_model = model.levels[level]
+        precisions = (
+            level_model.precisions if len(level_model.precisions) == 1 else level_model.precisions[first:last]
+        )
         measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
         free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
-        asked = tuple(_asked(own.measured, free, np.array([used])) for used in (0.0, 1.0))
+        asked = tuple(_asked(level_model.measured, free, np.array([used])) for used in (0.0, 1.0))
         each = np.arange(n)
         values = self._summed(level, first, measured, asked, each)
         told = Told(values, precisions, self._exact_sums(level, first, last, each, n))
@@ -302,34 +307,34 @@ class _Ascent:
             group: Group of each geounit; rising within what a thread does.
         """
         model = self.sweep.model
-        own, geolevel = model.levels[level].measured, model.spine.geolevels[level]
-        begin = np.cumsum([0, *(query.size for query in own)]).astype(np.int64)
+        queries, geolevel = model.levels[level].measured, model.spine.geolevels[level]
+        begin = np.cumsum([0, *(query.size for query in queries)]).astype(np.int64)
         out = np.zeros((int(group.max(initial=-1)) + 1, int(begin[-1])), np.int64)
 
         def work(piece: tuple[int, int]) -> tuple[int, Integers]:
             start, stop = piece
-            wanted = _wanted(geolevel, own, first + start, kind[start:stop], asked)
+            wanted = _wanted(geolevel, queries, first + start, kind[start:stop], asked)
             least = int(group[start:stop].min())
             rows = group[start:stop] - least
-            found = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
+            sums = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
             values = self.source.measure_families(wanted)
             runs = wanted.child_begin - (first + start)
-            add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], found)
-            return least, found
+            add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], sums)
+            return least, sums
 
         at_once = max(1, min(FINEST_AT_ONCE, ANSWERS_AT_ONCE // max(1, out.shape[1])))
         pieces = _pieces(0, len(kind), at_once)
         for some in (pieces[k : k + self.workers] for k in range(0, len(pieces), self.workers)):
-            for least, found in self.pool.map(work, some):
-                out[least : least + len(found)] += found
+            for least, sums in self.pool.map(work, some):
+                out[least : least + len(sums)] += sums
         return out
 
     def _exact_sums(self, level: int, first: int, last: int, group: Integers, n_groups: int) -> Integers:
         """Exact answers, summed over the geounits of each group."""
-        own = self.sweep.model.levels[level]
-        out = np.zeros((n_groups, sum(query.size for query in own.invariants)), np.int64)
+        level_model = self.sweep.model.levels[level]
+        out = np.zeros((n_groups, sum(query.size for query in level_model.invariants)), np.int64)
         if out.shape[1]:
-            np.add.at(out, group, self.exact[own.geolevel][first:last])
+            np.add.at(out, group, self.exact[level_model.geolevel][first:last])
         return out
 
 
@@ -344,14 +349,14 @@ def _wanted(
     starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
     child_begin = first + np.append(starts, len(kind)).astype(np.int64)
     kinds = kind[starts]
-    own = [_listed([one[q] for one in asked], kinds) for q in range(len(queries))]
-    widths = np.array([width for _, width in own], np.int64).reshape(len(queries), len(kinds))
+    lists = [_listed([answers[q] for answers in asked], kinds) for q in range(len(queries))]
+    widths = np.array([width for _, width in lists], np.int64).reshape(len(queries), len(kinds))
     n_values = widths * np.diff(child_begin)
     return FamilyAnswers(
         geolevel,
         tuple(queries),
         child_begin,
-        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in own)]),
+        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in lists)]),
         _begins(widths),
         np.zeros((len(queries), 0), np.int32),
         _begins(n_values),
@@ -360,7 +365,7 @@ def _wanted(
 
 def _listed(asked: Sequence[Integers], kinds: Integers) -> tuple[Integers, Integers]:
     """The answers of one query for each run of geounits, one run after the other, and their number in each run."""
-    width = np.array([len(one) for one in asked], np.int64)
+    width = np.array([len(answers) for answers in asked], np.int64)
     begin = np.cumsum(width) - width
     every = np.concatenate([np.zeros(0, np.int64), *asked])
     runs = width[kinds]

@@ -111,8 +111,8 @@ def block_rows(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> BlockRows
         ]
         for kinds in algebra.classes:
             rows: Floats = np.ones((1, 1))
-            for own, kind in zip(factors, kinds, strict=True):
-                rows = np.asarray(np.kron(rows, own[kind]), np.float64)
+            for by_kind, kind in zip(factors, kinds, strict=True):
+                rows = np.asarray(np.kron(rows, by_kind[kind]), np.float64)
             begin.append(place)
             count.append(len(rows))
             entries.append(rows.ravel())
@@ -130,8 +130,8 @@ def _signatures(
 ) -> Signatures:
     loose = algebra.identity(len(zeros)) - zero_blocks(algebra, zeros)
     spread = np.zeros(loose.shape)
-    for own, blocks, free in zip(precisions, spread, loose, strict=True):
-        learn_measured(algebra.basis, learned, own, blocks, free)
+    for row, blocks, free in zip(precisions, spread, loose, strict=True):
+        learn_measured(algebra.basis, learned, row, blocks, free)
     settled, left = spread.copy(), loose.copy()
     nothing = np.zeros(len(learned.exact.scale), np.int64)
     if nothing.size:

@@ -49,9 +49,9 @@ class Dual:
     def inverse(self) -> "Dual":
         """The inverses of symmetric matrices."""
         raw = 1.0 / self.value if self.value.shape[-1] == 1 else np.linalg.inv(self.value)
-        found: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
-        slope = _product(_product(found[:, None], self.slope), found[:, None])
-        return Dual(found, -slope)
+        inverse: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
+        slope = _product(_product(inverse[:, None], self.slope), inverse[:, None])
+        return Dual(inverse, -slope)
 
     def rows(self, chosen: Integers) -> "Dual":
         """Some of the matrices, in the given order."""
@@ -67,8 +67,8 @@ class Dual:
         """Weighted sums of the matrices, one for each row of weights."""
 
         def sums(array: Floats) -> Floats:
-            found: Floats = (weights @ array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
-            return found
+            weighted: Floats = (weights @ array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
+            return weighted
 
         return Dual(sums(self.value), sums(self.slope))
 
@@ -77,7 +77,7 @@ class Dual:
         return Dual(self.value.sum(axis=0, keepdims=True), self.slope.sum(axis=0, keepdims=True))
 
 
-def _product(one: Floats, other: Floats) -> Floats:
+def _product(left: Floats, right: Floats) -> Floats:
     # For single numbers, the matrix product of numpy is many times slower than multiplication.
-    found: Floats = one * other if one.shape[-1] == 1 else one @ other
-    return found
+    product: Floats = left * right if left.shape[-1] == 1 else left @ right
+    return product

@@ -42,8 +42,8 @@ class LeastSquares:
     @property
     def n_matrices(self) -> int:
         """The largest number of kinds of a geolevel, or of the entries of a family."""
-        entries = (len(own) for one in self.touched.values() for own in one.kinds)
-        return max(*(len(own.sizes) for own in self.kinds), *entries, 1)
+        entries = (len(kinds) for touched in self.touched.values() for kinds in touched.kinds)
+        return max(*(len(kinds.sizes) for kinds in self.kinds), *entries, 1)
 
     def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
         """The mean covariance of every area that is asked about.
@@ -81,9 +81,9 @@ class LeastSquares:
             kinds, below = self.kinds[level], self.kinds[level + 1]
             assert kinds.children is not None
             drops = gain.scaled(kinds.sizes) - gain.around(summed[level])
-            own = filtered[level + 1]
+            children = filtered[level + 1]
             passed = drops.combined(sparse.csr_matrix(kinds.children.T))
-            summed.append(own.scaled(below.sizes) - own.around(passed))
+            summed.append(children.scaled(below.sizes) - children.around(passed))
         return summed
 
     def _of_entities(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:

@@ -104,7 +104,7 @@ def chains_of(schema: Schema, groups: Sequence[QueryGroup]) -> tuple[Chain, ...]
     Raises:
         SchemaError: groups overlap or leave out a level, or two groupings of an attribute are not nested.
     """
-    found = []
+    chains = []
     for axis, attribute in enumerate(schema.attributes):
         named: dict[bytes, tuple[Integers, str]] = {}
         for group in groups:
@@ -122,12 +122,12 @@ def chains_of(schema: Schema, groups: Sequence[QueryGroup]) -> tuple[Chain, ...]
         named[whole.tobytes()] = (whole, attribute.name)
         together = np.zeros(attribute.size, np.int64)
         named.pop(together.tobytes(), None)
-        ordered = sorted(named.values(), key=lambda one: int(one[0].max()))
+        ordered = sorted(named.values(), key=lambda grouping: int(grouping[0].max()))
         _refuse_crossing(attribute.name, ordered)
-        found.append(
+        chains.append(
             Chain(tuple(name for _, name in ordered), np.array([together, *(codes for codes, _ in ordered)]))
         )
-    return tuple(found)
+    return tuple(chains)
 
 
 def live_variances(
@@ -156,9 +156,9 @@ def live_variances(
         SchemaError: as `chains_of`; or a size is absent, or smaller than that of a coarser grouping.
     """
     names = [(level, query) for level in strategy.geolevels for query in strategy.queries(level)]
-    wanted = [*(query for _, query in names), *(name for own in exact.values() for name in own)]
+    wanted = [*(query for _, query in names), *(name for queries in exact.values() for name in queries)]
     groups = [schema.query(name) for name in dict.fromkeys([*wanted, *(query for _, query in asked)])]
-    given = [group for own in drawn.values() for group, _ in own]
+    given = [group for measurements in drawn.values() for group, _ in measurements]
     chains = chains_of(schema, [*groups, *given])
     _refuse_sizes(chains, geolevels, sizes)
     labels = _Labels(schema, chains, geolevels, sizes)
@@ -166,10 +166,10 @@ def live_variances(
     weights = []
     for geolevel, query in names:
         earlier = np.zeros(labels.count, np.bool_)
-        for own in passes.get(geolevel, ()):
-            if query in own:
+        for queries in passes.get(geolevel, ()):
+            if query in queries:
                 break
-            earlier |= np.any([labels.below(schema.query(name)) for name in own], axis=0)
+            earlier |= np.any([labels.below(schema.query(name)) for name in queries], axis=0)
         weights.append(np.where(earlier, 0.0, labels.eigenvalues(schema.query(query), geolevel)))
     nothing = np.zeros(labels.count)
     fixed = [
@@ -177,7 +177,7 @@ def live_variances(
         for name in geolevels
     ]
     known = [
-        np.any([nothing, *(labels.below(schema.query(one)) for one in exact.get(name, ()))], axis=0)
+        np.any([nothing, *(labels.below(schema.query(query)) for query in exact.get(name, ()))], axis=0)
         for name in geolevels
     ]
     return LiveVariances(
@@ -217,22 +217,22 @@ class _Labels:
 
     def below(self, group: QueryGroup) -> Bools:
         """Which labels a query determines."""
-        found: Bools = np.all(self._labels <= self._places(group), axis=1)
-        return found
+        determined: Bools = np.all(self._labels <= self._places(group), axis=1)
+        return determined
 
     def eigenvalues(self, group: QueryGroup, geolevel: str) -> Floats:
         """Precision of every label where the answers have precision 1."""
         live = self._live[geolevel]
-        each = [own[-1] / own[place] for own, place in zip(live, self._places(group), strict=True)]
+        each = [sizes[-1] / sizes[place] for sizes, place in zip(live, self._places(group), strict=True)]
         return np.where(self.below(group), np.prod(each), 0.0)
 
     def gram(self, group: QueryGroup, geolevel: str) -> Floats:
         """Factor of each label's variance in the mean variance of the answers."""
         differences = np.ones(self.count)
-        for axis, own in enumerate(self._live[geolevel]):
-            differences *= np.diff(own, prepend=0.0)[self._labels[:, axis]]
-        found: Floats = self.eigenvalues(group, geolevel) * differences / group.size
-        return found
+        for axis, sizes in enumerate(self._live[geolevel]):
+            differences *= np.diff(sizes, prepend=0.0)[self._labels[:, axis]]
+        factors: Floats = self.eigenvalues(group, geolevel) * differences / group.size
+        return factors
 
     def _places(self, group: QueryGroup) -> Integers:
         return np.array(
@@ -249,12 +249,12 @@ def _numbered(codes: Int32s) -> Integers:
 
 
 def _refuse_crossing(attribute: str, ordered: Sequence[tuple[Integers, str]]) -> None:
-    for (coarse, one), (fine, other) in pairwise(ordered):
+    for (coarse, coarse_name), (fine, fine_name) in pairwise(ordered):
         pairs = np.unique(np.column_stack([fine, coarse]), axis=0)
         if len(pairs) > fine.max() + 1:
             raise SchemaError(
-                f"a group of '{other}' lies in several groups of '{one}', both of the attribute '{attribute}'. Live "
-                "sizes are defined for groupings of which each is a refinement of the one before. Leave out `live`, "
+                f"a group of '{fine_name}' lies in several groups of '{coarse_name}', both of the attribute "
+                f"'{attribute}'. Live sizes are defined for groupings of which each is a refinement of the one before. Leave out `live`, "
                 "or measure and ask for other queries.",
                 code="bad-live-sizes",
             )
@@ -274,13 +274,13 @@ def _refuse_sizes(
         )
     for geolevel in geolevels:
         for chain in chains:
-            found = chain.live(sizes, geolevel)
-            if bool((np.diff(found) < 0).any()):
-                place = int(np.flatnonzero(np.diff(found) < 0)[0])
+            live = chain.live(sizes, geolevel)
+            if bool((np.diff(live) < 0).any()):
+                place = int(np.flatnonzero(np.diff(live) < 0)[0])
                 coarse = chain.names[place - 1] if place else "the total"
                 raise SchemaError(
-                    f"the table of live sizes gives '{chain.names[place]}' at {geolevel} {found[place + 1]:g} live "
-                    f"groups, and {coarse} {found[place]:g}. Every live group of the coarser grouping has at least one "
+                    f"the table of live sizes gives '{chain.names[place]}' at {geolevel} {live[place + 1]:g} live "
+                    f"groups, and {coarse} {live[place]:g}. Every live group of the coarser grouping has at least one "
                     "live group of the finer one. Correct one of the two numbers.",
                     code="bad-live-sizes",
                 )

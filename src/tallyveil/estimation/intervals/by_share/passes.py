@@ -58,16 +58,18 @@ def on_cells(group: QueryGroup, cells: QueryGroup) -> tuple[Factor, ...]:
         cells: Query of the pass.
     """
     return tuple(
-        Factor(factor.attribute, factor.name, (factor.codes[first_levels(own)],), factor.labels)
-        for factor, own in zip(group.factors, cells.factors, strict=True)
+        Factor(factor.attribute, factor.name, (factor.codes[first_levels(cell_factor)],), factor.labels)
+        for factor, cell_factor in zip(group.factors, cells.factors, strict=True)
     )
 
 
 def axes_of(cells: QueryGroup, queries: list[tuple[Factor, ...]]) -> tuple[Axis, ...]:
     """The atoms of every attribute, which the given factors on a pass's cells treat alike."""
     return tuple(
-        derive_axis(own.size, [query[place] for query in queries], np.zeros(own.size, np.int64))
-        for place, own in enumerate(cells.factors)
+        derive_axis(
+            cell_factor.size, [query[place] for query in queries], np.zeros(cell_factor.size, np.int64)
+        )
+        for place, cell_factor in enumerate(cells.factors)
     )
 
 
@@ -86,13 +88,13 @@ def spread_from(gram: Gram, groups: QueryGroup, cells: QueryGroup, above: QueryG
         cells: Query of the pass.
         above: Query of the pass before.
     """
-    found = []
-    for own, here, there in zip(gram, on_cells(groups, cells), on_cells(groups, above), strict=True):
+    grams = []
+    for factor_gram, here, there in zip(gram, on_cells(groups, cells), on_cells(groups, above), strict=True):
         inside = _incidence(here)
         evenly = inside / inside.sum(axis=1)[:, None]
         outside = _incidence(there)
-        found.append(outside.T @ (evenly @ own @ evenly.T) @ outside)
-    return tuple(found)
+        grams.append(outside.T @ (evenly @ factor_gram @ evenly.T) @ outside)
+    return tuple(grams)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,55 +112,55 @@ class BlockClass:
 
     def rows(self, factors: tuple[Factor, ...]) -> Floats:
         """The rows F of a query in the block; shape (rows, dim). There are none where the query is blind."""
-        found: Floats = np.ones((1, 1))
+        rows: Floats = np.ones((1, 1))
         for axis, kind, factor in zip(self.axes, self.kinds, factors, strict=True):
-            found = np.kron(found, factor_rows(axis, factor)[kind]).astype(np.float64, copy=False)
-        return found
+            rows = np.kron(rows, factor_rows(axis, factor)[kind]).astype(np.float64, copy=False)
+        return rows
 
     def roots(self, gram: Gram) -> Floats | None:
         """A matrix W, shape (dim, columns), so that W W' sums F'F over all blocks of the class; None if it is zero."""
-        found: Floats = np.ones((1, 1))
-        for axis, kind, own in zip(self.axes, self.kinds, gram, strict=True):
-            part = _root(_on_atoms(axis, own)) if kind == DENSE else _within(axis, kind, own)
+        roots: Floats = np.ones((1, 1))
+        for axis, kind, factor_gram in zip(self.axes, self.kinds, gram, strict=True):
+            part = _root(_on_atoms(axis, factor_gram)) if kind == DENSE else _within(axis, kind, factor_gram)
             if part.shape[1] == 0:
                 return None
-            found = np.kron(found, part).astype(np.float64, copy=False)
-        return found
+            roots = np.kron(roots, part).astype(np.float64, copy=False)
+        return roots
 
 
 def _incidence(factor: Factor) -> Floats:
     """F: 1 where a level belongs to a group; shape (groups, levels)."""
-    found: Floats = (np.arange(factor.size)[:, None] == factor.codes[None, :]).astype(np.float64)
-    return found
+    incidence: Floats = (np.arange(factor.size)[:, None] == factor.codes[None, :]).astype(np.float64)
+    return incidence
 
 
-def _on_atoms(axis: Axis, own: Floats) -> Floats:
+def _on_atoms(axis: Axis, gram: Floats) -> Floats:
     """F'F in the normalised sums over atoms."""
-    sums = np.array([own[:, levels].sum(axis=1) for levels in axis.atoms])
+    sums = np.array([gram[:, levels].sum(axis=1) for levels in axis.atoms])
     both = np.array([sums[:, levels].sum(axis=1) for levels in axis.atoms])
     roots = np.sqrt([len(levels) for levels in axis.atoms])
-    found: Floats = both / np.outer(roots, roots)
-    return found
+    normalised: Floats = both / np.outer(roots, roots)
+    return normalised
 
 
-def _within(axis: Axis, kind: int, own: Floats) -> Floats:
+def _within(axis: Axis, kind: int, gram: Floats) -> Floats:
     """The root of F'F, summed over all contrasts of a kind; shape (1, 1), or (1, 0) for none."""
     summed = 0.0
     for atom in axis.contrasts[kind - 1]:
         levels = np.array(axis.atoms[atom])
-        block = own[np.ix_(levels, levels)]
+        block = gram[np.ix_(levels, levels)]
         summed += float(np.trace(block)) - float(block.sum()) / len(levels)
     return np.full(
-        (1, 1 if summed > FLAT * max(float(np.trace(own)), 1e-300) else 0), np.sqrt(max(summed, 0.0))
+        (1, 1 if summed > FLAT * max(float(np.trace(gram)), 1e-300) else 0), np.sqrt(max(summed, 0.0))
     )
 
 
 def _root(gram: Floats) -> Floats:
     """A matrix W with W W' equal to a positive semidefinite matrix, and as few columns as its rank."""
     sizes, vectors = np.linalg.eigh(gram)
-    kept = sizes > FLAT * max(float(sizes[-1]), 1e-300)
-    found: Floats = vectors[:, kept] * np.sqrt(sizes[kept])
-    return found
+    nonzero = sizes > FLAT * max(float(sizes[-1]), 1e-300)
+    root: Floats = vectors[:, nonzero] * np.sqrt(sizes[nonzero])
+    return root
 
 
 LARGEST = 2048
@@ -250,16 +252,16 @@ class PassVariances:
         slopes: Floats,
     ) -> None:
         """Add what the blocks contribute to values and slopes."""
-        own = [(here[query], rows) for query, rows in block.rows.items() if query in here]
+        seen = [(here[query], rows) for query, rows in block.rows.items() if query in here]
         dim = next(len(root) for roots in block.roots for root in roots)
-        stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in own]
+        stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in seen]
         together = np.concatenate(stacked) if stacked else np.zeros((0, dim))
         solver = cho_factor(together.T @ together + faint * np.eye(dim), overwrite_a=True)
         for asked, roots in enumerate(block.roots):
             for root in roots:
                 solved = cho_solve(solver, root)
                 values[asked] += factor[asked] * float(np.sum(root * solved))
-                for i, rows in own:
+                for i, rows in seen:
                     slopes[asked, i] -= factor[asked] * self.unit[i] * float(np.sum((rows @ solved) ** 2))
 
 
@@ -289,13 +291,13 @@ def pass_variances(
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
     grams = [_grams(schema, passes, query) for _, query in asked]
-    made: dict[tuple[str, ...], _Level] = {}
+    by_exact: dict[tuple[str, ...], _Level] = {}
     levels = {}
     for geolevel in geolevels:
         fixed = tuple(exact.get(geolevel, ()))
-        if fixed not in made:
-            made[fixed] = _level(schema, passes, fixed, grams)
-        levels[geolevel] = made[fixed]
+        if fixed not in by_exact:
+            by_exact[fixed] = _level(schema, passes, fixed, grams)
+        levels[geolevel] = by_exact[fixed]
     sizes = [schema.query(query).size for _, query in asked]
     return PassVariances(
         names,
@@ -308,20 +310,20 @@ def pass_variances(
 def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gram]:
     """F'F of an answer in the pass that determines it and, by even spreading, in the passes whose counts it divides."""
     group, zeros = _plain(schema.query(query)), schema.barred_levels()
-    number = next((k for k, one in enumerate(passes) if determines(one.cells, group, zeros)), None)
+    number = next((k for k, fitted in enumerate(passes) if determines(fitted.cells, group, zeros)), None)
     if number is None:
         raise BudgetError(
             f"no outer pass determines '{query:.80}', so that its variances are not modelled. The passes count: "
-            f"{'; '.join(one.cells.name for one in passes)}. Ask for sums of these.",
+            f"{'; '.join(fitted.cells.name for fitted in passes)}. Ask for sums of these.",
             code="bad-aim",
         )
-    found = {number: gram_of(group, passes[number].cells)}
+    grams = {number: gram_of(group, passes[number].cells)}
     while number > 0:
-        own, source = passes[number].cells, passes[number].source
+        cells, source = passes[number].cells, passes[number].source
         above = passes[source].cells
-        found[source] = spread_from(found[number], common_groups(own, above), own, above)
+        grams[source] = spread_from(grams[number], common_groups(cells, above), cells, above)
         number = source
-    return found
+    return grams
 
 
 def _level(
@@ -330,27 +332,27 @@ def _level(
     """The blocks of all passes, where some queries are exact."""
     blocks: list[_Block] = []
     sure = np.zeros(len(grams))
-    for number, one in enumerate(passes):
+    for number, fitted in enumerate(passes):
         if number == 0:
             fixed = [schema.query(name) for name in exact]
-            fixed = [group for group in fixed if determines(one.cells, group)]
+            fixed = [group for group in fixed if determines(fitted.cells, group)]
         else:
-            fixed = [common_groups(one.cells, passes[one.source].cells)]
-        found, certain = _blocks(schema, one, fixed, [own.get(number) for own in grams])
-        blocks += found
+            fixed = [common_groups(fitted.cells, passes[fitted.source].cells)]
+        added, certain = _blocks(schema, fitted, fixed, [by_pass.get(number) for by_pass in grams])
+        blocks += added
         if number == 0:
             sure = certain
     return _Level(blocks, sure)
 
 
 def _blocks(
-    schema: Schema, one: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
+    schema: Schema, fitted: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
 ) -> tuple[list[_Block], Floats]:
     """The different blocks of a pass, and what is known in them; see `_Level`."""
-    queries = {name: on_cells(_plain(schema.query(name)), one.cells) for name in sorted(one.measured)}
-    known = [on_cells(_plain(group), one.cells) for group in fixed]
-    axes = axes_of(one.cells, [*queries.values(), *known])
-    found: dict[bytes, _Block] = {}
+    queries = {name: on_cells(_plain(schema.query(name)), fitted.cells) for name in sorted(fitted.measured)}
+    known = [on_cells(_plain(group), fitted.cells) for group in fixed]
+    axes = axes_of(fitted.cells, [*queries.values(), *known])
+    blocks: dict[bytes, _Block] = {}
     sure = np.zeros(len(grams))
     for kinds in product(*(range(len(axis.sizes)) for axis in axes)):
         here = BlockClass(axes, kinds)
@@ -358,22 +360,24 @@ def _blocks(
         if all(root is None for root in roots):
             continue
         if here.dim > LARGEST:
-            _refuse(one, here.dim)
+            _refuse(fitted, here.dim)
         free = null_space(np.concatenate([np.zeros((1, here.dim)), *(here.rows(group) for group in known)]))
         seen = {name: here.rows(factors) @ free for name, factors in queries.items()}
         seen = {name: rows for name, rows in seen.items() if rows.any()}
-        block = found.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
+        block = blocks.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
         for place, root in enumerate(roots):
             if root is not None:
                 left = free.T @ root
                 sure[place] += max(float(np.sum(root**2)) - float(np.sum(left**2)), 0.0)
                 if left.any():
                     block.roots[place].append(left)
-    return [block for block in found.values() if any(block.roots)], sure
+    return [block for block in blocks.values() if any(block.roots)], sure
 
 
 def _key(rows: Mapping[str, Floats]) -> bytes:
-    return b"".join(name.encode() + str(own.shape).encode() + own.tobytes() for name, own in rows.items())
+    return b"".join(
+        name.encode() + str(matrix.shape).encode() + matrix.tobytes() for name, matrix in rows.items()
+    )
 
 
 def _plain(group: QueryGroup) -> QueryGroup:
@@ -386,9 +390,9 @@ def _plain(group: QueryGroup) -> QueryGroup:
     return group
 
 
-def _refuse(one: Fitted, dim: int) -> None:
+def _refuse(fitted: Fitted, dim: int) -> None:
     raise SchemaError(
-        f"the measured queries of the outer pass '{one.cells.name:.80}' divide its cells so finely that covariances "
+        f"the measured queries of the outer pass '{fitted.cells.name:.80}' divide its cells so finely that covariances "
         f"have blocks of size {dim:,}; the limit is {LARGEST:,}. Ask for answers of other passes.",
         code="blocks-too-large",
     )

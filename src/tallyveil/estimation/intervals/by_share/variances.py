@@ -40,9 +40,10 @@ class Added:
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares; see `VariancesByShare.at`."""
-        found = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
+        evaluated = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
         return Evaluated(
-            np.sum([one.values for one in found], axis=0), np.sum([one.slopes for one in found], axis=0)
+            np.sum([term.values for term in evaluated], axis=0),
+            np.sum([term.slopes for term in evaluated], axis=0),
         )
 
 
@@ -92,13 +93,13 @@ class VariancesByShare:
         slopes = np.zeros((len(self.asked), len(shares)))
         for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
             for run in self._runs(part):
-                own = self.queries.information(number, run, shares, known, unknown)
-                means = self.estimator.means(own, areas)
+                information = self.queries.information(number, run, shares, known, unknown)
+                means = self.estimator.means(information, areas)
                 weights, rank = part.weights[:, run], part.directions.shape[1]
                 for place, (area, _) in enumerate(self.asked):
-                    found, gram = means[area], grams[place][run]
-                    values[place] += float(np.sum(found.value[0] * gram))
-                    slope = np.einsum("tcij,cij->tc", found.slope[0], gram)
+                    mean, gram = means[area], grams[place][run]
+                    values[place] += float(np.sum(mean.value[0] * gram))
+                    slope = np.einsum("tcij,cij->tc", mean.slope[0], gram)
                     along = slope.reshape(n_levels, rank, len(gram))[self.queries.level]
                     slopes[place] += np.einsum("scr,src->s", weights, along)
         return Evaluated(values, slopes)

@@ -90,14 +90,14 @@ class Atoms:
             layer: A query without overlapping groups that does not divide atoms.
         """
         place = np.unravel_index(self.answers, self.group.shape)
-        found = np.zeros(self.n, np.int64)
+        answers = np.zeros(self.n, np.int64)
         left_out = np.zeros(self.n, np.bool_)
-        for own, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
-            level = first_levels(merged)[own]
+        for numbers, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
+            level = first_levels(merged)[numbers]
             groups = factor.codes[level]
             left_out |= groups < 0
-            found = found * factor.size + groups
-        return np.where(left_out, -1, found).astype(np.int32)
+            answers = answers * factor.size + groups
+        return np.where(left_out, -1, answers).astype(np.int32)
 
     def paired(self, layer: QueryGroup) -> tuple[Integers, Integers]:
         """All pairs of an atom and an answer of a query that have a possible cell in common.
@@ -114,13 +114,13 @@ class Atoms:
             factors.append(_factor(merged.attribute, codes.reshape(-1)))
             pairs.append(distinct.astype(np.int64))
         finer = QueryGroup("pairs", tuple(factors))
-        found = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
-        atoms, answers = np.zeros(len(found[0]), np.int64), np.zeros(len(found[0]), np.int64)
+        places = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
+        atoms, answers = np.zeros(len(places[0]), np.int64), np.zeros(len(places[0]), np.int64)
         left_out = np.zeros(len(atoms), np.bool_)
         shapes = self.group.shape, layer.shape
-        for own, pair, n_merged, n_groups in zip(found, pairs, *shapes, strict=True):
-            atoms = atoms * n_merged + pair[own, 0]
-            groups = pair[own, 1]
+        for numbers, pair, n_merged, n_groups in zip(places, pairs, *shapes, strict=True):
+            atoms = atoms * n_merged + pair[numbers, 0]
+            groups = pair[numbers, 1]
             left_out |= groups < 0
             answers = answers * n_groups + groups
         return np.searchsorted(self.answers, atoms), np.where(left_out, -1, answers)
@@ -150,8 +150,8 @@ def derive_atoms(
     largest = max(most_atoms, atoms.n)
     for query in (*zeros, *by_size):
         finer = [
-            own if is_even else _refined((own, *factor.layers))
-            for own, factor, is_even in zip(codes, query.factors, even, strict=True)
+            attribute_codes if is_even else _refined((attribute_codes, *factor.layers))
+            for attribute_codes, factor, is_even in zip(codes, query.factors, even, strict=True)
         ]
         divided = _atoms(schema, finer)
         if divided.n <= largest:
@@ -174,12 +174,15 @@ def _even(schema: Schema, queries: Sequence[QueryGroup], zeros: Sequence[QueryGr
 def _refined(layers: Sequence[NDArray[np.integer]]) -> Int32s:
     """The number of each level's set. Levels are in one set if every layer puts them into the same group, or none."""
     table = np.stack(layers, axis=1)
-    found: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    return found
+    numbers: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return numbers
 
 
 def _atoms(schema: Schema, codes: Sequence[Int32s]) -> Atoms:
-    factors = (_factor(item.name, own) for item, own in zip(schema.attributes, codes, strict=True))
+    factors = (
+        _factor(item.name, attribute_codes)
+        for item, attribute_codes in zip(schema.attributes, codes, strict=True)
+    )
     group = QueryGroup("atoms", tuple(factors))
     return Atoms(schema, group, schema.possible_answers(group))
 
@@ -200,10 +203,10 @@ def flat_group(name: str, layers: Sequence[Int32s], labels: tuple[str, ...]) -> 
         layers: For each layer, the answer of each atom, or -1.
         labels: Labels of the answers.
     """
-    kept = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
-    for layer in kept:
+    frozen = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
+    for layer in frozen:
         layer.flags.writeable = False
-    return QueryGroup(name, (Factor("atom", "atom", kept, labels),))
+    return QueryGroup(name, (Factor("atom", "atom", frozen, labels),))
 
 
 def flat_layers(atoms: Atoms, asked: QueryGroup) -> QueryGroup:
@@ -243,8 +246,8 @@ class Sums:
         """Sums of rows of answers; shape (n_rows, n)."""
         if not self.n:
             return np.zeros((len(values), 0), np.int64)
-        found: Integers = np.add.reduceat(values[:, self.answers], self.begin[:-1], axis=1, dtype=np.int64)
-        return found
+        sums: Integers = np.add.reduceat(values[:, self.answers], self.begin[:-1], axis=1, dtype=np.int64)
+        return sums
 
 
 def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
@@ -261,12 +264,12 @@ def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
     _, component = connected_components(sparse.coo_matrix(edges, shape=(size, size)), directed=False)
     unusable = component[atoms.n] if counted[0] < 0 else -1
     of_atom, of_answer = component[: atoms.n], component[atoms.n :]
-    kept = np.unique(of_atom[of_atom != unusable])
+    usable = np.unique(of_atom[of_atom != unusable])
     number = np.full(int(component.max()) + 1, -1, np.int32)
-    number[kept] = np.arange(len(kept))
+    number[usable] = np.arange(len(usable))
     sums = number[of_answer]
     order = np.argsort(sums, kind="stable")[int((sums < 0).sum()) :]
-    begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(kept)))])
+    begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(usable)))])
     return Sums(query, number[of_atom], counted[order], begin.astype(np.int64))
 
 
@@ -325,19 +328,21 @@ class MergedModel:
     @property
     def determined(self) -> Bools:
         """Whether each answer of the table follows from sums that are measured, or known, at some geolevel."""
-        own = {sums.query.factors: sums for level in (*self.measured, *self.exact) for sums in level}
+        sums_by_query = {
+            sums.query.factors: sums for level in (*self.measured, *self.exact) for sums in level
+        }
         never = self.tree.zero_patterns.all(axis=0)
         rows = [
             np.eye(self.atoms.n)[never],
-            *(_indicators(sums.codes, sums.n) for sums in own.values()),
+            *(_indicators(sums.codes, sums.n) for sums in sums_by_query.values()),
         ]
         base = np.linalg.svd(np.concatenate(rows), full_matrices=False)
         inside = base[2][base[1] > RANK_TOLERANCE * base[1].max(initial=1.0)]
         asked = np.sum(
             [_indicators(layer.factors[0].codes, self.asked.size) for layer in self.asked.layers], axis=0
         )
-        found: Bools = np.abs(asked - asked @ inside.T @ inside).max(axis=1) < SPAN_TOLERANCE
-        return found
+        determined: Bools = np.abs(asked - asked @ inside.T @ inside).max(axis=1) < SPAN_TOLERANCE
+        return determined
 
 
 def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedModel:
@@ -348,18 +353,18 @@ def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedM
         asked: The table's query.
         atoms: The table's atoms, as `Measured.atoms_of` gives them.
     """
-    found = {group.factors: sums_of(atoms, group) for group in measured.queries}
+    sums_by_query = {group.factors: sums_of(atoms, group) for group in measured.queries}
     flat = Schema("atoms", (Attribute("atom", tuple(str(number) for number in range(atoms.n))),))
 
     def sums(groups: Sequence[QueryGroup]) -> tuple[Sums, ...]:
-        return tuple(found[group.factors] for group in groups if found[group.factors].n)
+        return tuple(sums_by_query[group.factors] for group in groups if sums_by_query[group.factors].n)
 
     return MergedModel(
         atoms,
         model_of_levels(
             flat,
             measured.spine,
-            [_flat_level(level, lambda group: found[group.factors]) for level in measured.levels],
+            [_flat_level(level, lambda group: sums_by_query[group.factors]) for level in measured.levels],
             zeros=_flat_zeros(atoms, measured.zeros),
             gaussian=measured.gaussian,
             largest_block=atoms.n,
@@ -372,18 +377,18 @@ def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedM
 
 def _indicators(codes: Int32s, n: int) -> Floats:
     """A row for each of n groups, with 1 for its atoms."""
-    found: Floats = (codes[None, :] == np.arange(n)[:, None]).astype(np.float64)
-    return found
+    indicators: Floats = (codes[None, :] == np.arange(n)[:, None]).astype(np.float64)
+    return indicators
 
 
 def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], Sums]) -> LevelModel:
     groups, precisions = [], [np.zeros((len(level.precisions), 0))]
     for number, query in enumerate(level.measured):
-        own = sums(query)
-        for terms in np.unique(own.terms).tolist():
-            groups.append(_group_of_terms(own, terms))
+        query_sums = sums(query)
+        for terms in np.unique(query_sums.terms).tolist():
+            groups.append(_group_of_terms(query_sums, terms))
             precisions.append(level.precisions[:, number : number + 1] / terms)
-    exact = tuple(_exact_group(one) for one in map(sums, level.invariants) if one.n)
+    exact = tuple(_exact_group(exact_sums) for exact_sums in map(sums, level.invariants) if exact_sums.n)
     return LevelModel(level.geolevel, tuple(groups), _one_row(np.concatenate(precisions, axis=1)), exact)
 
 
@@ -407,15 +412,15 @@ def _exact_group(sums: Sums) -> QueryGroup:
 
 def _flat_zeros(atoms: Atoms, zeros: Sequence[Zeros]) -> list[Zeros]:
     """Atoms of which every cell is zero; cells that are zero in other atoms are not taken into account."""
-    found = []
+    flat = []
     cells = np.arange(atoms.n, dtype=np.int32)
     each = flat_group("atoms", [cells], tuple(str(number) for number in range(atoms.n)))
     for zero in zeros:
         rows, row = distinct_rows(zero.answers)
         empty = _empty_atoms(atoms, zero.query, rows)
         if empty.any():
-            found.append(Zeros(each, zero.geolevel, empty[row]))
-    return found
+            flat.append(Zeros(each, zero.geolevel, empty[row]))
+    return flat
 
 
 def _empty_atoms(atoms: Atoms, query: QueryGroup, zeros: Bools) -> Bools:
