@@ -66,12 +66,14 @@ def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PE
         limit: Largest acceptable residual, persons.
     Source: Abowd et al. 2022, the TopDown algorithm: multi-pass least squares with carried answers.
     """
+    # Bounds of all passes so far; each pass adds rows that keep its answers.
     bounds = constraint_bounds(problem)
     status, worst = EstimateStatus.CERTIFIED, 0.0
     estimate = np.zeros(allowed.shape)
     for number, current in enumerate(problem.passes, start=1):
         answer = _solve(problem, allowed, current, bounds)
         estimate, worst = answer.estimate, max(worst, answer.residual_persons)
+        # Later passes would only be held to an answer that must not be used.
         if answer.residual_persons > limit:
             return LeastSquaresAnswer(estimate, EstimateStatus.INTERIOR_POINT, worst)
         if answer.status is not EstimateStatus.CERTIFIED:
@@ -79,7 +81,9 @@ def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PE
         status = least_certain(status, answer.status)
         if number == len(problem.passes):
             break
+        # The next pass may not undo this one: its answers are bounds from here on.
         carried = _carried(problem, current, estimate)
+        # Zeros are taken out of the support instead of being rows: a row that pins a cell to zero leaves no interior.
         allowed = _narrow(allowed, carried)
         bounds = (*bounds, *(_without_repeats(rows, bounds) for rows in carried))
     return LeastSquaresAnswer(estimate, status, worst)
@@ -87,6 +91,7 @@ def solve_passes(problem: FamilyProblem, allowed: Bools, limit: float = LIMIT_PE
 
 def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> float:
     """Sum over a pass's queries of (Q x - y)^2 / variance, over the answers that hold a support cell."""
+    # Deviations are of answers, whatever cells are allowed; hence all of them here.
     arrays = pass_arrays(problem, np.ones(estimate.shape, dtype=np.bool_), current, ())
     return float(
         squared_deviation(
@@ -99,9 +104,11 @@ def _solve(
     problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[Bounds, ...]
 ) -> LeastSquaresAnswer:
     """One pass, by the first method that certifies it."""
+    # A program without variables: only whether its sums and bounds can be zero is left to say.
     if not allowed.any():
         return _solve_nobody(problem, allowed, bounds)
     arrays = pass_arrays(problem, allowed, current, bounds)
+    # Both compiled rounds are in here; `rounds` says which of them certified.
     compiled = solve_pass(arrays)
     if compiled.residual <= CERTIFIED_PERSONS:
         first = compiled.rounds == 1
@@ -110,6 +117,7 @@ def _solve(
     estimate, residual = solve_interior(arrays, compiled.estimate)
     if residual <= CERTIFIED_PERSONS:
         return LeastSquaresAnswer(estimate, EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT, residual)
+    # Neither is certified. The better one may still be within the limit, which the caller decides.
     if compiled.residual < residual:
         estimate, residual = compiled.estimate, compiled.residual
     return LeastSquaresAnswer(estimate, EstimateStatus.INTERIOR_POINT, residual)
@@ -127,6 +135,7 @@ def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) 
     carried = []
     for query in problem.queries(current):
         answers = _answers(query.labels, query.values.shape[1], estimate)
+        # Rows tighter than the rounding errors of their own sums could contradict each other.
         slack = max(current.slack, _blur(answers))
         carried.append(Bounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))
     return tuple(carried)
@@ -139,11 +148,13 @@ def _without_repeats(carried: Bounds, bounds: tuple[Bounds, ...]) -> Bounds:
     """
     lower, upper = carried.lower.copy(), carried.upper.copy()
     for rows in bounds:
+        # Only pairs: there the second child's row is the first one's with its sign turned.
         pairs = np.flatnonzero(np.bincount(rows.groups) == 2)
         second = np.array([np.flatnonzero(rows.groups == pair)[1] for pair in pairs], dtype=np.int64)
         for k in range(rows.lower.shape[1] if pairs.size else 0):
             answer = _same_cells(rows.labels == k, carried.labels)
             if answer >= 0:
+                # The pair's sum is exact, so that the first child's row implies the second's.
                 repeats = second[rows.lower[pairs, k] == rows.upper[pairs, k]]
                 lower[repeats, answer], upper[repeats, answer] = -np.inf, np.inf
     return replace(carried, lower=lower, upper=upper)
@@ -151,6 +162,7 @@ def _without_repeats(carried: Bounds, bounds: tuple[Bounds, ...]) -> Bounds:
 
 def _same_cells(row: Bools, labels: Int32s | Integers) -> int:
     """The answer that counts exactly these cells, or -1."""
+    # Equal sets of cells: all cells of the row have one label, and no other cell has it.
     inside = np.unique(labels[row])
     if inside.size != 1 or inside[0] < 0 or (labels[~row] == inside[0]).any():
         return -1
@@ -162,6 +174,7 @@ def _blur(answers: Floats) -> float:
 
     From 2^27 persons on, rows that must hold a sum exactly may contradict the parent's counts in the last bits.
     """
+    # Eight units in the last place: a sum of a family's cells passes through a few such roundings.
     blur = 8.0 * float(np.spacing(np.abs(answers).max(initial=0.0)))
     return blur if blur > CERTIFIED_PERSONS else 0.0
 
@@ -179,6 +192,7 @@ def _answers(labels: Int32s, n_answers: int, estimate: Floats) -> Floats:
     """Sums of cells by label, shape (C, k)."""
     n_children = estimate.shape[0]
     used = np.flatnonzero(labels >= 0)
+    # One bincount over (child, answer) numbers is faster than an unbuffered add.
     where = np.arange(n_children)[:, None] * n_answers + labels[used]
     sums = np.bincount(
         where.reshape(-1), weights=estimate[:, used].reshape(-1), minlength=n_children * n_answers

@@ -33,6 +33,7 @@ def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
     """The problem's constraints with trivial bounds taken away."""
     all_bounds = []
     for rows in problem.constraints:
+        # Counts are not negative, so a lower bound of zero or less never binds.
         lower = np.where(rows.lower <= 0, -np.inf, rows.lower.astype(np.float64))
         # an upper bound of zero forbids the cells, so that no row is needed
         upper = np.where((rows.upper >= UNBOUNDED) | (rows.upper <= 0), np.inf, rows.upper.astype(np.float64))
@@ -55,8 +56,10 @@ def pass_arrays(
     queries = problem.queries(current)
     return PassArrays(
         allowed=np.ascontiguousarray(allowed),
+        # A root has no parent's counts to sum to; ones stand for them in the shares of merged cells.
         inhabitants=np.ones(n_cells) if parent is None else parent.astype(np.float64),
         has_sums=parent is not None,
+        # Shapes are given even where a list is empty: the kernels are compiled for arrays of two dimensions.
         labels=np.array([query.labels for query in queries], dtype=np.int32).reshape(len(queries), n_cells),
         widths=np.array([query.values.shape[1] for query in queries], dtype=np.int64),
         values=np.concatenate([np.zeros(0), *(query.values.reshape(-1) for query in queries)]),

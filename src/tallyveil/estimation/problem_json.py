@@ -30,9 +30,11 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
                 "name": query.name,
                 "labels": query.labels.tolist(),
                 "values": query.values.tolist(),
+                # JSON has no infinity, so null stands for a child that is not measured.
                 "variances": [
                     None if np.isinf(variance) else float(variance) for variance in query.variances
                 ],
+                # Written only where it is not the default, so that files from before layers stay the same.
                 **({"layer": query.layer} if query.layer else {}),
             }
             for query in problem.measured
@@ -77,6 +79,7 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
             MeasuredQuery(
                 query["name"],
                 _labels(query["labels"]),
+                # An empty list has lost its number of columns; the number of rows restores the shape.
                 np.array(query["values"], dtype=np.float64).reshape(n_children, -1),
                 np.array([np.inf if variance is None else variance for variance in query["variances"]]),
                 query.get("layer", 0),

@@ -53,10 +53,12 @@ def round_counts(problem: FamilyProblem, allowed: Bools, estimate: Floats) -> Ro
     Source: Cox 1987, A constructive procedure for unbiased controlled rounding (the network view); the
         convex piecewise-linear objective follows the TopDown rounder.
     """
+    # From here on every number is whole: the same estimates give the same counts on every machine.
     snapped = snap(estimate, allowed)
     flow = solve_flow(problem, snapped)
     if isinstance(flow, FlowAnswer):
         return _finish_flow(problem, snapped, flow)
+    # An infeasible flow has proved that no neighbouring numbers exist, so only the wider programs are left.
     if flow is FlowFailure.NOT_APPLICABLE:
         rounded = round_by_programs(problem, allowed, snapped, widened=False)
         if rounded is not None:
@@ -68,6 +70,7 @@ def snap(estimate: Floats, allowed: Bools) -> Snapped:
     """Snap to multiples of 2^-20; a value within one such step of a whole number is that number."""
     units = np.rint(np.maximum(estimate[allowed], 0.0) * ONE).astype(np.int64)
     floor, part = units // ONE, units % ONE
+    # Within one step of a whole number an estimate is that number up to rounding errors, so that its fraction is none.
     floor += part >= ONE - 1
     part[(part <= 1) | (part >= ONE - 1)] = 0
     child, cell = np.nonzero(allowed)
@@ -123,9 +126,11 @@ def round_by_programs(
             )
         counts = np.zeros(allowed.shape, dtype=np.int64)
         counts[snapped.child, snapped.cell] = snapped.floor + answer.values[: snapped.floor.size]
+        # What a stage attained is held exactly in the later ones, which makes the stages lexicographic.
         fixings += [Fixing(labels, _answers(labels, counts)) for _, labels in stage.labels]
         names = tuple(name for name, _ in stage.labels)
         outcomes.append(StageOutcome(names, answer.method, _deviation(stage, snapped, counts)))
+    # The programs prove their optimum, and this checks that they were the right programs.
     _verify(problem, allowed, counts, fixings, None if widened else snapped)
     return RoundedCounts(counts, RoundingOutcome(tuple(outcomes), widened))
 
@@ -141,6 +146,7 @@ def _solve_stage(
     if answer is None:
         return None
     values = start.copy()
+    # Columns after these are the arcs of deviations, which are no counts.
     values[columns] = answer.values[: columns.size]
     method = RoundingMethod.FIXED if columns.size == 0 else answer.method
     return IntegerAnswer(values, method)
@@ -148,6 +154,7 @@ def _solve_stage(
 
 def _deviation(stage: RoundingStage, snapped: Snapped, counts: Integers) -> float:
     """Attained sum of |answer of counts - target of the stage|, persons."""
+    # Floors are subtracted first, so that what is multiplied by 2^20 stays small.
     above, part = counts.copy(), np.zeros(counts.shape, dtype=np.int64)
     above[snapped.child, snapped.cell] -= snapped.floor
     part[snapped.child, snapped.cell] = snapped.part
@@ -163,6 +170,7 @@ def _answers(labels: Int32s, counts: Integers) -> Integers:
     answers = np.zeros((counts.shape[0], int(labels.max(initial=-1)) + 1), dtype=np.int64)
     used = np.flatnonzero(labels >= 0)
     if used.size:
+        # Sorting and reduceat instead of add.at, which is slow on families with many cells.
         order = used[np.argsort(labels[used], kind="stable")]
         present, start = np.unique(labels[order], return_index=True)
         answers[:, present] = np.add.reduceat(counts[:, order], start, axis=1)
@@ -182,6 +190,7 @@ def _verify(
         broken.append("counts that may not be")
     if problem.parent_counts is not None and (counts.sum(axis=0) != problem.parent_counts).any():
         broken.append("sums to the parent")
+    # Not asked where the rounding was widened, because there any whole number is allowed.
     if near is not None and not np.isin(counts[near.child, near.cell] - near.floor, (0, 1)).all():
         broken.append("neighbouring whole numbers")
     broken += [f"constraint '{name}'" for name in unmet_constraints(problem, counts)]
@@ -200,6 +209,7 @@ def unmet_constraints(problem: FamilyProblem, counts: Integers) -> list[str]:
     for rows in problem.constraints:
         answers = np.zeros(rows.lower.shape, dtype=np.int64)
         sums = _answers(rows.labels, counts)
+        # Rows of children of one group add up; a label that no cell has leaves its column at zero.
         np.add.at(answers[:, : sums.shape[1]], rows.group_of, sums)
         if (answers < rows.lower).any() or (answers > rows.upper).any():
             unmet.append(rows.name)

@@ -55,6 +55,7 @@ def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFai
         SolverError: the proof or the check failed.
     """
     groupings = {rows.group_of.tobytes() for rows in problem.constraints if rows.shared}
+    # The flow needs nested sets, and two different groupings of children need not be nested.
     if len(groupings) > 1:
         return FlowFailure.NOT_APPLICABLE
     family = _arrays(problem, snapped)
@@ -63,6 +64,7 @@ def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFai
         return FlowFailure.INFEASIBLE
     if status in {CROSSED, TOO_LARGE, STOPPED}:
         return FlowFailure.NOT_APPLICABLE
+    # The sums are computed from the counts, not read off the flow, so that a mistake in the network shows.
     good, deviation = attained(*family, up)
     if status == UNPROVED or not good:
         raise SolverError(
@@ -80,6 +82,7 @@ def _arrays(
     queries = [labels for stage in problem.rounding for _, labels in stage.labels]
     stage_of_query = [number for number, stage in enumerate(problem.rounding) for _ in stage.labels]
     widths = [rows.lower.shape[1] for rows in problem.constraints]
+    # Concatenating needs one array even where there is no constraint, and this one has no column.
     none = np.zeros((problem.n_children, 0), dtype=np.int64)
     shared = [rows for rows in problem.constraints if rows.shared]
     parent = problem.parent_counts
@@ -88,6 +91,7 @@ def _arrays(
         np.array(stage_of_query + [-1] * len(widths), dtype=np.int64),
         np.array([stage.target == "nearest" for stage in problem.rounding]),
         Bounds(
+            # Rounding queries have no bounds, so their stretches of columns are empty.
             np.cumsum([0] * (len(queries) + 1) + widths),
             np.concatenate(
                 [none, *(_a_row_a_child(problem, rows.lower) for rows in problem.constraints)], axis=1

@@ -64,6 +64,7 @@ def size_limits(homes: SizedHouseholds, size: int) -> tuple[Integers, Integers]:
         Two arrays of the shape (G,). The first is nowhere above the second, if sizes can add up.
     """
     known, smallest, open_size = homes.known, homes.smallest, homes.known.shape[1]
+    # Households of at least the smallest unknown size, known and unknown: only these can take people beyond it.
     large = homes.unknown + known[:, smallest - 1 :].sum(axis=1)
     in_large = homes.people - known[:, : smallest - 1] @ np.arange(1, smallest)
     largest = np.maximum(open_size + MOST_BEYOND, divided_up(in_large, large, large > 0))

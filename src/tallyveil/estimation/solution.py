@@ -14,6 +14,7 @@ class EstimateStatus(Enum):
     CERTIFIED = "certified"
     CERTIFIED_BY_MORE_SWEEPS = "certified_by_more_sweeps"
     CERTIFIED_FROM_INTERIOR_POINT = "certified_from_interior_point"
+    # The order of the members matters: `least_certain` takes the later one of two.
     INTERIOR_POINT = "interior_point"
     COPIED = "copied"
     EMPTY = "empty"

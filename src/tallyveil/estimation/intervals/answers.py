@@ -29,6 +29,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tree.sweep import NoisyAnswers, SharedRows, add_measured, add_products
 
 PAIRS_AT_ONCE = 1024
+"""Pairs of a parent and a signature, and geounits above the finest geolevel, that are treated together. With some
+hundred numbers of blocks each, they take a few MB. Twice or half of it changes time and memory a little, and no
+answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +73,12 @@ def _distinct_variances(
         inner = covariance.inner[level + 1]
         out = questions.variances(inner.smoothed)
         if inner.unknown is not None:
+            # After the finite part: P is zero along unknown directions, so that variances there would look like zero.
             out[questions.unknown(inner.unknown.smoothed)] = np.inf
         return without_rounding(covariance, out), np.arange(len(out), dtype=np.int64)
     above, finest = covariance.inner[-1], covariance.finest
     n_signatures = len(finest.filtered)
+    # A finest geounit's covariance depends on its parent and its signature only: siblings share most rows.
     pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
     out = np.empty((len(pairs), questions.n))
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
@@ -162,6 +167,7 @@ class LevelAnswers:
             for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):
                 values = self.questions.answers(coefficients, pool)
                 variances = self.table[self.row[start:stop]]
+                # A number that is not determined must not look like an estimate.
                 values[np.isinf(variances)] = np.nan
                 yield start, stop, Answers(values, variances)
 
@@ -171,6 +177,7 @@ class LevelAnswers:
         estimate, covariance = self.estimate, self.estimate.covariance
         if self.level == covariance.model.spine.finest:
             wanted = np.zeros(len(self.row), dtype=np.bool_)
+            # Chunks without wanted geounits are not read.
             wanted[within[0] : within[1]] = True
             for start, stop, rows in chunks_of(covariance, estimate.rows, wanted):
                 yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
@@ -214,6 +221,7 @@ def answer_covariance(
     blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
     left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
+    # Row by row: all pairs of Gram blocks at once would be as many arrays as there are pairs of questions.
     for row, query in zip(out, left, strict=True):
         row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
     for axis, (region, questions) in enumerate((asked, other)):
@@ -250,10 +258,12 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
     rests = []
     wanted = np.zeros(n_finest, dtype=np.bool_)
     for row, region in zip(out, regions, strict=True):
+        # Whole geounits are answered from stored estimates, so that only the region's edge is read again.
         rest = _add_whole(estimate, region, row)
         wanted[rest.geounits] = True
         _add_handed_down(estimate, rest, row)
         rests.append(rest)
+    # Each region's range of finest geounits, to skip those that a chunk cannot concern.
     first = np.array([rest.geounits[0] if len(rest.geounits) else n_finest for rest in rests])
     last = np.array([rest.geounits[-1] if len(rest.geounits) else -1 for rest in rests])
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
@@ -265,6 +275,7 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
                 if len(part.geounits):
                     _add_rows_of(estimate, part, start, values, out[number : number + 1])  # noqa: B023
 
+            # Threads share no row of `out`: each region is added by one of them.
             list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
     return out
 
@@ -277,6 +288,7 @@ def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
     spine = covariance.model.spine
     for level in range(spine.finest):
         offsets = spine.finest_offsets(level)
+        # From the root down, so that every geounit is taken at the coarsest geolevel that lies inside.
         left = np.flatnonzero(~taken)
         owner = np.searchsorted(offsets, geounits[left], side="right") - 1
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -284,8 +296,10 @@ def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
             break
         owners, lengths = owner[starts], np.diff(starts, append=len(owner))
         first = weights[left][starts]
+        # A geounit counts as whole only if all its finest geounits have one weight.
         alike = np.logical_and.reduceat(weights[left] == np.repeat(first, lengths), starts)
         whole = alike & (lengths == offsets[owners + 1] - offsets[owners])
+        # inner[0] is the geounit above the roots, hence the shift by one.
         out += first[whole] @ estimate.inner[level + 1][owners[whole]]
         taken[left[np.repeat(whole, lengths)]] = True
     return Region(geounits[~taken], weights[~taken])
@@ -297,6 +311,7 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
     parents = covariance.inner[-1].parents[rest.geounits]
     signatures, number = np.unique(finest.signature[rest.geounits], return_inverse=True)
     shape = len(signatures), covariance.inner[-1].n
+    # Corrections of geounits with the same blocks add up first: one product for each signature, not for each geounit.
     weights = sparse.csr_matrix((rest.weights, (number, parents)), shape=shape)
     target = np.zeros(len(signatures), np.int64)
     _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
@@ -318,6 +333,7 @@ def _add_rows_of(estimate: TreeEstimate, part: Region, start: int, values: np.nd
     last = covariance.model.spine.finest
     signature = finest.signature[part.geounits]
     groups = grouped(np.zeros(len(signature), np.int64), signature, part.weights)
+    # Rows of a chunk are counted from its start.
     groups = groups._replace(order=(part.geounits - start)[groups.order])
     basis, n = covariance.algebra.basis, len(groups.target)
     cascade = measured_cascade(covariance, last)
@@ -325,6 +341,7 @@ def _add_rows_of(estimate: TreeEstimate, part: Region, start: int, values: np.nd
     add_measured(basis, answers, finest.filtered, groups, 0, n, out)
     if finest.pin is not None:
         exact = estimate.invariants[covariance.model.levels[-1].geolevel]
+        # Invariants are held for all geounits, not for a chunk, so rows are counted from 0 again.
         groups = groups._replace(order=groups.order + start)
         pinned = invariant_cascade(covariance, last)
         ones = np.ones((len(finest.pin), len(pinned.begin) - 1))

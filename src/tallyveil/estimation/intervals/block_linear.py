@@ -24,6 +24,7 @@ def times(algebra: BlockAlgebra, first: Floats, *others: Floats) -> Floats:
     """Products of packed blocks from left to right. A factor with one row is used for all geounits."""
     n = max(len(blocks) for blocks in (first, *others))
     out = np.empty((n, algebra.n_block_entries))
+    # Part by part: all blocks of one size are multiplied in one call.
     for target, *factors in zip(
         algebra.views(out), *(algebra.views(blocks) for blocks in (first, *others)), strict=True
     ):
@@ -59,8 +60,11 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
         eye = np.eye(view.shape[-1])
         rank = np.trace(inside, axis1=-2, axis2=-1)
         size = np.trace(view, axis1=-2, axis2=-1)
+        # Traces of projectors are whole numbers: what is above a half is at least one direction.
         some = (rank > 0.5) & (size > 0)  # ranks are integers
         scale = np.where(some, size / np.maximum(rank, 1.0), 1.0)[..., None, None]
+        # Directions outside the space get the mean size of those inside: these do not worsen the condition number, and
+        # the inverse along them is known.
         filled = np.where(some[..., None, None], view + scale * (eye - inside), eye)
         inverse = np.linalg.inv(filled) - (eye - inside) / scale
         diagonal = np.einsum("...ii->...i", inside)
@@ -68,6 +72,7 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
         # If a zero determines a coefficient outright, its row must be exactly zero and not merely small.
         inverse[outside] = 0.0
         np.swapaxes(inverse, -1, -2)[outside] = 0.0
+        # An inverse of floats is symmetric up to rounding only, and errors would grow from geolevel to geolevel.
         target[:] = 0.5 * (inverse + np.swapaxes(inverse, -1, -2))
     return out
 
@@ -77,6 +82,7 @@ def null_projector(algebra: BlockAlgebra, blocks: Floats) -> Floats:
 
     def project(view: Floats) -> Floats:
         values, vectors = np.linalg.eigh(view)
+        # Sums of many projectors have large eigenvalues, whose rounding errors grow with them.
         top = np.maximum(values[..., -1:], 1.0)
         null = np.where(values <= RANK_TOLERANCE * top, 1.0, 0.0)
         projectors: Floats = (vectors * null[..., None, :]) @ np.swapaxes(vectors, -1, -2)

@@ -37,6 +37,7 @@ from tallyveil.estimation.intervals.filtering import (
 )
 from tallyveil.estimation.intervals.model import LevelModel, TreeModel
 
+# With 300 entries each, the blocks of 512 geounits take 1.2 MB. Twice or half of it changes time alone.
 ROWS = 512
 """Number of geounits treated at once, so that their blocks fit into a core's cache."""
 
@@ -146,9 +147,11 @@ def tree_covariance(model: TreeModel, *, workers: int = 1) -> TreeCovariance:
 
 def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovariance:
     finest, known = _finest(model)
+    # One geounit above the roots: several roots need no case of their own then.
     offsets = [np.array([0, model.spine.n_geounits(0)], np.int64), *model.spine.child_offsets]
     filtered: list[Filtered] = []
     belows: list[Below] = []
+    # From the finest geolevel up, because P of a parent needs the sum of its children's.
     for level in range(len(offsets) - 1, -1, -1):
         if not filtered:
             below = _sum_finest(model.algebra, offsets[level], finest, known)
@@ -157,6 +160,7 @@ def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovarian
         filtered.append(_filter(model, level, below, pool))
         belows.append(below)
     inner: list[InnerLevel] = []
+    # Down again: V of a level needs V of the one above, which is the last that was made.
     for level, (geounits, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
         above = inner[-1] if inner else None
         children = filtered[-2 - level].unknown if level + 1 < len(filtered) else finest.unknown
@@ -170,6 +174,7 @@ def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovarian
 
 def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
     level = model.levels[-1]
+    # Finest geounits with the same precisions and zeros have the same P: one row of blocks stands for all of them.
     rows, row = np.unique(level.precisions, axis=0, return_inverse=True)
     row = np.broadcast_to(row.reshape(-1), (len(model.zero_pattern),)) if len(rows) == 1 else row.reshape(-1)
     pairs, signature = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
@@ -189,6 +194,7 @@ def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
 
 def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
     n = len(finest.signature)
+    # Children of one parent are consecutive, so that their signatures are the columns of its row as they stand.
     counts = sparse.csr_matrix((np.ones(n), finest.signature, offsets), shape=(len(offsets) - 1, len(known)))
     unknown = None if finest.unknown is None else counts @ finest.unknown
     return sum_below(
@@ -197,6 +203,7 @@ def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, k
 
 
 def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> Below:
+    # reduceat needs every parent to have a child, which a spine guarantees.
     first = offsets[:-1]
     unknown = None if children.unknown is None else np.add.reduceat(children.unknown, first, axis=0)
     return sum_below(
@@ -212,6 +219,7 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
     """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
+        # Above the roots nothing is measured; an empty level makes the same formulas hold.
         nothing = level_information(model.algebra, LevelModel("", (), np.zeros((1, 0)), ()))
         return filter_level(model.algebra, nothing, np.zeros((n, 0)), below)
     facts = level_information(model.algebra, model.levels[level - 1])
@@ -221,6 +229,7 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
         rows = slice(start, start + ROWS)
         return filter_level(model.algebra, facts, precisions[rows], _rows(below, start, start + ROWS))
 
+    # Runs have a fixed size and are joined in order: the result does not depend on the number of threads.
     runs = list(pool.map(work, range(0, n, ROWS)))
     return _joined(runs, (n, model.algebra.n_block_entries))
 
@@ -233,6 +242,7 @@ def _rows(below: Below, start: int, stop: int) -> Below:
 def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
     pin = None if runs[0].pin is None else np.concatenate([run.pin for run in runs if run.pin is not None])
     unknown = None
+    # A run without unknown directions has None; joined with others, it has zeros.
     if any(run.unknown is not None for run in runs):
         whole = [np.zeros(run.covariance.shape) if run.unknown is None else run.unknown for run in runs]
         unknown = np.concatenate(whole)
@@ -297,11 +307,14 @@ def smoothed_children(
     """
     gain, outer = above.gain[parents], above.smoothed[parents]
     if unknown is None or above.unknown is None:
+        # G V' G - G: what the parent's final estimate takes away from the child's variance.
         drop = times(algebra, gain, outer, gain) - gain
         return symmetric(algebra, filtered + times(algebra, filtered, drop, filtered))
     slope, excess = above.unknown.slope[parents], above.unknown.excess[parents]
+    # P G + U X, by which a child moves with its parent.
     moves = times(algebra, filtered, gain) + times(algebra, unknown, slope)
     shared = times(algebra, unknown, slope, filtered)
+    # The variance given the parent, with the cross terms of P and U in both orders.
     conditional = (
         filtered
         - times(algebra, filtered, gain, filtered)
@@ -327,6 +340,7 @@ def _unknown(algebra: BlockAlgebra, filtered: Filtered, below: Below, lasting: F
     shape = filtered.covariance.shape
     nothing = np.zeros(shape)
     raw = below.unknown_sum if below.unknown_sum is not None else nothing
+    # W spreads an unknown sum over the children evenly along their unknown directions.
     weights = pseudo_inverse(algebra, raw)
     eye = algebra.identity(1)
     rest = times(algebra, below.spread, filtered.gain)

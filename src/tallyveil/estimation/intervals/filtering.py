@@ -94,6 +94,7 @@ def level_information(algebra: BlockAlgebra, level: LevelModel) -> LevelInformat
     queries = np.array([information(algebra, group) for group in level.measured]).reshape(-1, entries)
     patterns = np.empty(queries.shape)
     for target, view in zip(algebra.views(patterns), algebra.views(queries), strict=True):
+        # Divided by the trace, so that ranks do not depend on how many cells a query sums.
         trace = np.trace(view, axis1=-2, axis2=-1)[..., None, None]
         target[:] = view / np.where(trace > 0, trace, 1.0)
     if not level.invariants:
@@ -123,11 +124,13 @@ def filter_level(
     """
     eye = algebra.identity(1)
     free = snapped(eye - below.known if below.unknown is None else eye - below.known - below.unknown)
+    # Sums of children inform only where they are neither exact nor unknown.
     gain = inverse_within(algebra, _inside(algebra, below), free)
     informed = gain + precisions @ facts.queries
     known, pinned = below.known, None
     if facts.told is not None:
         pinned = pseudo_inverse(algebra, times(algebra, facts.told, eye - below.known))
+        # Invariants add what they determine beyond the zeros and the children.
         known = snapped(known + times(algebra, pinned, facts.told, eye - below.known))
     unknown = _still_unknown(algebra, facts, precisions, known, below.unknown)
     space = snapped(eye - known if unknown is None else eye - known - unknown)
@@ -135,6 +138,7 @@ def filter_level(
     if facts.told is None and below.unknown is None:
         untouched = ~precisions.any(axis=1)
         # A bypassed geounit is known exactly as well as its children.
+        # Copied, because inverting twice would change the last bits.
         covariance[untouched] = below.spread[untouched]
         carry = eye - times(algebra, covariance, precisions @ facts.queries)
         return Filtered(covariance, gain, carry, None, known, unknown)
@@ -180,6 +184,7 @@ def _still_unknown(
     eye = algebra.identity(1)
     informed = (precisions > 0).astype(np.float64) @ facts.patterns
     still = snapped(null_projector(algebra, informed + known + eye - unknown))
+    # A projector that is not zero has an entry of at least 1 / dim, so half of that separates rounding errors.
     return still if np.any(np.abs(still) > 0.5 / algebra.n_cells) else None
 
 
@@ -198,6 +203,7 @@ def _rules(
     carried = (
         rest if pinned is None or facts.told is None else rest - times(algebra, rest, pinned, facts.told)
     )
+    # What is known exactly of the children's sum is carried on unchanged.
     carry = times(algebra, covariance, gain) + carried
     if below.unknown is not None:
         carry = times(algebra, carry, eye - below.unknown)
@@ -220,6 +226,7 @@ def sum_below(
     """
     eye = algebra.identity(1)
     if is_diagonal(algebra, known):
+        # The sum is known exactly where all children are: the count of projectors then reaches their number.
         both = (known > n_children[:, None] - 0.5).astype(
             np.float64
         )  # a diagonal projector has entries 0 and 1
@@ -227,5 +234,6 @@ def sum_below(
         both = snapped(null_projector(algebra, n_children[:, None] * eye - known))
     if unknown is None:
         return Below(spread, both, None)
+    # The sum is unknown where any child is.
     either = snapped(eye - null_projector(algebra, unknown))
     return Below(spread, both, either if np.abs(either).max() > 0.5 / algebra.n_cells else None, unknown)

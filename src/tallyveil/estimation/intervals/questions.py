@@ -16,6 +16,8 @@ from tallyveil.kernels.tree.transform import Cascade, straight_answers
 from tallyveil.schema.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256
+"""Questions or geounits whose coefficients are computed together. With 2,016 cells, 256 rows take 4 MiB, which a core's
+cache nearly holds. Twice or half of it changes no answer."""
 NUMBERS_AT_ONCE = 1 << 24
 """Most numbers of Gram blocks, or of cells, that are in memory besides those that are kept."""
 UNKNOWN_SHARE = 1e-7
@@ -62,16 +64,19 @@ class Questions:
         def work(first: int) -> None:
             answer_rows(basis, cascade, rows, first, min(first + ROWS_AT_ONCE, len(rows)), out)
 
+        # Each run writes its own rows of `out`; the list waits for all, and raises what a thread raised.
         list((pool.map if pool else map)(work, range(0, len(rows), ROWS_AT_ONCE)))
         return out[:, :-1] if len(self.places) == len(cascade.scale) else out[:, self.places]
 
     def variances(self, blocks: Floats) -> Floats:
         """Variances from packed symmetric covariances (n, n_block_entries); shape (n, questions)."""
+        # A variance of zero may come out a rounding error below it.
         variances: Floats = np.maximum(blocks @ self.grams.T, 0.0)[:, self.gram_of]
         return variances
 
     def unknown(self, blocks: Floats) -> NDArray[np.bool_]:
         """Whether each question involves directions that packed blocks mark as unknown; bool, (n, questions)."""
+        # A question's whole weight is its product with the identity, as if everything were unknown.
         whole = self.grams @ self.algebra.identity(1)[0]
         involved: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
         return involved
@@ -118,8 +123,10 @@ def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
         for axis, factor in enumerate(group.factors):
             home = np.zeros(factor.size, np.int64)
             for number, codes in enumerate(factor.layers):
+                # Every answer of a factor lies in exactly one layer.
                 home[codes[codes >= 0]] = number
             shape = [factor.size if other == axis else 1 for other in range(len(group.factors))]
+            # Layers of a query are numbered as its answers are, the last attribute fastest.
             layer = layer * len(factor.layers) + home.reshape(shape)
         places.append(begin + layer.ravel() * group.size + np.arange(group.size))
         begin += group.n_layers * group.size
@@ -148,6 +155,7 @@ def _distinct(
     grams = np.empty((len(first), algebra.n_block_entries))
     at_once = max(1, NUMBERS_AT_ONCE // max(algebra.n_block_entries, algebra.n_cells))
     for start in range(0, len(first), at_once):
+        # Only one question of each kind needs its blocks: the answers of a query are mostly alike.
         run = first[start : start + at_once]
         rows = coefficients(
             algebra, np.concatenate([_cells(algebra, weights, cascade, k, k + 1) for k in run])
@@ -173,6 +181,7 @@ def _alike(
     for start in range(0, n, ROWS_AT_ONCE):
         cells = _cells(algebra, weights, cascade, start, min(start + ROWS_AT_ONCE, n))
         for place, row in enumerate(_products(algebra, coefficients(algebra, cells)), start=start):
+            # Rounded, because equal blocks may differ in their last bits by the order of additions.
             key = (np.round(row, 10) + 0.0).tobytes()  # no zero is negative
             if key not in known:
                 known[key] = len(first)

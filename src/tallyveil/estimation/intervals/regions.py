@@ -30,6 +30,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
 
 PARENTS_PER_CALL = 512
+"""Parents of one call of the kernel. Most regions touch fewer, and are then done without threads. Twice or half of it
+changes time alone, as every parent is done by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +118,7 @@ def _combined(*parts: tuple[Region, float]) -> Region:
     distinct, number = np.unique(geounits, return_inverse=True)
     sums = np.zeros(len(distinct))
     np.add.at(sums, number, weights)
+    # Weights that cancel leave the region, so that a difference of nested sets is the plain set between them.
     return Region(distinct[sums != 0], sums[sums != 0])
 
 
@@ -170,6 +173,7 @@ def _sweep(
         else:
             rows, below = touched.geounits, covariance.inner[level + 1]
             filtered, free = below.filtered, None if below.unknown is None else below.unknown.filtered
+        # `split` are the parents that are partly inside; whole ones are passed on by weight.
         touched, entries, split = _gather(touched, rows, parents)
         nothing = np.zeros((0, algebra.n_block_entries))
         if unknown:
@@ -189,6 +193,7 @@ def _sweep(
         outer = np.zeros(outer.shape) if root.unknown is None else root.unknown.smoothed
     if not len(touched.geounits):
         return np.zeros((1, algebra.n_block_entries))
+    # The whole country has one weight: its own blocks are all there is.
     if touched.place[0] < 0:
         whole: Floats = touched.weight[0] * touched.other_weight[0] * outer
         return whole
@@ -206,10 +211,12 @@ def _both(region: Region, other: Region) -> _Touched:
 
 def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
     """The touched parents; the entries of those that are partly in the regions; and which parents these are."""
+    # Geounits rise, and so do their parents: the children of one are a run.
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     lengths = np.diff(starts, append=len(parent))
     number = np.repeat(np.arange(len(starts)), lengths)
+    # A parent is whole only if its children are whole, with one weight in each region.
     alike = (touched.place < 0) & (touched.weight == touched.weight[starts][number])
     alike &= touched.other_weight == touched.other_weight[starts][number]
     owners = parent[starts]
@@ -233,6 +240,7 @@ def _entries(
     owner: Integers, rows: Integers, place: Integers, weight: Floats, other_weight: Floats
 ) -> Entries:
     """Entries by owner. Children of one owner with the same blocks and without slopes are merged into one entry."""
+    # Children without slopes (-1) come first of their blocks, so that they are neighbours.
     order = np.lexsort((place, rows, owner))
     owner, rows, place, weight, other_weight = (
         owner[order],
@@ -242,12 +250,14 @@ def _entries(
         other_weight[order],
     )
     new = np.ones(len(owner), dtype=np.bool_)
+    # An entry with slopes of its own is never merged.
     new[1:] = (owner[1:] != owner[:-1]) | (rows[1:] != rows[:-1]) | (place[1:] >= 0)
     starts = np.flatnonzero(new)
     n_owners = int(owner[-1]) + 1 if len(owner) else 0
     begin = np.searchsorted(owner[starts], np.arange(n_owners + 1)).astype(np.int64)
     if not len(starts):
         return Entries(begin, rows, place, weight, other_weight, weight)
+    # The recursion needs the sums of weights of both regions, and of their products.
     sums = (np.add.reduceat(product, starts) for product in (weight, other_weight, weight * other_weight))
     return Entries(begin, rows[starts], place[starts], *sums)
 
@@ -256,6 +266,7 @@ def _step(algebra: BlockAlgebra, children: Children, parents: Parents, workers: 
     n = len(parents.rows)
     shape = n, algebra.n_block_entries
     slope, covariance = np.empty(shape), np.empty(shape)
+    # A region with itself has one slope; the kernel then writes one array.
     above = Slopes(slope, slope if same else np.empty(shape), covariance)
     packing = Packing(algebra.basis.dims, algebra.basis.blocks)
 

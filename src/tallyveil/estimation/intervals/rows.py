@@ -16,6 +16,7 @@ from tallyveil.measurements.store import measurement_folder
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.published import published_columns, published_height, read_published
 
+# Far above the rounding of a float (1e-16), far below any difference between two strategies that matters.
 SAME_VARIANCE = 1e-9
 """Two variances with a smaller relative difference are equal; writing and reading may change the last digits."""
 
@@ -43,6 +44,7 @@ class SourceRows:
             answers = np.arange(group.size, dtype=np.int64)
             geolevel = self._spine.geolevels[level]
             measured = self._source.measure(geolevel, group.name, start, stop, answers)
+            # Layers are asked for one by one, and each holds the answers of the whole query group.
             out[:, place : place + group.size] = measured.values
             place += group.size
         return narrowed(out)
@@ -83,6 +85,7 @@ class StoredRows:
         Raises:
             StoreError: files are missing, do not fit the model, or contain only answers on the support.
         """
+        # Nothing is measured at this geolevel, and no file of it exists.
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
         measured = self._measured(level, queries[0])
@@ -116,6 +119,7 @@ class StoredRows:
         begins = self._begins[key][1]
         pieces, at = [], start
         while at < stop:
+            # The part in which the row lies; `begins` ends with the number of rows.
             part = int(np.searchsorted(begins, at, side="right")) - 1
             until = min(stop, begins[part + 1])
             pieces.append(self._part(level, group, part)[at - begins[part] : until - begins[part]])
@@ -131,6 +135,7 @@ class StoredRows:
                 "restore the folder.",
                 code="measurements-missing",
             )
+        # Least squares over the whole spine needs every answer. Those on the support were chosen by the counts.
         if "answers" in published_columns(parts[0]):
             raise StoreError(
                 f"the measurements in {folder} hold only the answers on the support of the counts published with "
@@ -160,6 +165,7 @@ class StoredRows:
             geounits = measured[geounits]
             codes = self._spine.geocodes[level].text.gather(geounits)
         values = frame["values"].explode(empty_as_null=False)
+        # Order matters, too: rows are used by position.
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
             raise self._mismatch(parts[part].parent)
         self._check_variances(level, group, geounits, frame)
@@ -174,6 +180,7 @@ class StoredRows:
         level_model = self._model.levels[level]
         precisions = level_model.precisions_of(geounits)[:, level_model.measured.index(group)]
         variances = np.maximum(frame["variance"].to_numpy(), LEAST_VARIANCE)
+        # A relative difference without a division; unmeasured geounits are left out below.
         off = np.abs(variances * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):
             raise StoreError(
@@ -203,6 +210,7 @@ class KeptRows:
         key = level, start, stop
         if key not in self._kept:
             answers = self._rows.rows(level, queries, start, stop)
+            # Handed on without being kept. Smaller requests may still fit later.
             if answers.nbytes > self._left:
                 return answers
             self._left -= answers.nbytes
@@ -213,6 +221,7 @@ class KeptRows:
 def narrowed(values: Numbers) -> Numbers:
     """The same integers in two bytes each if they fit, otherwise in four, otherwise in eight."""
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    # Noisy answers of blocks are small; two bytes instead of eight are a quarter of the memory.
     for kind in (np.int16, np.int32):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
             return values.astype(kind, copy=False)

@@ -36,6 +36,8 @@ Sums of answers over the finest geounits of some parents are as many, too.
 """
 
 GEOUNITS_PER_CALL = 32
+"""Geounits of one call of a kernel, which holds no lock of Python. It is fewer than the geounits that are in memory at
+once, so that all threads have work. Twice or half of it changes no bit."""
 
 SUBTREES = 256
 """About the number of parts in which processes do a sweep."""
@@ -143,6 +145,7 @@ def sweep_up(
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers), done)
         for first, last in _pieces(0, sweep.model.spine.n_geounits(0), ascent.at_once):
+            # Nothing lies above the finest geolevel otherwise.
             if sweep.model.spine.n_levels > 1:
                 ascent.rise(0, first, last)
 
@@ -162,6 +165,7 @@ def sweep_subtrees(
     Returns:
         What the geounits pass on to their parents.
     """
+    # One thread: the process itself is one of many.
     with ThreadPoolExecutor(max_workers=1) as pool:
         level, first, last = subtrees
         ascent = _Ascent(sweep, source, exact, receive, pool, 1, None)
@@ -186,8 +190,10 @@ def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
         max(0, spine.finest - 1),
     )
     ends = spine.finest_offsets(level)
+    # Finest geounits of a run; what takes time is proportional to them.
     limit = max(int(ends[-1]) // SUBTREES, 1)
     run = (ends[:-1] - ends[0]) // limit
+    # A geounit is never cut: runs end where the number of the run changes.
     cuts = np.flatnonzero(np.diff(run)) + 1
     return level, list(pairwise([0, *cuts.tolist(), spine.n_geounits(level)]))
 
@@ -218,11 +224,13 @@ class _Ascent:
     @property
     def at_once(self) -> int:
         """Number of geounits of a geolevel above the finest that are done together."""
+        # Sums of one geounit, whichever way of sweeping it is.
         numbers = sum(part.size for part in self.sweep.nothing(1))
         return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
 
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
+        # Other processes have done all that lies below.
         if self.done is not None and self.done.level == level:
             return Sums(*(part[first:last] if len(part) else part for part in self.done.sums))
         spine = self.sweep.model.spine
@@ -234,6 +242,7 @@ class _Ascent:
                 self._add_finest(offsets[first + start : first + stop + 1], parents)
         else:
             parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
+            # Depth first: the children of a piece are done, added to their parents and dropped before the next.
             for start, stop in _pieces(begin, end, self.at_once):
                 add_children(self.rise(level + 1, start, stop), parent[start - begin : stop - begin], sums)
         self._learn(level, first, last, sums)
@@ -242,6 +251,7 @@ class _Ascent:
     def _parents_at_once(self, offsets: Integers) -> list[tuple[int, int]]:
         """Runs of parents whose finest geounits have few enough sums of answers; `offsets` are their children."""
         width = sum(group.size for group in self.sweep.model.levels[-1].measured)
+        # A parent has at most as many sums as children, and as kinds.
         groups = np.minimum(np.diff(offsets), len(self.sweep.finest.asked))
         run = (np.cumsum(groups) - groups) // max(1, ANSWERS_AT_ONCE // max(1, width))
         cuts = np.flatnonzero(np.diff(run)) + 1
@@ -253,6 +263,8 @@ class _Ascent:
         begin, end = int(offsets[0]), int(offsets[-1])
         parent = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         kind, n_kinds = finest.kind[begin:end], len(finest.asked)
+        # Finest geounits of one parent and one kind weigh alike, so their answers are added first as whole numbers,
+        # exactly.
         pairs, group, number = np.unique(parent * n_kinds + kind, return_inverse=True, return_counts=True)
         group = group.reshape(-1)
         alike = Alike(
@@ -275,6 +287,7 @@ class _Ascent:
         precisions = (
             level_model.precisions if len(level_model.precisions) == 1 else level_model.precisions[first:last]
         )
+        # Kind 0: not measured, asks for nothing. Kind 1: measured.
         measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
         free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
         asked = tuple(_asked(level_model.measured, free, np.array([used])) for used in (0.0, 1.0))
@@ -309,6 +322,7 @@ class _Ascent:
         model = self.sweep.model
         queries, geolevel = model.levels[level].measured, model.spine.geolevels[level]
         begin = np.cumsum([0, *(query.size for query in queries)]).astype(np.int64)
+        # int64: sums of whole numbers are exact, so that neither threads nor pieces change them.
         out = np.zeros((int(group.max(initial=-1)) + 1, int(begin[-1])), np.int64)
 
         def work(piece: tuple[int, int]) -> tuple[int, Integers]:
@@ -316,6 +330,7 @@ class _Ascent:
             wanted = _wanted(geolevel, queries, first + start, kind[start:stop], asked)
             least = int(group[start:stop].min())
             rows = group[start:stop] - least
+            # Each thread sums into its own array; groups at the edges of two pieces are added together below.
             sums = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
             values = self.source.measure_families(wanted)
             runs = wanted.child_begin - (first + start)
@@ -324,6 +339,7 @@ class _Ascent:
 
         at_once = max(1, min(FINEST_AT_ONCE, ANSWERS_AT_ONCE // max(1, out.shape[1])))
         pieces = _pieces(0, len(kind), at_once)
+        # As many pieces at a time as threads: otherwise the results of all of them would wait in memory.
         for some in (pieces[k : k + self.workers] for k in range(0, len(pieces), self.workers)):
             for least, sums in self.pool.map(work, some):
                 out[least : least + len(sums)] += sums
@@ -346,6 +362,7 @@ def _wanted(
     asked: Sequence[tuple[Integers, ...]],
 ) -> FamilyAnswers:
     """The answers to ask for, with each run of geounits of one kind as a family."""
+    # Consecutive geounits of one kind ask for the same answers, and are one request.
     starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
     child_begin = first + np.append(starts, len(kind)).astype(np.int64)
     kinds = kind[starts]
@@ -369,6 +386,7 @@ def _listed(asked: Sequence[Integers], kinds: Integers) -> tuple[Integers, Integ
     begin = np.cumsum(width) - width
     every = np.concatenate([np.zeros(0, np.int64), *asked])
     runs = width[kinds]
+    # Position within each run, for runs of different lengths without a loop.
     place = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
     return every[np.repeat(begin[kinds], runs) + place], runs
 

@@ -53,6 +53,7 @@ class QuerySweep:
     def nothing(self, n: int) -> Sums:
         """Sums over no children."""
         shape = n, int(self.places[0].begin[-1])
+        # Variances answer by answer take the place of blocks, and there are no undetermined directions.
         return Sums(np.zeros(shape), np.zeros(shape), np.zeros((0, shape[1])))
 
     def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
@@ -66,6 +67,7 @@ class QuerySweep:
 
 def query_sweep(model: TreeModel) -> QuerySweep:
     """Prepare the sweep of a model. No measurement is read."""
+    # Each query once, in the order in which the geolevels name it: an answer has one place at all geolevels.
     queries = list(
         {
             group.factors: group for level in model.levels for group in (*level.measured, *level.invariants)
@@ -96,6 +98,7 @@ def _begins(groups: Sequence[QueryGroup]) -> dict[object, int]:
 
 def _variances(queries: Sequence[QueryGroup], places: AnswerPlaces, finest: FinestKinds) -> Floats:
     """Variance of each answer of a finest geounit of each kind: zero where all of its cells are zero."""
+    # Infinite until something is measured.
     variances = np.full((len(finest.precisions), int(places.begin[-1])), np.inf)
     for u, group in enumerate(queries):
         columns = variances[:, places.begin[u] : places.begin[u + 1]]
@@ -106,5 +109,6 @@ def _variances(queries: Sequence[QueryGroup], places: AnswerPlaces, finest: Fine
             reached: Integers = group.answers_of(np.flatnonzero(~zeros))
             empty = np.ones(group.size, np.bool_)
             empty[reached[reached >= 0]] = False
+            # Known to be zero without noise, whether it is measured or not.
             row[empty] = 0.0
     return variances

@@ -29,6 +29,7 @@ class Dual:
         return Dual(self.value - other.value, self.slope - other.slope)
 
     def __matmul__(self, other: "Dual") -> "Dual":
+        # (X Y)' = X' Y + X Y'.
         slope = _product(self.slope, other.value[:, None]) + _product(self.value[:, None], other.slope)
         return Dual(_product(self.value, other.value), slope)
 
@@ -41,6 +42,7 @@ class Dual:
         """The products X Y X' of these matrices X and symmetric inner ones Y."""
         half = _product(self.value, inner.value)
         outer = np.swapaxes(self.value, -1, -2)
+        # (X Y X')' has two mirrored terms, since Y is symmetric; only one of them is computed.
         one_side = _product(half[:, None], np.swapaxes(self.slope, -1, -2))
         slope = one_side + np.swapaxes(one_side, -1, -2)
         slope += _product(_product(self.value[:, None], inner.slope), outer[:, None])
@@ -48,8 +50,10 @@ class Dual:
 
     def inverse(self) -> "Dual":
         """The inverses of symmetric matrices."""
+        # For single numbers, the inverse of numpy is slower than a division.
         raw = 1.0 / self.value if self.value.shape[-1] == 1 else np.linalg.inv(self.value)
         inverse: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
+        # (X^-1)' = -X^-1 X' X^-1.
         slope = _product(_product(inverse[:, None], self.slope), inverse[:, None])
         return Dual(inverse, -slope)
 

@@ -40,18 +40,21 @@ class Kinds:
 def kinds_of(spine: Spine) -> tuple[Kinds, ...]:
     """The kinds of every geolevel, root first."""
     n = spine.n_geounits(spine.finest)
+    # From the finest geolevel up: a geounit's kind follows from the kinds of its children.
     kinds = [Kinds(np.zeros(n, np.int64), np.array([float(n)]), None)]
     for level in range(spine.finest - 1, -1, -1):
         below, parents = kinds[0], spine.parents(level + 1)
         ones = np.ones(len(parents))
         shape = (spine.n_geounits(level), len(below.sizes))
         counts = sparse.csr_matrix((ones, (parents, below.of)), shape=shape)
+        # Sorted and added up, so that the bytes of a row are the same for equal counts.
         counts.sum_duplicates()
         keys: dict[bytes, int] = {}
         of = np.empty(shape[0], np.int64)
         first: list[int] = []
         for row in range(shape[0]):
             entries = slice(counts.indptr[row], counts.indptr[row + 1])
+            # The separator keeps indices and counts of rows of different lengths apart.
             key = counts.indices[entries].tobytes() + b"|" + counts.data[entries].tobytes()
             if key not in keys:
                 keys[key] = len(first)
@@ -98,8 +101,10 @@ def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> 
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), sizes)
     level = spine.finest - 1
     n = spine.n_geounits(level)
+    # Entity and geounit as one number: sorted by entity, and an entry for each pair.
     keys, inside = np.unique(entity * n + spine.parents(spine.finest)[family.members], return_counts=True)
     kind = kinds[level].of[keys % n]
+    # Evenly divided: all finest geounits of a geounit have the same covariance.
     share = inside / kinds[level].n_children[kind]
     spread: Floats = np.bincount(kind, share**2, len(kinds[level].sizes)).astype(np.float64)
     finest = float((inside * (1 - share)).sum())

@@ -59,12 +59,14 @@ class LeastSquares:
             if isinstance(area, str):
                 means[area] = self._of_entities(self.touched[area], filtered, gains, summed[0])
             else:
+                # Geounits of a geolevel are all counted alike in its mean.
                 n = float(self.kinds[area].sizes.sum())
                 means[area] = summed[area].total().scaled(np.array([1.0 / n]))
         return means
 
     def _up(self, information: list[Dual]) -> tuple[list[Dual], list[Dual]]:
         """P of each kind at each geolevel, and G of each kind at each geolevel that has children."""
+        # A finest geounit has nothing below it: P is the inverse of its own information.
         filtered = [information[-1].inverse()]
         gains: list[Dual] = []
         for level in range(len(self.kinds) - 2, -1, -1):
@@ -80,6 +82,7 @@ class LeastSquares:
         for level, gain in enumerate(gains):
             kinds, below = self.kinds[level], self.kinds[level + 1]
             assert kinds.children is not None
+            # D summed over the geounits of each kind; it is linear in V, so sums suffice.
             drops = gain.scaled(kinds.sizes) - gain.around(summed[level])
             children = filtered[level + 1]
             passed = drops.combined(sparse.csr_matrix(kinds.children.T))
@@ -95,11 +98,13 @@ class LeastSquares:
 
     def _above_finest(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:
         """The sum over all entities of what the geolevels above the finest contribute."""
+        # Back from the sum over the roots of a kind to one of them.
         by_root = roots.scaled(1.0 / self.kinds[0].sizes)
         if not touched.kinds:
             return by_root.scaled(touched.spread).total()
         spread = filtered[-2].scaled(touched.spread).total()
         combined = filtered[-2].combined(touched.first)
+        # Up the tree, entry by entry: first what a parent's total takes away, then what the parent adds itself.
         for level in range(len(touched.kinds) - 1, -1, -1):
             kind = touched.kinds[level]
             weights = combined @ gains[level].rows(kind)

@@ -69,9 +69,12 @@ class LiveVariances:
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision.
         """
+        # A new array, to which the shares are added below.
         precision = self.fixed + known * self.exact + unknown * self.faint
+        # Unbuffered, because several shares belong to one geolevel.
         np.add.at(precision, self.level, shares[:, None] * self.weights)
         inverse = 1.0 / precision
+        # The derivative of 1 / l is -l' / l^2.
         moved = (inverse**2)[self.level] * self.weights
         slopes = -np.einsum("ast,st->as", self.grams[:, self.level], moved)
         return Evaluated(np.einsum("alt,lt->a", self.grams, inverse), slopes)
@@ -117,11 +120,14 @@ def chains_of(schema: Schema, groups: Sequence[QueryGroup]) -> tuple[Chain, ...]
                     code="bad-live-sizes",
                 )
             codes = _numbered(factor.codes)
+            # By codes: two recodes with the same groups are one grouping, under the first name.
             named.setdefault(codes.tobytes(), (codes, factor.name or attribute.name))
         whole = np.arange(attribute.size)
+        # The levels themselves are always the finest grouping, measured or not.
         named[whole.tobytes()] = (whole, attribute.name)
         together = np.zeros(attribute.size, np.int64)
         named.pop(together.tobytes(), None)
+        # By number of groups: if they nest at all, then in this order.
         ordered = sorted(named.values(), key=lambda grouping: int(grouping[0].max()))
         _refuse_crossing(attribute.name, ordered)
         chains.append(
@@ -160,8 +166,10 @@ def live_variances(
     groups = [schema.query(name) for name in dict.fromkeys([*wanted, *(query for _, query in asked)])]
     given = [group for measurements in drawn.values() for group, _ in measurements]
     chains = chains_of(schema, [*groups, *given])
+    # Before any matrix is made, since sizes come from a user's table.
     _refuse_sizes(chains, geolevels, sizes)
     labels = _Labels(schema, chains, geolevels, sizes)
+    # Precision that the whole budget would buy: rho = sensitivity^2 / (2 variance).
     unit = np.array([2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names])
     weights = []
     for geolevel, query in names:
@@ -170,6 +178,7 @@ def live_variances(
             if query in queries:
                 break
             earlier |= np.any([labels.below(schema.query(name)) for name in queries], axis=0)
+        # What an earlier pass determines is fixed when this query is used.
         weights.append(np.where(earlier, 0.0, labels.eigenvalues(schema.query(query), geolevel)))
     nothing = np.zeros(labels.count)
     fixed = [
@@ -223,6 +232,7 @@ class _Labels:
     def eigenvalues(self, group: QueryGroup, geolevel: str) -> Floats:
         """Precision of every label where the answers have precision 1."""
         live = self._live[geolevel]
+        # How many live levels a live group of each attribute has; their product divides the answers' precision evenly.
         each = [sizes[-1] / sizes[place] for sizes, place in zip(live, self._places(group), strict=True)]
         return np.where(self.below(group), np.prod(each), 0.0)
 
@@ -244,6 +254,7 @@ def _numbered(codes: Int32s) -> Integers:
     """The same groups, numbered in the order in which they first occur."""
     _, first, group = np.unique(codes, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
+    # np.unique numbers by value; what is wanted is the order of levels.
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[group.reshape(-1)]
 
@@ -251,11 +262,12 @@ def _numbered(codes: Int32s) -> Integers:
 def _refuse_crossing(attribute: str, ordered: Sequence[tuple[Integers, str]]) -> None:
     for (coarse, coarse_name), (fine, fine_name) in pairwise(ordered):
         pairs = np.unique(np.column_stack([fine, coarse]), axis=0)
+        # Nested if and only if every fine group occurs with one coarse group.
         if len(pairs) > fine.max() + 1:
             raise SchemaError(
                 f"a group of '{fine_name}' lies in several groups of '{coarse_name}', both of the attribute "
-                f"'{attribute}'. Live sizes are defined for groupings of which each is a refinement of the one before. Leave out `live`, "
-                "or measure and ask for other queries.",
+                f"'{attribute}'. Live sizes are defined for groupings of which each is a refinement of the one before. "
+                "Leave out `live`, or measure and ask for other queries.",
                 code="bad-live-sizes",
             )
 

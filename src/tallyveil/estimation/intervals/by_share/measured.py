@@ -95,6 +95,7 @@ class MeasuredQueries:
                 + unknown * blocks.faint[level]
             )
             slope = np.zeros((self.n_levels, rank, classes, dim, dim))
+            # The information of a geolevel moves along its own directions only.
             slope[level] = np.swapaxes(directions, 0, 1)
             geolevels.append(Dual(value[None], slope.reshape(1, -1, classes, dim, dim)))
         return geolevels
@@ -144,6 +145,7 @@ def measured_queries(
     algebra = derive_algebra(
         schema, [*groups.values(), *(group for measurements in drawn.values() for group, _ in measurements)]
     )
+    # Blocks do not depend on shares: they are made once, and evaluations only weight them.
     blocks = _Blocks(algebra, groups)
     # Precision that the whole budget would buy for each query: 1 / variance.
     unit = [2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]
@@ -183,6 +185,7 @@ class _Blocks:
             earlier += names
         if not earlier:
             return blocks
+        # Projected from both sides, so that the information stays symmetric and has no part in what is fixed.
         rest = self.algebra.identity(1) - self.projector(earlier)[None]
         remaining: Floats = times(self.algebra, rest, blocks[None], rest)[0]
         return remaining
@@ -208,8 +211,11 @@ def _part(paid: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[Pa
     """The part of blocks of one size, and for each class the number of the class that it is merged into."""
     count, dim = paid.shape[1], paid.shape[2]
     together = np.concatenate([paid, fixed, known])
+    # A row for each class, with everything that could tell it from another.
     flat = np.swapaxes(together, 0, 1).reshape(count, -1)
+    # Entry by entry, because precisions and exact answers differ by many powers of ten. 1e-300 guards columns of zeros.
     scale = np.maximum(np.abs(flat).max(axis=0), 1e-300)
+    # Nine digits: classes that differ by rounding errors are one.
     _, first, number = np.unique(np.round(flat / scale, 9), axis=0, return_index=True, return_inverse=True)
     paid, fixed, known = paid[:, first], fixed[:, first], known[:, first]
     directions, weights = _basis_of(paid)
@@ -222,6 +228,7 @@ def _basis_of(blocks: Floats) -> tuple[Floats, Floats]:
     n, classes, dim, _ = blocks.shape
     rows = np.swapaxes(blocks, 0, 1).reshape(classes, n, dim * dim)
     left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    # One rank for all classes of the part, the largest, so that arrays are rectangular.
     rank = max(1, int((sizes > FLAT * sizes.max()).sum(axis=1).max()))
     weights = left[:, :, :rank] * sizes[:, None, :rank]
     return right[:, :rank].reshape(classes, rank, dim, dim), np.swapaxes(weights, 0, 1)
@@ -229,5 +236,6 @@ def _basis_of(blocks: Floats) -> tuple[Floats, Floats]:
 
 def _merge(blocks: Floats, number: Integers, count: int) -> Floats:
     summed = np.zeros((count, *blocks.shape[1:]))
+    # Gram blocks of merged classes add up, since their covariances are equal.
     np.add.at(summed, number, blocks)
     return summed

@@ -91,6 +91,7 @@ def spread_from(gram: Gram, groups: QueryGroup, cells: QueryGroup, above: QueryG
     grams = []
     for factor_gram, here, there in zip(gram, on_cells(groups, cells), on_cells(groups, above), strict=True):
         inside = _incidence(here)
+        # Each cell gets the same share of its group's count; groups are never empty.
         evenly = inside / inside.sum(axis=1)[:, None]
         outside = _incidence(there)
         grams.append(outside.T @ (evenly @ factor_gram @ evenly.T) @ outside)
@@ -122,6 +123,7 @@ class BlockClass:
         roots: Floats = np.ones((1, 1))
         for axis, kind, factor_gram in zip(self.axes, self.kinds, gram, strict=True):
             part = _root(_on_atoms(axis, factor_gram)) if kind == DENSE else _within(axis, kind, factor_gram)
+            # One factor without columns makes the whole product zero.
             if part.shape[1] == 0:
                 return None
             roots = np.kron(roots, part).astype(np.float64, copy=False)
@@ -136,6 +138,7 @@ def _incidence(factor: Factor) -> Floats:
 
 def _on_atoms(axis: Axis, gram: Floats) -> Floats:
     """F'F in the normalised sums over atoms."""
+    # First over columns, then over rows: the sums over pairs of atoms.
     sums = np.array([gram[:, levels].sum(axis=1) for levels in axis.atoms])
     both = np.array([sums[:, levels].sum(axis=1) for levels in axis.atoms])
     roots = np.sqrt([len(levels) for levels in axis.atoms])
@@ -149,6 +152,7 @@ def _within(axis: Axis, kind: int, gram: Floats) -> Floats:
     for atom in axis.contrasts[kind - 1]:
         levels = np.array(axis.atoms[atom])
         block = gram[np.ix_(levels, levels)]
+        # The trace over all directions of the atom, less that along its sum: what is left are the contrasts.
         summed += float(np.trace(block)) - float(block.sum()) / len(levels)
     return np.full(
         (1, 1 if summed > FLAT * max(float(np.trace(gram)), 1e-300) else 0), np.sqrt(max(summed, 0.0))
@@ -158,6 +162,7 @@ def _within(axis: Axis, kind: int, gram: Floats) -> Floats:
 def _root(gram: Floats) -> Floats:
     """A matrix W with W W' equal to a positive semidefinite matrix, and as few columns as its rank."""
     sizes, vectors = np.linalg.eigh(gram)
+    # eigh sorts: the last eigenvalue is the largest. 1e-300 stands for a matrix of zeros.
     nonzero = sizes > FLAT * max(float(sizes[-1]), 1e-300)
     root: Floats = vectors[:, nonzero] * np.sqrt(sizes[nonzero])
     return root
@@ -236,6 +241,7 @@ class PassVariances:
         for place, (geolevel, level) in enumerate(self._levels.items()):
             here = {query: i for i, (name, query) in enumerate(self.names) if name == geolevel}
             factor = self.factors[:, place]
+            # What is exact has the error of a measurement with KNOWN times the whole budget's precision.
             values += factor * level.exact / (known * KNOWN * scale)
             for block in level.blocks:
                 self._add(block, here, shares, unknown * UNKNOWN * scale, factor, values, slopes)
@@ -254,13 +260,16 @@ class PassVariances:
         """Add what the blocks contribute to values and slopes."""
         seen = [(here[query], rows) for query, rows in block.rows.items() if query in here]
         dim = next(len(root) for roots in block.roots for root in roots)
+        # (N'LN) as a product with its own transpose, which keeps it symmetric.
         stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in seen]
         together = np.concatenate(stacked) if stacked else np.zeros((0, dim))
+        # The faint precision makes it positive definite where nothing measures a direction.
         solver = cho_factor(together.T @ together + faint * np.eye(dim), overwrite_a=True)
         for asked, roots in enumerate(block.roots):
             for root in roots:
                 solved = cho_solve(solver, root)
                 values[asked] += factor[asked] * float(np.sum(root * solved))
+                # Every query's derivative reuses the one solution: this is why shares cost so little.
                 for i, rows in seen:
                     slopes[asked, i] -= factor[asked] * self.unit[i] * float(np.sum((rows @ solved) ** 2))
 
@@ -295,6 +304,7 @@ def pass_variances(
     levels = {}
     for geolevel in geolevels:
         fixed = tuple(exact.get(geolevel, ()))
+        # Most geolevels have the same invariants, and thus the same blocks.
         if fixed not in by_exact:
             by_exact[fixed] = _level(schema, passes, fixed, grams)
         levels[geolevel] = by_exact[fixed]
@@ -318,6 +328,7 @@ def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gr
             code="bad-aim",
         )
     grams = {number: gram_of(group, passes[number].cells)}
+    # Back to the first pass, whose counts divide no others.
     while number > 0:
         cells, source = passes[number].cells, passes[number].source
         above = passes[source].cells
@@ -357,17 +368,22 @@ def _blocks(
     for kinds in product(*(range(len(axis.sizes)) for axis in axes)):
         here = BlockClass(axes, kinds)
         roots = [None if gram is None else here.roots(gram) for gram in grams]
+        # Nothing asked sees these blocks; their number may be large.
         if all(root is None for root in roots):
             continue
         if here.dim > LARGEST:
             _refuse(fitted, here.dim)
+        # Directions that nothing fixes. The row of zeros makes the matrix non-empty.
         free = null_space(np.concatenate([np.zeros((1, here.dim)), *(here.rows(group) for group in known)]))
         seen = {name: here.rows(factors) @ free for name, factors in queries.items()}
         seen = {name: rows for name, rows in seen.items() if rows.any()}
+        # Blocks in which all queries are alike differ only in what is asked, and share one factorisation.
         block = blocks.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
         for place, root in enumerate(roots):
             if root is not None:
                 left = free.T @ root
+                # The part of F'F that lies in fixed directions; a difference of squares may be a rounding error below
+                # 0.
                 sure[place] += max(float(np.sum(root**2)) - float(np.sum(left**2)), 0.0)
                 if left.any():
                     block.roots[place].append(left)
@@ -375,6 +391,7 @@ def _blocks(
 
 
 def _key(rows: Mapping[str, Floats]) -> bytes:
+    # Exact bytes: blocks with the same atoms come from the same operations, and are equal to the bit.
     return b"".join(
         name.encode() + str(matrix.shape).encode() + matrix.tobytes() for name, matrix in rows.items()
     )

@@ -57,6 +57,7 @@ class TopDown:
             areas: Positions of geolevels, and names of families.
         """
         covariances = [precision.inverse() for precision in information]
+        # One matrix a geolevel, root first: the weights of an area are in the same order.
         stacked = Dual(
             np.concatenate([covariance.value for covariance in covariances]),
             np.concatenate([covariance.slope for covariance in covariances]),
@@ -79,7 +80,9 @@ def top_down_of(
     for level in range(spine.finest, -1, -1):
         whole = np.ones(spine.n_geounits(level))
         parts.insert(
-            0, np.add.reduceat(parts[0], spine.child_offsets[level][:-1]) if level in sums else whole
+            # A sum of siblings counts for its parts, as nothing is measured for itself.
+            0,
+            np.add.reduceat(parts[0], spine.child_offsets[level][:-1]) if level in sums else whole,
         )
     weights: dict[int | str, Floats] = {}
     for level in levels:
@@ -98,11 +101,14 @@ def _weights(spine: Spine, parts: Sequence[Floats], level: int, area: Integers, 
     """The sum of s_l over areas. Each is given by the geounits of one geolevel that it consists of."""
     weights = np.zeros(spine.n_levels)
     coefficient = np.ones(len(geounit))
+    # Up the tree: coefficients of children become those of their parents, by the mean over siblings.
     for here in range(level, 0, -1):
         above, n_parts = spine.n_geounits(here - 1), parts[here][geounit]
+        # Area and parent as one number, so that one pass treats all areas.
         keys, entry = np.unique(area * above + spine.parents(here)[geounit], return_inverse=True)
         children = np.add.reduceat(parts[here], spine.child_offsets[here - 1][:-1])[keys % above]
         summed = np.bincount(entry.reshape(-1), coefficient * n_parts, len(keys))
+        # s_l of the module's docstring: squared coefficients less what the parent's sum takes over.
         weights[here] = float((coefficient**2 * n_parts).sum() - (summed**2 / children).sum())
         area, geounit, coefficient = keys // above, keys % above, summed / children
     weights[0] = float((coefficient**2 * parts[0][geounit]).sum())

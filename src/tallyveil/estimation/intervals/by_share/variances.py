@@ -88,9 +88,11 @@ class VariancesByShare:
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision of directions that nothing may inform about.
         """
+        # Areas once each, in the order asked: several queries share their covariances.
         n_levels, areas = self.queries.n_levels, dict.fromkeys(area for area, _ in self.asked)
         values = np.zeros(len(self.asked))
         slopes = np.zeros((len(self.asked), len(shares)))
+        # Parts and runs of classes are independent: variances and slopes add up.
         for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
             for run in self._runs(part):
                 information = self.queries.information(number, run, shares, known, unknown)
@@ -100,6 +102,7 @@ class VariancesByShare:
                     mean, gram = means[area], grams[place][run]
                     values[place] += float(np.sum(mean.value[0] * gram))
                     slope = np.einsum("tcij,cij->tc", mean.slope[0], gram)
+                    # Derivatives along directions; the chain rule turns them into derivatives by shares.
                     along = slope.reshape(n_levels, rank, len(gram))[self.queries.level]
                     slopes[place] += np.einsum("scr,src->s", weights, along)
         return Evaluated(values, slopes)
@@ -108,6 +111,7 @@ class VariancesByShare:
         """Runs of classes whose matrices need little memory together."""
         classes, rank, dim, _ = part.directions.shape
         each = self.estimator.n_matrices * self.queries.n_levels * rank * dim * dim
+        # At least one class, even if it alone needs more.
         length = max(1, AT_ONCE // each)
         return [slice(start, start + length) for start in range(0, classes, length)]
 

@@ -109,10 +109,12 @@ class Atoms:
         """
         factors, pairs = [], []
         for merged, factor in zip(self.group.factors, layer.factors, strict=True):
+            # Attribute by attribute: pairs of groups with a common level. Their products have the common cells.
             both = np.stack([merged.codes, factor.codes], axis=1)
             distinct, codes = np.unique(both, axis=0, return_inverse=True)
             factors.append(_factor(merged.attribute, codes.reshape(-1)))
             pairs.append(distinct.astype(np.int64))
+        # A product of pairs counts only if a possible cell lies in it, which the schema tells for a query.
         finer = QueryGroup("pairs", tuple(factors))
         places = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
         atoms, answers = np.zeros(len(places[0]), np.int64), np.zeros(len(places[0]), np.int64)
@@ -143,6 +145,7 @@ def derive_atoms(
         zeros: Queries of public zeros.
         most_atoms: Queries divide atoms as long as there are at most this many.
     """
+    # The name breaks ties, so that the order of the plan does not change estimates.
     by_size = sorted(queries, key=lambda group: (group.size, group.name))
     even = _even(schema, by_size, zeros)
     codes: list[Int32s] = [_refined(factor.layers) for factor in asked.factors]
@@ -154,6 +157,7 @@ def derive_atoms(
             for attribute_codes, factor, is_even in zip(codes, query.factors, even, strict=True)
         ]
         divided = _atoms(schema, finer)
+        # A query that would make too many atoms is skipped; a later one may still fit.
         if divided.n <= largest:
             codes, atoms = finer, divided
     return atoms
@@ -204,6 +208,7 @@ def flat_group(name: str, layers: Sequence[Int32s], labels: tuple[str, ...]) -> 
         labels: Labels of the answers.
     """
     frozen = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
+    # Query groups are compared and hashed, so that their arrays may not change.
     for layer in frozen:
         layer.flags.writeable = False
     return QueryGroup(name, (Factor("atom", "atom", frozen, labels),))
@@ -259,15 +264,18 @@ def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
     """
     atom, answer = atoms.paired(query)
     counted, place = np.unique(answer, return_inverse=True)
+    # A bipartite graph: atoms first, then answers.
     edges = np.ones(len(atom), np.int8), (atom, atoms.n + place.reshape(-1))
     size = atoms.n + len(counted)
     _, component = connected_components(sparse.coo_matrix(edges, shape=(size, size)), directed=False)
+    # Answers are sorted, so that -1, which stands for cells left out, is the first if it is there.
     unusable = component[atoms.n] if counted[0] < 0 else -1
     of_atom, of_answer = component[: atoms.n], component[atoms.n :]
     usable = np.unique(of_atom[of_atom != unusable])
     number = np.full(int(component.max()) + 1, -1, np.int32)
     number[usable] = np.arange(len(usable))
     sums = number[of_answer]
+    # Stable, so that answers keep their order inside a sum; those without a sum (-1) come first and are cut off.
     order = np.argsort(sums, kind="stable")[int((sums < 0).sum()) :]
     begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(usable)))])
     return Sums(query, number[of_atom], counted[order], begin.astype(np.int64))
@@ -336,6 +344,7 @@ class MergedModel:
             np.eye(self.atoms.n)[never],
             *(_indicators(sums.codes, sums.n) for sums in sums_by_query.values()),
         ]
+        # An orthonormal basis of all sums; a question is determined if it lies in their span.
         base = np.linalg.svd(np.concatenate(rows), full_matrices=False)
         inside = base[2][base[1] > RANK_TOLERANCE * base[1].max(initial=1.0)]
         asked = np.sum(
@@ -387,6 +396,7 @@ def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], Sums]) -> LevelM
         query_sums = sums(query)
         for terms in np.unique(query_sums.terms).tolist():
             groups.append(_group_of_terms(query_sums, terms))
+            # A sum of independent answers has the sum of their variances.
             precisions.append(level.precisions[:, number : number + 1] / terms)
     exact = tuple(_exact_group(exact_sums) for exact_sums in map(sums, level.invariants) if exact_sums.n)
     return LevelModel(level.geolevel, tuple(groups), _one_row(np.concatenate(precisions, axis=1)), exact)
@@ -429,12 +439,16 @@ def _empty_atoms(atoms: Atoms, query: QueryGroup, zeros: Bools) -> Bools:
     counted = answer >= 0
     ones = np.ones(int(counted.sum()), np.int64), (answer[counted], atom[counted])
     meets = sparse.csr_matrix(ones, shape=(query.size, atoms.n))
+    # How many answers that may be above zero each atom meets.
     free = (~zeros).astype(np.int64) @ meets > 0
+    # Cells that the query leaves out may have anybody.
     free[:, atom[~counted]] = True
     return np.asarray(~free, np.bool_)
 
 
 ANSWERS_AT_ONCE: Final = 1 << 22
+"""Noisy answers of one query that are in memory at once: 32 MiB as int64. A query of a schema with too many cells may
+have a million answers, so that few geounits are read together. Twice or half of it changes memory alone."""
 
 
 class MergedRows:
@@ -454,6 +468,7 @@ class MergedRows:
         width = sum(group.size for group in queries)
         out, place = np.zeros((stop - start, width), np.int64), 0
         for sums in self._model.measured[level]:
+            # The model has a query for each number of terms, ascending (`_flat_level`); sums follow that order.
             order = np.argsort(sums.terms, kind="stable")
             at_once = max(1, ANSWERS_AT_ONCE // sums.query.size)
             for first in range(start, stop, at_once):
