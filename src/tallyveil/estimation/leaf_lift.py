@@ -265,7 +265,7 @@ class _Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Arcs:
+class _LiftArcs:
     """Arcs of one kind: their two nodes, their capacity, and the cost of one unit."""
 
     tail: Integers
@@ -274,7 +274,7 @@ class _Arcs:
     cost: Integers
 
 
-def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
+def _network(problem: LiftedSplit, nodes: _Nodes, costed: _LiftArcs) -> Network:
     """The flow of a family; its costed arcs come first."""
     leaves, n_leaves = problem.leaves, problem.leaves.child.size
     # Arcs that could carry nothing are left out.
@@ -310,12 +310,12 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
     )
 
 
-def _free(tail: Integers, head: Integers, capacity: Integers) -> _Arcs:
+def _free(tail: Integers, head: Integers, capacity: Integers) -> _LiftArcs:
     """Arcs that cost nothing."""
-    return _Arcs(tail, head, capacity.astype(np.int64), np.zeros(tail.size, dtype=np.int64))
+    return _LiftArcs(tail, head, capacity.astype(np.int64), np.zeros(tail.size, dtype=np.int64))
 
 
-def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
+def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_LiftArcs, Integers]:
     """The arcs that cost something, one for each linear piece of a cost: first those of pairs. And the pair of each."""
     target, variance = (array.reshape(-1)[nodes.pairs] for array in (problem.target, problem.variance))
     pair, into_pair = _pieces(target, variance, nodes.most[nodes.pairs])
@@ -333,7 +333,7 @@ def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
         pieces.append(out)
     tail, head = (np.concatenate(side) for side in zip(*ends, strict=True))
     capacity, slope = (np.concatenate(part) for part in zip(*pieces, strict=True))
-    return _Arcs(tail, head, capacity, _whole(slope, nodes.size)), pair
+    return _LiftArcs(tail, head, capacity, _whole(slope, nodes.size)), pair
 
 
 def _pieces(target: Floats, variance: Floats, most: Integers) -> tuple[Integers, tuple[Integers, Floats]]:

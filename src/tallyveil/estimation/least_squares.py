@@ -21,7 +21,7 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.estimation.interior_point import solve_interior
-from tallyveil.estimation.pass_arrays import Bounds, constraint_bounds, pass_arrays
+from tallyveil.estimation.pass_arrays import SumBounds, constraint_bounds, pass_arrays
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.estimation.solution import EstimateStatus, least_certain
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, squared_deviation
@@ -101,7 +101,7 @@ def weighted_deviation(problem: FamilyProblem, current: EstimationPass, estimate
 
 
 def _solve(
-    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[Bounds, ...]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: tuple[SumBounds, ...]
 ) -> LeastSquaresAnswer:
     """One pass, by the first method that certifies it."""
     # A program without variables: only whether its sums and bounds can be zero is left to say.
@@ -123,25 +123,27 @@ def _solve(
     return LeastSquaresAnswer(estimate, EstimateStatus.INTERIOR_POINT, residual)
 
 
-def _solve_nobody(problem: FamilyProblem, allowed: Bools, bounds: tuple[Bounds, ...]) -> LeastSquaresAnswer:
+def _solve_nobody(
+    problem: FamilyProblem, allowed: Bools, bounds: tuple[SumBounds, ...]
+) -> LeastSquaresAnswer:
     """A pass in which no child may have anybody."""
     wanted = problem.parent_counts is not None and bool(problem.parent_counts.any())
     wanted = wanted or any((rows.lower > 0).any() for rows in bounds)
     return LeastSquaresAnswer(np.zeros(allowed.shape), EstimateStatus.CERTIFIED, np.inf if wanted else 0.0)
 
 
-def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> tuple[Bounds, ...]:
+def _carried(problem: FamilyProblem, current: EstimationPass, estimate: Floats) -> tuple[SumBounds, ...]:
     """Rows that keep this pass's answers within its slack."""
     carried = []
     for query in problem.queries(current):
         answers = _answers(query.labels, query.values.shape[1], estimate)
         # Rows tighter than the rounding errors of their own sums could contradict each other.
         slack = max(current.slack, _blur(answers))
-        carried.append(Bounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))
+        carried.append(SumBounds(query.labels, answers - slack, answers + slack, np.arange(len(answers))))
     return tuple(carried)
 
 
-def _without_repeats(carried: Bounds, bounds: tuple[Bounds, ...]) -> Bounds:
+def _without_repeats(carried: SumBounds, bounds: tuple[SumBounds, ...]) -> SumBounds:
     """Leave out the carried bounds of the second of two children whose sum is exact: they repeat the first one's.
 
     The price of a row that repeats another is arbitrary, and the walk from face to face would wait for its sign.
@@ -179,7 +181,7 @@ def _blur(answers: Floats) -> float:
     return blur if blur > CERTIFIED_PERSONS else 0.0
 
 
-def _narrow(allowed: Bools, carried: tuple[Bounds, ...]) -> Bools:
+def _narrow(allowed: Bools, carried: tuple[SumBounds, ...]) -> Bools:
     """Take away the cells of answers that must stay at zero, so that later programs keep an interior."""
     allowed = allowed.copy()
     for rows in carried:

@@ -13,7 +13,7 @@ from tallyveil.kernels.family.program import PassArrays
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SumBounds:
     """Bounds on sums of cells, by group of children; a constraint or a carried query.
 
     Attributes:
@@ -29,7 +29,7 @@ class Bounds:
     groups: Integers
 
 
-def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
+def constraint_bounds(problem: FamilyProblem) -> tuple[SumBounds, ...]:
     """The problem's constraints with trivial bounds taken away."""
     all_bounds = []
     for rows in problem.constraints:
@@ -37,12 +37,12 @@ def constraint_bounds(problem: FamilyProblem) -> tuple[Bounds, ...]:
         lower = np.where(rows.lower <= 0, -np.inf, rows.lower.astype(np.float64))
         # an upper bound of zero forbids the cells, so that no row is needed
         upper = np.where((rows.upper >= UNBOUNDED) | (rows.upper <= 0), np.inf, rows.upper.astype(np.float64))
-        all_bounds.append(Bounds(rows.labels, lower, upper, rows.group_of))
+        all_bounds.append(SumBounds(rows.labels, lower, upper, rows.group_of))
     return tuple(all_bounds)
 
 
 def pass_arrays(
-    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[SumBounds]
 ) -> PassArrays:
     """Arrays of one pass.
 

@@ -50,7 +50,7 @@ class _Sums:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _ProgramRows:
     """Rows under construction."""
 
     row: list[Integers] = field(default_factory=list)
@@ -96,7 +96,7 @@ def stage_program(
         return None, np.zeros(0, np.int64), lower
     open_ = np.flatnonzero(lower < upper)
     # Only the open y become columns; the settled ones are subtracted from the bounds, which keeps programs small.
-    rows = _Rows()
+    rows = _ProgramRows()
     for sums, low, high in bounded:
         settled = _total(sums, lower * (lower == upper))
         member = np.where(lower < upper, sums.member, -1)
@@ -181,7 +181,7 @@ def _settle(
 
 
 def _add_bounds(
-    rows: _Rows, member: Integers, low: Integers, high: Integers, count: Integers, widened: bool
+    rows: _ProgramRows, member: Integers, low: Integers, high: Integers, count: Integers, widened: bool
 ) -> None:
     """Add the rows that can still bind."""
     remaining = np.bincount(member[member >= 0], minlength=count.size)
@@ -200,7 +200,7 @@ def _renumber(member: Integers, keep: Bools) -> Integers:
 
 
 def _add_deviation(
-    rows: _Rows,
+    rows: _ProgramRows,
     arcs: list[tuple[Integers, Integers, Integers]],
     snapped: Snapped,
     query: tuple[Int32s, str],
@@ -229,7 +229,7 @@ def _add_deviation(
 
 
 def _assemble(
-    rows: _Rows,
+    rows: _ProgramRows,
     arcs: Sequence[tuple[Integers, Integers, Integers]],
     cost: Integers,
     lower: Integers,

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.intervals.by_share.dual import Dual
-from tallyveil.estimation.intervals.by_share.kinds import Kinds, Touched
+from tallyveil.estimation.intervals.by_share.kinds import Kinds, TouchedGeounits
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class LeastSquares:
     """
 
     kinds: tuple[Kinds, ...]
-    touched: Mapping[str, Touched]
+    touched: Mapping[str, TouchedGeounits]
 
     @property
     def n_matrices(self) -> int:
@@ -89,14 +89,18 @@ class LeastSquares:
             summed.append(children.scaled(below.sizes) - children.around(passed))
         return summed
 
-    def _of_entities(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:
+    def _of_entities(
+        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+    ) -> Dual:
         """The mean covariance of the entities of a family."""
         spread = filtered[-1].scaled(np.array([touched.finest_spread]))
         if gains:
             spread = spread + self._above_finest(touched, filtered, gains, roots)
         return spread.scaled(np.array([1.0 / touched.n_entities]))
 
-    def _above_finest(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:
+    def _above_finest(
+        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+    ) -> Dual:
         """The sum over all entities of what the geolevels above the finest contribute."""
         # Back from the sum over the roots of a kind to one of them.
         by_root = roots.scaled(1.0 / self.kinds[0].sizes)

@@ -35,8 +35,8 @@ from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, Passes
-from tallyveil.estimation.intervals.by_share.top_down import TopDown
-from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -145,8 +145,8 @@ def live_variances(
     exact: Mapping[str, Sequence[str]],
     drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
     passes: Passes,
-    asked: Sequence[Asked],
-    estimator: TopDown,
+    asked: Sequence[AskedVariance],
+    estimator: TopDownEstimator,
 ) -> LiveVariances:
     """The variances of a strategy whose estimates are made from the root downwards.
 

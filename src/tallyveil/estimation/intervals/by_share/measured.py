@@ -32,7 +32,7 @@ Passes = Mapping[str, Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class BlockPart:
     """The blocks of one size.
 
     Attributes:
@@ -65,7 +65,7 @@ class MeasuredQueries:
     names: tuple[tuple[str, str], ...]
     level: Integers
     n_levels: int
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPart, ...]
     _merged: tuple[tuple[int, Integers], ...]
 
     def information(self, part: int, run: slice, shares: Floats, known: float, unknown: float) -> list[Dual]:
@@ -207,7 +207,7 @@ def _information(algebra: BlockAlgebra, group: QueryGroup) -> Floats:
     return blocks
 
 
-def _part(paid: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[Part, Integers]:
+def _part(paid: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[BlockPart, Integers]:
     """The part of blocks of one size, and for each class the number of the class that it is merged into."""
     count, dim = paid.shape[1], paid.shape[2]
     together = np.concatenate([paid, fixed, known])
@@ -220,7 +220,7 @@ def _part(paid: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[Pa
     paid, fixed, known = paid[:, first], fixed[:, first], known[:, first]
     directions, weights = _basis_of(paid)
     least = faint[:, None, None, None] * np.eye(dim)
-    return Part(directions, weights, fixed, known, least), number.reshape(-1).astype(np.int64)
+    return BlockPart(directions, weights, fixed, known, least), number.reshape(-1).astype(np.int64)
 
 
 def _basis_of(blocks: Floats) -> tuple[Floats, Floats]:

@@ -37,8 +37,8 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.estimation.intervals.axis import DENSE, Axis, derive_axis, factor_rows
 from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN
-from tallyveil.estimation.intervals.by_share.top_down import TopDown
-from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.schema.nested_queries import common_groups, determines, first_levels
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
@@ -201,7 +201,7 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Level:
+class _PassLevel:
     """One geolevel.
 
     Attributes:
@@ -226,7 +226,7 @@ class PassVariances:
     names: tuple[tuple[str, str], ...]
     unit: Floats
     factors: Floats
-    _levels: Mapping[str, _Level] = field(repr=False)
+    _levels: Mapping[str, _PassLevel] = field(repr=False)
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares.
@@ -281,8 +281,8 @@ def pass_variances(
     *,
     passes: Sequence[Fitted],
     exact: Mapping[str, Sequence[str]],
-    asked: Sequence[Asked],
-    estimator: TopDown,
+    asked: Sequence[AskedVariance],
+    estimator: TopDownEstimator,
 ) -> PassVariances:
     """The variances of a strategy whose estimates are made in outer passes.
 
@@ -300,7 +300,7 @@ def pass_variances(
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
     grams = [_grams(schema, passes, query) for _, query in asked]
-    by_exact: dict[tuple[str, ...], _Level] = {}
+    by_exact: dict[tuple[str, ...], _PassLevel] = {}
     levels = {}
     for geolevel in geolevels:
         fixed = tuple(exact.get(geolevel, ()))
@@ -339,7 +339,7 @@ def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gr
 
 def _level(
     schema: Schema, passes: Sequence[Fitted], exact: Sequence[str], grams: Sequence[Mapping[int, Gram]]
-) -> _Level:
+) -> _PassLevel:
     """The blocks of all passes, where some queries are exact."""
     blocks: list[_Block] = []
     sure = np.zeros(len(grams))
@@ -353,13 +353,13 @@ def _level(
         blocks += added
         if number == 0:
             sure = certain
-    return _Level(blocks, sure)
+    return _PassLevel(blocks, sure)
 
 
 def _blocks(
     schema: Schema, fitted: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
 ) -> tuple[list[_Block], Floats]:
-    """The different blocks of a pass, and what is known in them; see `_Level`."""
+    """The different blocks of a pass, and what is known in them; see `_PassLevel`."""
     queries = {name: on_cells(_plain(schema.query(name)), fitted.cells) for name in sorted(fitted.measured)}
     known = [on_cells(_plain(group), fitted.cells) for group in fixed]
     axes = axes_of(fitted.cells, [*queries.values(), *known])

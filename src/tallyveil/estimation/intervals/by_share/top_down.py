@@ -35,7 +35,7 @@ from tallyveil.geography.spine import Spine
 
 
 @dataclass(frozen=True, eq=False)
-class TopDown:
+class TopDownEstimator:
     """Estimates from the root downwards.
 
     Attributes:
@@ -67,7 +67,7 @@ class TopDown:
 
 def top_down_of(
     spine: Spine, levels: Iterable[int], families: Iterable[EntityFamily], sums: Collection[int] = ()
-) -> TopDown:
+) -> TopDownEstimator:
     """The estimates from the root downwards on a spine.
 
     Args:
@@ -94,7 +94,7 @@ def top_down_of(
         area = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
         summed = _weights(spine, parts, spine.finest, area, family.members)
         weights[family.name] = summed / int((sizes > 0).sum())
-    return TopDown(weights)
+    return TopDownEstimator(weights)
 
 
 def _weights(spine: Spine, parts: Sequence[Floats], level: int, area: Integers, geounit: Integers) -> Floats:

@@ -10,10 +10,10 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.estimation.intervals.by_share.dual import Dual
-from tallyveil.estimation.intervals.by_share.measured import MeasuredQueries, Part
+from tallyveil.estimation.intervals.by_share.measured import BlockPart, MeasuredQueries
 
 
-class Asked(NamedTuple):
+class AskedVariance(NamedTuple):
     """One mean variance: of a query's answers, over a geolevel (its position) or a family of entities (its name)."""
 
     area: int | str
@@ -78,7 +78,7 @@ class VariancesByShare:
 
     queries: MeasuredQueries
     estimator: Estimator
-    asked: Sequence[Asked]
+    asked: Sequence[AskedVariance]
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares.
@@ -107,7 +107,7 @@ class VariancesByShare:
                     slopes[place] += np.einsum("scr,src->s", weights, along)
         return Evaluated(values, slopes)
 
-    def _runs(self, part: Part) -> list[slice]:
+    def _runs(self, part: BlockPart) -> list[slice]:
         """Runs of classes whose matrices need little memory together."""
         classes, rank, dim, _ = part.directions.shape
         each = self.estimator.n_matrices * self.queries.n_levels * rank * dim * dim

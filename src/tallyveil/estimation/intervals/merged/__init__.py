@@ -1,22 +1,22 @@
 """Estimates of one table where a schema has too many cells: cells are merged into atoms, and answers into sums."""
 
 from tallyveil.estimation.intervals.merged.model import (
+    AnswerSums,
     Atoms,
-    Measured,
     MergedModel,
     MergedRows,
-    Sums,
+    UnmergedModel,
     derive_atoms,
     merged_model,
     sums_of,
 )
 
 __all__ = [
+    "AnswerSums",
     "Atoms",
-    "Measured",
     "MergedModel",
     "MergedRows",
-    "Sums",
+    "UnmergedModel",
     "derive_atoms",
     "merged_model",
     "sums_of",

@@ -222,7 +222,7 @@ def flat_layers(atoms: Atoms, asked: QueryGroup) -> QueryGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class AnswerSums:
     """The groups of one query. The noise of a sum of m answers has m times the variance of one answer.
 
     Attributes:
@@ -255,7 +255,7 @@ class Sums:
         return sums
 
 
-def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
+def sums_of(atoms: Atoms, query: QueryGroup) -> AnswerSums:
     """The finest sums of a query's answers that are sums of atoms.
 
     Args:
@@ -278,7 +278,7 @@ def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
     # Stable, so that answers keep their order inside a sum; those without a sum (-1) come first and are cut off.
     order = np.argsort(sums, kind="stable")[int((sums < 0).sum()) :]
     begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(usable)))])
-    return Sums(query, number[of_atom], counted[order], begin.astype(np.int64))
+    return AnswerSums(query, number[of_atom], counted[order], begin.astype(np.int64))
 
 
 SPAN_TOLERANCE: Final = 1e-6
@@ -286,7 +286,7 @@ SPAN_TOLERANCE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class UnmergedModel:
     """What is measured and published exactly, before cells are merged.
 
     Attributes:
@@ -330,8 +330,8 @@ class MergedModel:
     atoms: Atoms
     tree: TreeModel
     asked: QueryGroup
-    measured: tuple[tuple[Sums, ...], ...]
-    exact: tuple[tuple[Sums, ...], ...]
+    measured: tuple[tuple[AnswerSums, ...], ...]
+    exact: tuple[tuple[AnswerSums, ...], ...]
 
     @property
     def determined(self) -> Bools:
@@ -354,18 +354,18 @@ class MergedModel:
         return determined
 
 
-def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedModel:
+def merged_model(measured: UnmergedModel, asked: QueryGroup, atoms: Atoms) -> MergedModel:
     """The model of one table.
 
     Args:
         measured: What is measured and published exactly.
         asked: The table's query.
-        atoms: The table's atoms, as `Measured.atoms_of` gives them.
+        atoms: The table's atoms, as `UnmergedModel.atoms_of` gives them.
     """
     sums_by_query = {group.factors: sums_of(atoms, group) for group in measured.queries}
     flat = Schema("atoms", (Attribute("atom", tuple(str(number) for number in range(atoms.n))),))
 
-    def sums(groups: Sequence[QueryGroup]) -> tuple[Sums, ...]:
+    def sums(groups: Sequence[QueryGroup]) -> tuple[AnswerSums, ...]:
         return tuple(sums_by_query[group.factors] for group in groups if sums_by_query[group.factors].n)
 
     return MergedModel(
@@ -390,7 +390,7 @@ def _indicators(codes: Int32s, n: int) -> Floats:
     return indicators
 
 
-def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], Sums]) -> LevelModel:
+def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], AnswerSums]) -> LevelModel:
     groups, precisions = [], [np.zeros((len(level.precisions), 0))]
     for number, query in enumerate(level.measured):
         query_sums = sums(query)
@@ -407,7 +407,7 @@ def _one_row(precisions: Floats) -> Floats:
     return precisions[:1] if same else precisions
 
 
-def _group_of_terms(sums: Sums, terms: int) -> QueryGroup:
+def _group_of_terms(sums: AnswerSums, terms: int) -> QueryGroup:
     """The sums of so many terms, as a query of the flat schema."""
     inside = sums.terms == terms
     number = np.where(inside, np.cumsum(inside) - 1, -1)
@@ -416,7 +416,7 @@ def _group_of_terms(sums: Sums, terms: int) -> QueryGroup:
     return flat_group(f"{sums.query.name} / {terms}", [codes.astype(np.int32)], labels)
 
 
-def _exact_group(sums: Sums) -> QueryGroup:
+def _exact_group(sums: AnswerSums) -> QueryGroup:
     return flat_group(sums.query.name, [sums.codes], tuple(str(number) for number in range(sums.n)))
 
 

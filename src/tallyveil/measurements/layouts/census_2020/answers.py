@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts.census_2020.names import ANSWERS
-from tallyveil.measurements.layouts.census_2020.settings import Settings, expected_variances, is_close
+from tallyveil.measurements.layouts.census_2020.settings import SourceSettings, expected_variances, is_close
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles, changed_file
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
 from tallyveil.measurements.store import VALUES_PER_PART, write_part
@@ -41,7 +41,7 @@ class _Query:
 def copy_answers(
     files: SourceFiles,
     spine: SourceSpine,
-    settings: Settings,
+    settings: SourceSettings,
     schema: Schema,
     level: int,
     root: Path,

@@ -30,7 +30,7 @@ _SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settings:
+class SourceSettings:
     """The settings that the files were made with.
 
     Attributes:
@@ -48,7 +48,9 @@ class Settings:
     variances: Mapping[str, pl.DataFrame]
 
 
-def find_settings(files: SourceFiles, spine: SourceSpine, strategies: Mapping[str, Strategy]) -> Settings:
+def find_settings(
+    files: SourceFiles, spine: SourceSpine, strategies: Mapping[str, Strategy]
+) -> SourceSettings:
     """The settings whose geolevels, queries and variances are those of the files.
 
     Args:
@@ -98,7 +100,7 @@ def expected_variances(allocation: Allocation, geolevel: str, query: str) -> lis
     return [whole, by_position[allocation.positions(geolevel)]]
 
 
-def rho_of_variances(spine: SourceSpine, settings: Settings) -> float:
+def rho_of_variances(spine: SourceSpine, settings: SourceSettings) -> float:
     """The rho that the variances of the files give: along a path, the sum of 1 / variance, where it is greatest.
 
     Under bounded neighbours a query whose groups do not overlap costs 1 / variance.
@@ -132,7 +134,7 @@ def _try(
     name: str,
     strategy: Strategy,
     tables: Mapping[str, pl.DataFrame],
-) -> tuple[Settings | None, str]:
+) -> tuple[SourceSettings | None, str]:
     """The settings if they fit, else the first mistake in words."""
     queries = {}
     for level, geolevel in enumerate(files.geolevels):
@@ -154,7 +156,7 @@ def _try(
                     f"'{query_name}' at {geolevel} has the variance {variance!r}; wanted "
                     f"{' or '.join(f'{variance:.6g}' for variance in wanted[:_SHOWN])}"
                 )
-    return Settings(name, shares, allocation, queries, tables), ""
+    return SourceSettings(name, shares, allocation, queries, tables), ""
 
 
 def _wanted(allocation: Allocation, geolevel: str, query: str) -> NDArray[np.float64]:
