@@ -41,7 +41,7 @@ from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.pass_arrays import SumBounds, constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.program import PassArrays

@@ -25,7 +25,7 @@ from scipy import sparse
 from tests.oracles.block_program import BlockProgram, Partition, RowSet
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.estimation.pass_arrays import SumBounds
+from tallyveil.estimation.least_squares import SumBounds
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.kernels.family.ridge import RIDGE
 

@@ -15,8 +15,7 @@ from tallyveil.estimation import (
     rounding_flow,
 )
 from tallyveil.estimation.integer_program import solve_integer
-from tallyveil.estimation.rounding import round_by_programs, round_counts, snap
-from tallyveil.estimation.rounding_flow import FlowFailure, solve_flow
+from tallyveil.estimation.rounding import FlowFailure, round_by_programs, round_counts, snap, solve_flow
 from tallyveil.estimation.rounding_program import Fixing, aimed, stage_program
 from tallyveil.kernels.rounding.arrays import ONE
 from tallyveil.kernels.rounding.flow import UNPROVED, round_by_flow

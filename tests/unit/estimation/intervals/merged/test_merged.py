@@ -24,8 +24,13 @@ from tallyveil.estimation.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.estimation.intervals.merged import MergedRows, derive_atoms, merged_model, sums_of
-from tallyveil.estimation.intervals.merged.model import UnmergedModel
+from tallyveil.estimation.intervals.merged import (
+    MergedRows,
+    UnmergedModel,
+    derive_atoms,
+    merged_model,
+    sums_of,
+)
 from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
 
 
