@@ -221,7 +221,7 @@ def answer_covariance(
     blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
     left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
-    # Row by row: all pairs of Gram blocks at once would be as many arrays as there are pairs of questions.
+    # Row by row: the Gram blocks of all pairs of questions would not fit into memory at once.
     for row, query in zip(out, left, strict=True):
         row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
     for axis, (region, questions) in enumerate((asked, other)):

@@ -224,7 +224,7 @@ class _Ascent:
     @property
     def at_once(self) -> int:
         """Number of geounits of a geolevel above the finest that are done together."""
-        # Sums of one geounit, whichever way of sweeping it is.
+        # Numbers in the sums of one geounit, which depend on the way of sweeping.
         numbers = sum(part.size for part in self.sweep.nothing(1))
         return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
 
