@@ -41,7 +41,7 @@ from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.pass_arrays import Bounds, constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.parts import Kernels
 from tallyveil.kernels.family.program import PassArrays
@@ -86,7 +86,7 @@ def last_pass(problem: FamilyProblem) -> Instance:
     return dataclasses.replace(one, build=time.perf_counter() - start)
 
 
-def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[Bounds, ...]) -> Instance:
+def inlined(problem: FamilyProblem, allowed: np.ndarray, bounds: tuple[SumBounds, ...]) -> Instance:
     """The last pass as sparse matrices."""
     current = problem.passes[-1]
     arrays = pass_arrays(problem, allowed, current, bounds)

@@ -29,8 +29,7 @@ from scipy import sparse
 from tallyveil.estimation.integer_program import branch_and_bound, solve_integer
 from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
-from tallyveil.estimation.rounding import round_counts, snap
-from tallyveil.estimation.rounding_flow import _arrays
+from tallyveil.estimation.rounding import _arrays, round_counts, snap
 from tallyveil.estimation.rounding_program import Fixing, Snapped, stage_program
 from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import round_by_flow

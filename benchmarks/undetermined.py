@@ -31,7 +31,7 @@ from tallyveil.estimation import (
     RoundingStage,
 )
 from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.program import PassArrays, Program

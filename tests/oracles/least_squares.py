@@ -11,7 +11,7 @@ from tests.oracles.interior_point import solve_interior
 from tests.oracles.reduction import reduce_pass
 
 from tallyveil.estimation import FamilyProblem, least_squares
-from tallyveil.estimation.pass_arrays import constraint_bounds
+from tallyveil.estimation.least_squares import constraint_bounds
 
 MOST_CENTRES = 3
 

@@ -25,7 +25,7 @@ from scipy import sparse
 from tests.oracles.block_program import BlockProgram, Partition, RowSet
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.estimation.pass_arrays import Bounds
+from tallyveil.estimation.least_squares import SumBounds
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem
 from tallyveil.kernels.family.ridge import RIDGE
 
@@ -56,7 +56,7 @@ class Merging:
 
 
 def reduce_pass(
-    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, current: EstimationPass, bounds: Sequence[SumBounds]
 ) -> tuple[BlockProgram, Merging]:
     """The program of one pass, on merged cells.
 
@@ -90,7 +90,7 @@ def _program(
     sums: Floats | None,
     weight: Floats,
     partitions: tuple[Partition, ...],
-    bounds: Sequence[Bounds],
+    bounds: Sequence[SumBounds],
 ) -> BlockProgram:
     kind, weights = _kinds(partitions, allowed.shape[0])
     hessian = np.stack([_hessian(partitions, own, weight.size) for own in weights])
@@ -115,7 +115,7 @@ def _program(
 
 
 def _merge(
-    problem: FamilyProblem, allowed: Bools, labels: Sequence[Int32s], bounds: Sequence[Bounds]
+    problem: FamilyProblem, allowed: Bools, labels: Sequence[Int32s], bounds: Sequence[SumBounds]
 ) -> Merging:
     """Group cells that nothing in the pass tells apart."""
     n_cells = problem.n_cells
@@ -239,7 +239,7 @@ def _determined(partitions: Sequence[Partition], n_cells: int) -> bool:
     return True
 
 
-def _blocks(bounds: Sequence[Bounds], n_children: int) -> Integers:
+def _blocks(bounds: Sequence[SumBounds], n_children: int) -> Integers:
     """Block of each child, shape (C,): children that share a row are in one block."""
     pairs = [np.zeros((2, 0), dtype=np.int64)]
     for one in bounds:
@@ -257,7 +257,7 @@ def _rows(
     sums: Floats | None,
     child: Integers,
     cell: Integers,
-    bounds: Sequence[Bounds],
+    bounds: Sequence[SumBounds],
     block: Integers,
 ) -> RowSet:
     """All rows that can bind, flattened."""
@@ -282,7 +282,7 @@ def _rows(
 
 
 def _block(
-    allowed: Bools, sums: Floats | None, variable: Integers, one: Bounds
+    allowed: Bools, sums: Floats | None, variable: Integers, one: SumBounds
 ) -> tuple[Integers, Floats, Floats, Integers, Integers]:
     """(group, lower, upper) of the rows of one bound that can bind, and their (row, variable) entries."""
     n_groups, n_answers = one.lower.shape

@@ -18,7 +18,7 @@ from tallyveil.estimation import (
     least_squares,
 )
 from tallyveil.estimation.interior_point import solve_interior
-from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.family.solver import solve_pass
 from tallyveil.schema.limits import LARGEST_COUNT
 

@@ -17,8 +17,7 @@ from tests.oracles.reduction import reduce_pass
 from tests.samples import every
 
 from tallyveil.estimation import estimate_family
-from tallyveil.estimation.least_squares import solve_passes
-from tallyveil.estimation.pass_arrays import constraint_bounds
+from tallyveil.estimation.least_squares import constraint_bounds, solve_passes
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,

@@ -20,7 +20,7 @@ from tallyveil.estimation.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.estimation.intervals.merged import Measured, MergedRows, merged_model
+from tallyveil.estimation.intervals.merged import MergedRows, UnmergedModel, merged_model
 from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
@@ -74,7 +74,7 @@ def world(preset, strategy, largest):
     blocks = np.sort(
         rng.integers(0, spine.n_geounits(spine.finest) - 1, len(cells))
     )  # the last block is empty
-    return Measured(schema, spine, levels), cells, blocks
+    return UnmergedModel(schema, spine, levels), cells, blocks
 
 
 def answers_of(measured, group, cells, blocks, level):

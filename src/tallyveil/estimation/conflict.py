@@ -18,6 +18,8 @@ from tallyveil.estimation.highs import linear_program, quiet_solver
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
 
 SHOWN_CHILDREN = 8
+"""Children whose geocodes a message shows; a constraint may be in conflict for thousands. Twice or half of it changes
+the length of the message only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
 
     The message holds names and geocodes and no number of the data.
     """
+    # Without sums and bounds every non-negative table is possible, so there is nothing to explain.
     if problem.parent_counts is None and not problem.constraints:
         return None
     rows = _elastic(problem)
@@ -46,9 +49,11 @@ def explain_conflict(problem: FamilyProblem) -> str | None:
     if prices is None:
         return None
     children_of: dict[str, list[str]] = {}
+    # Prices at a vertex are whole numbers where the rows are a network; 1e-6 only cuts the solver's rounding.
     for i in np.flatnonzero(np.abs(prices) > 1e-6):
         if rows.owner[i]:
             children_of.setdefault(rows.name[i], []).extend(problem.children[c] for c in rows.owner[i])
+    # Sorted, so that the same conflict always gives the same message.
     parts = [
         f"'{name}' of {_listed(sorted(set(children)))}" for name, children in sorted(children_of.items())
     ]
@@ -70,6 +75,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
     """Rows over all C * s counts: sums to the parent, then each constraint of each child."""
     n_children, n_cells = problem.n_children, problem.n_cells
     variable = np.arange(n_children * n_cells).reshape(n_children, n_cells)
+    # Triplets are collected row block by row block and made a sparse matrix once: a dense one would have C * s columns.
     rows, columns, lower, upper = [], [], [], []
     names: list[str] = []
     owner: list[tuple[int, ...]] = []
@@ -80,6 +86,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
         lower.append(problem.parent_counts.astype(np.float64))
         upper.append(lower[0])
         names += ["parent"] * n_cells
+        # Sums to the parent have no owner and are therefore never relaxed: a conflict is always put on a constraint.
         owner += [()] * n_cells
         n_rows = n_cells
     for constraint in problem.constraints:
@@ -91,6 +98,7 @@ def _elastic(problem: FamilyProblem) -> _Elastic:
         columns.append(variable[:, used].reshape(-1))
         lower.append(constraint.lower.reshape(-1).astype(np.float64))
         limit = constraint.upper.reshape(-1).astype(np.float64)
+        # 2^62 persons would be a number to the solver, and would spoil the scale of its rows.
         limit[constraint.upper.reshape(-1) >= UNBOUNDED] = highspy.kHighsInf
         upper.append(limit)
         names += [constraint.name] * (n_groups * width)
@@ -106,6 +114,7 @@ def _prices(rows: _Elastic) -> Floats | None:
     """Prices of the rows at the least total violation, or None when there is none."""
     n_rows, n = rows.matrix.shape
     elastic = np.array([i for i, children in enumerate(rows.owner) if children], dtype=np.int64)
+    # Each relaxed row gets two columns, one for each side on which it may be missed, at one unit of cost a person.
     short = sparse.eye(n_rows, format="csc")[:, elastic]
     matrix = sparse.hstack([rows.matrix, short, -short], format="csc")
     cost = np.concatenate([np.zeros(n), np.ones(2 * elastic.size)])
@@ -113,6 +122,7 @@ def _prices(rows: _Elastic) -> Floats | None:
     solver = quiet_solver()
     solver.passModel(linear_program(cost, columns, (rows.lower, rows.upper), matrix))
     solver.run()
+    # Persons in total. A conflict between whole numbers misses by far more; 1e-6 is the solver's rounding.
     if solver.getInfo().objective_function_value < 1e-6:
         return None
     return np.asarray(solver.getSolution().row_dual)

@@ -34,6 +34,7 @@ def estimate_family(problem: FamilyProblem, *, limit_persons: float = LIMIT_PERS
     Source: Abowd et al. 2022, The 2020 Census Disclosure Avoidance System TopDown Algorithm, section 5.
     """
     parent = problem.parent_counts
+    # Both shortcuts are exact: the parent's counts alone determine the children.
     if problem.n_cells == 0 or (parent is not None and not parent.any()):
         counts = np.zeros((problem.n_children, problem.n_cells), dtype=np.int64)
         return _settled(problem, counts, EstimateStatus.EMPTY)
@@ -44,6 +45,7 @@ def estimate_family(problem: FamilyProblem, *, limit_persons: float = LIMIT_PERS
 
 def _settled(problem: FamilyProblem, counts: Integers, status: EstimateStatus) -> FamilySolution:
     """A family with only one possible answer."""
+    # The only possible counts may still break a bound; no solver could tell more than this check does.
     unmet = unmet_constraints(problem, counts)
     if unmet:
         raise ConstraintError(
@@ -61,8 +63,11 @@ def _settled(problem: FamilyProblem, counts: Integers, status: EstimateStatus) -
 def _solved(problem: FamilyProblem, limit: float) -> FamilySolution:
     allowed = problem.allowed()
     answer = solve_passes(problem, allowed, limit)
+    # Only a failure asks for the conflict: its linear program is much larger than the problem of the family.
     if answer.residual_persons > limit:
         conflict = explain_conflict(problem)
+        # A conflict is the plan's fault, and anything else that ends here is the solver's: the two have different
+        # remedies.
         if conflict is not None:
             raise ConstraintError(conflict)
         raise SolverError(
@@ -89,8 +94,10 @@ def _freeze(
     residual: float,
     rounding: RoundingOutcome,
 ) -> FamilySolution:
+    # Solutions are handed to several stages; none may change what another one reads.
     counts.setflags(write=False)
     estimate.setflags(write=False)
+    # The last pass alone: earlier passes have other queries, so that their sums cannot be compared.
     objective = weighted_deviation(problem, problem.passes[-1], estimate)
     return FamilySolution(counts, estimate, status, residual, objective, rounding)
 

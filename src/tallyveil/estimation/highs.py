@@ -20,6 +20,7 @@ def linear_program(
     program.col_cost_ = cost
     program.col_lower_, program.col_upper_ = columns
     program.row_lower_, program.row_upper_ = rows
+    # The arrays of a csc_matrix are column-wise already, so that nothing is copied or sorted.
     program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     program.a_matrix_.start_ = matrix.indptr
     program.a_matrix_.index_ = matrix.indices
@@ -31,5 +32,6 @@ def quiet_solver() -> highspy.Highs:
     """A solver that prints nothing and uses one thread, so that its answer does not depend on the machine's."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
+    # Families are solved on many threads at once already.
     solver.setOptionValue("threads", 1)
     return solver

@@ -61,13 +61,18 @@ def solve_interior(arrays: PassArrays, near: Floats) -> tuple[Floats, float]:
     Returns:
         The estimate, shape (C, s), and its residual in persons; inf where no point was found.
     """
+    # Cells that no query or bound tells apart are one variable of the program; `share` divides it among them again.
     program, group, share = reduce_pass(arrays)
     first = np.unique(group, return_index=True)[1].astype(np.int64)
+    # First the counts as they are. Differences from a centre are only needed where counts are so large that floats
+    # blur.
     best, residual = _solved(program, np.zeros(program.allowed.shape))
     close = best if np.isfinite(residual) else _merged(near, group, first.size)
     for _ in range(MOST_CENTRES):
         if residual <= CERTIFIED_PERSONS:
             break
+        # Whole, so that subtracting it from whole sums and bounds is exact; below the point, so that counts can still
+        # fall.
         centre = np.floor(np.maximum(close - ROOM, 0.0))
         difference, error = _solved(*_around(arrays, centre, first))
         if not np.isfinite(error):
@@ -92,6 +97,7 @@ def _solved(program: Program, pull: Floats) -> tuple[Floats, float]:
 def _merged(counts: Floats, group: Integers, n_cells: int) -> Floats:
     """Counts on the support, shape (C, s), summed to those of the program's cells, shape (C, g)."""
     merged = np.zeros((n_cells, counts.shape[0]))
+    # Unbuffered, since several cells go to one group; it adds by rows, hence the transposes.
     np.add.at(merged, group, counts.T)
     return np.ascontiguousarray(merged.T)
 
@@ -112,6 +118,7 @@ def _around(arrays: PassArrays, centre: Floats, first: Integers) -> tuple[Progra
     for labels, width in zip(arrays.labels, arrays.widths.tolist(), strict=True):
         sums = _sums(labels[first], width, centre, np.arange(n_children), n_children)
         values[place : place + sums.size] -= sums.reshape(-1)
+        # Values lie query after query, and each of these is a table (child, answer).
         place += sums.size
     lower, upper, place = arrays.lower.copy(), arrays.upper.copy(), 0
     for labels, width, groups in zip(
@@ -162,13 +169,16 @@ def _interior_point(program: Program, pull: Floats) -> Point:
         program: The program.
         pull: The part of its linear term that no answer makes, shape (C, g).
     """
+    # Forbidden pairs are no variables: a variable fixed at zero has no interior, which the method needs.
     child, cell = np.nonzero(program.allowed)
     n, n_answers = child.size, program.weights.shape[1]
     weights = program.weights[program.kind].reshape(-1)  # of answer a of child c at c * n_answers + a
     targets = program.targets.reshape(-1)
     variable, partition = np.nonzero(program.answers[cell] >= 0)
     answer = child[variable] * n_answers + program.answers[cell[variable], partition]
+    # Answers of children that are not measured have weight 0 and would only add free residuals.
     variable, answer = variable[weights[answer] > 0], answer[weights[answer] > 0]
+    # How many variables each answer sums decides whether it can stay on the diagonal.
     alone = np.bincount(answer, minlength=weights.size)[answer] == 1
     # An answer of one variable stays on the diagonal; the others get residuals.
     diagonal = program.ridge[program.kind[child], cell] + np.bincount(
@@ -177,6 +187,7 @@ def _interior_point(program: Program, pull: Floats) -> Point:
     linear = pull[child, cell] - np.bincount(variable[alone], targets[answer[alone]], n)
     lifted, number = np.unique(answer[~alone], return_inverse=True)
     n_lifted = lifted.size
+    # Rows Q x - r = y, one for each answer of several variables.
     lift = _matrix(
         np.concatenate([number.reshape(-1), np.arange(n_lifted)]),
         np.concatenate([variable[~alone], n + np.arange(n_lifted)]),
@@ -186,15 +197,19 @@ def _interior_point(program: Program, pull: Floats) -> Point:
     n_sums = program.sums.size if program.has_sums else 0
     sums = _matrix(cell[:n] if n_sums else cell[:0], np.arange(n if n_sums else 0), (n_sums, n + n_lifted))
     rows = _rows(program, child, cell, n + n_lifted)
+    # Equalities go to their own block: as two inequalities they would leave no interior.
     equal = program.row_lower == program.row_upper
     right = np.concatenate(
         [program.sums[:n_sums], program.row_lower[equal], targets[lifted] / weights[lifted]]
     )
+    # The objective's scale is arbitrary, and PIQP's tolerance is absolute: H's largest diagonal becomes 1.
     scale = 1.0 / float(program.curvature.max())
     unit = power_of_two_for(np.concatenate([right, program.row_lower[~equal], program.row_upper[~equal]]))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = TOLERANCE
+    # A relative tolerance would loosen with the counts, and what decides are persons.
     solver.settings.eps_rel = 0.0
+    # The walk certifies in persons, whatever PIQP's gap is.
     solver.settings.check_duality_gap = False
     solver.settings.max_iter = MAX_ITERATIONS
     solver.setup(
@@ -205,6 +220,7 @@ def _interior_point(program: Program, pull: Floats) -> Point:
         rows[~equal].tocsc(),
         program.row_lower[~equal] / unit,
         program.row_upper[~equal] / unit,
+        # Counts are not negative; residuals may be.
         np.concatenate([np.zeros(n), np.full(n_lifted, -np.inf)]),
         np.full(n + n_lifted, np.inf),
     )
@@ -216,7 +232,9 @@ def _point(program: Program, result: piqp.Result, equal: Bools, unit: float, sca
     """Undo both scales and PIQP's sign of prices: it adds multipliers, the house subtracts."""
     n_sums, n_equal = program.sums.size if program.has_sums else 0, int(equal.sum())
     x = np.zeros(program.allowed.shape)
+    # An interior method may end a rounding error below zero; the walk expects counts.
     x[program.allowed] = np.maximum(np.asarray(result.x[: int(program.allowed.sum())]), 0.0) * unit
+    # Prices are derivatives of the objective by persons: they scale with both units.
     price = -np.asarray(result.y) * (unit / scale)
     row_price = np.zeros(equal.size)
     row_price[equal] = price[n_sums : n_sums + n_equal]
@@ -233,6 +251,7 @@ def _rows(program: Program, child: Integers, cell: Integers, width: int) -> spar
         label = program.bound_label[bound, cell]
         place = program.bound_start[bound] + program.bound_group[bound, child] * program.bound_width[bound]
         used = np.flatnonzero(label >= 0)
+        # -1 for a row that can never bind, which the program has left out.
         row = program.row_number[place[used] + label[used]]
         rows.append(row[row >= 0])
         columns.append(used[row >= 0])

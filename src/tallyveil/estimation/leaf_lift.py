@@ -39,6 +39,7 @@ from tallyveil.kernels.rounding.network_simplex import (
     proves_least_cost,
 )
 
+# Powers of two: 83 points, which reach 2^40 persons from the target, far above the largest count of a release (2^32).
 _STEPS = np.concatenate([-(2 ** np.arange(41)[::-1]), [0], 2 ** np.arange(41)])
 """Distances from the target, rounded down, at which the cost is exact."""
 
@@ -115,6 +116,7 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
         ConstraintError: the leaves cannot take the parent's counts.
         SolverError: the flow could not be proved optimal.
     """
+    # Merging first makes the network smaller, and exactly the same counts of the children stay possible.
     problem = replace(problem, leaves=merged_leaves(problem.leaves, problem.target.shape[1]))
     nodes = _Nodes.of(problem)
     costed, pair = _costed_arcs(problem, nodes)
@@ -126,6 +128,7 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
             "the published files contradict each other.",
             code="lift-infeasible",
         )
+    # The proof uses the potentials alone and shares no step with the method that found the flow.
     if status != OPTIMAL or not proves_least_cost(
         net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials
     ):
@@ -134,6 +137,7 @@ def split_with_lift(problem: LiftedSplit) -> Integers:
             "the plan"
         )
     counts = np.zeros(problem.target.size, dtype=np.int64)
+    # A pair has one arc for each linear piece of its cost; its count is the sum of their flows.
     np.add.at(counts, nodes.pairs[pair], flow[: pair.size])
     return counts.reshape(problem.target.shape)
 
@@ -150,6 +154,7 @@ def merged_leaves(leaves: Leaves, n_columns: int) -> Leaves:
         n_columns: Number of columns.
     """
     kinds = _kinds(leaves)
+    # Only leaves of one child may be merged, because each child's counts are split on by themselves.
     _, first, place = np.unique(
         np.column_stack([leaves.child, kinds]), axis=0, return_index=True, return_inverse=True
     )
@@ -157,6 +162,7 @@ def merged_leaves(leaves: Leaves, n_columns: int) -> Leaves:
     lower, upper = np.zeros((2, first.size), dtype=np.int64)
     np.add.at(lower, place, leaves.lower)
     np.add.at(upper, place, leaves.upper)
+    # Capacities of merged leaves in the same column add up.
     entry, where = np.unique(place[leaves.leaf] * n_columns + leaves.column, return_inverse=True)
     capacity = np.zeros(entry.size, dtype=np.int64)
     np.add.at(capacity, where, leaves.capacity)
@@ -170,24 +176,30 @@ def _kinds(leaves: Leaves) -> Integers:
     which sets of these do. As few columns as possible are tried. A leaf with which this fails has a row of its own.
     """
     n_leaves = leaves.child.size
+    # By leaf, and the largest capacity first: the columns that may decide are the first few of each leaf.
     order = np.lexsort((-leaves.capacity, leaves.leaf))
     rank = np.arange(order.size) - np.searchsorted(leaves.leaf, leaves.leaf)
     column = np.full((n_leaves, MOST_DECISIVE), -1, dtype=np.int64)
     largest = np.zeros((n_leaves, MOST_DECISIVE), dtype=np.int64)
     inside = rank < MOST_DECISIVE
-    own, chosen = leaves.leaf[inside], order[inside]
-    column[own, rank[inside]], largest[own, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
+    leaf, chosen = leaves.leaf[inside], order[inside]
+    column[leaf, rank[inside]], largest[leaf, rank[inside]] = leaves.column[chosen], leaves.capacity[chosen]
     others = np.bincount(leaves.leaf, leaves.capacity, n_leaves).astype(np.int64)
     kinds = np.full((n_leaves, MOST_DECISIVE + 2), -1, dtype=np.int64)
+    # Numbers below zero that no column has, one for each leaf: until a leaf is settled, it is like no other.
     kinds[:, 0], left = np.arange(n_leaves) - n_leaves - 1, np.ones(n_leaves, dtype=np.bool_)
     for n_decisive in range(MOST_DECISIVE + 1):
         by_column = np.argsort(column[:, :n_decisive], axis=1)
-        names, sizes = (np.take_along_axis(one[:, :n_decisive], by_column, 1) for one in (column, largest))
+        names, sizes = (
+            np.take_along_axis(table[:, :n_decisive], by_column, 1) for table in (column, largest)
+        )
         sets = np.arange(2**n_decisive)
+        # Bit k of a set's number says whether it has the k-th decisive column.
         sums = sizes @ (sets >> np.arange(n_decisive)[:, None] & 1)
         rest = others - sizes.sum(axis=1)
         reached = [sums >= limit[:, None] for limit in (leaves.lower, leaves.upper)]
         decided = [
+            # A set decides by itself if it reaches the limit, or if not even all other columns with it pass the limit.
             (full | (sums + rest[:, None] <= limit[:, None])).all(axis=1)
             for full, limit in zip(reached, (leaves.lower, leaves.upper), strict=True)
         ]
@@ -195,6 +207,7 @@ def _kinds(leaves: Leaves) -> Integers:
         kinds[new] = -1
         kinds[new, :n_decisive] = names[new]
         for place, full in enumerate(reached):
+            # At most 2^4 sets, so that their truth values are one number of 16 bits.
             kinds[new, MOST_DECISIVE + place] = full[new] @ (1 << sets)
         left &= ~new
     return kinds
@@ -234,9 +247,11 @@ class _Nodes:
         leaves, (n_children, n_columns) = problem.leaves, problem.target.shape
         place = leaves.child[leaves.leaf] * n_columns + leaves.column
         most = np.zeros(n_children * n_columns, dtype=np.int64)
+        # No leaf takes more of one column than its upper limit, whatever its capacity says.
         np.add.at(most, place, np.minimum(leaves.capacity, leaves.upper[leaves.leaf]))
         if problem.parent_counts is not None:
             most = np.minimum(most.reshape(n_children, -1), problem.parent_counts).reshape(-1)
+        # A pair that must be zero has no node.
         pairs = np.flatnonzero(most)
         pair_node = np.zeros(most.size, dtype=np.int64)
         pair_node[pairs] = 1 + leaves.child.size + np.arange(pairs.size)
@@ -250,7 +265,7 @@ class _Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Arcs:
+class _LiftArcs:
     """Arcs of one kind: their two nodes, their capacity, and the cost of one unit."""
 
     tail: Integers
@@ -259,16 +274,18 @@ class _Arcs:
     cost: Integers
 
 
-def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
+def _network(problem: LiftedSplit, nodes: _Nodes, costed: _LiftArcs) -> Network:
     """The flow of a family; its costed arcs come first."""
     leaves, n_leaves = problem.leaves, problem.leaves.child.size
+    # Arcs that could carry nothing are left out.
     used = np.flatnonzero((nodes.most[nodes.place] > 0) & (leaves.capacity > 0))
-    own = 1 + np.arange(n_leaves)
+    leaf_node = 1 + np.arange(n_leaves)
     into = _free(nodes.pair_node[nodes.place[used]], 1 + leaves.leaf[used], leaves.capacity[used])
-    out = _free(own, nodes.child[leaves.child], leaves.upper - leaves.lower)
+    out = _free(leaf_node, nodes.child[leaves.child], leaves.upper - leaves.lower)
     parts = [costed, into, out]
     supply = np.zeros(nodes.size, dtype=np.int64)
-    supply[own] = -leaves.lower
+    # The lower limit is taken in at the leaf itself, and only what exceeds it goes on: so capacities start at zero.
+    supply[leaf_node] = -leaves.lower
     columns = nodes.first_column + np.arange(problem.target.shape[1])
     if problem.parent_counts is not None:
         supply[columns] = problem.parent_counts
@@ -278,6 +295,7 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
         # What the leaves do not take goes from the source to node 0 by an arc of its own.
         parts.append(_free(source, source * 0, np.array([total - int(leaves.lower.sum())])))
         parts.append(_free(np.repeat(source, columns.size), columns, np.full(columns.size, total)))
+    # Supplies must sum to zero; node 0 takes whatever is not taken before it.
     supply[0] = -int(supply.sum())
     n_arcs = sum(part.tail.size for part in parts)
     return Network(
@@ -292,12 +310,12 @@ def _network(problem: LiftedSplit, nodes: _Nodes, costed: _Arcs) -> Network:
     )
 
 
-def _free(tail: Integers, head: Integers, capacity: Integers) -> _Arcs:
+def _free(tail: Integers, head: Integers, capacity: Integers) -> _LiftArcs:
     """Arcs that cost nothing."""
-    return _Arcs(tail, head, capacity.astype(np.int64), np.zeros(tail.size, dtype=np.int64))
+    return _LiftArcs(tail, head, capacity.astype(np.int64), np.zeros(tail.size, dtype=np.int64))
 
 
-def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
+def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_LiftArcs, Integers]:
     """The arcs that cost something, one for each linear piece of a cost: first those of pairs. And the pair of each."""
     target, variance = (array.reshape(-1)[nodes.pairs] for array in (problem.target, problem.variance))
     pair, into_pair = _pieces(target, variance, nodes.most[nodes.pairs])
@@ -315,13 +333,15 @@ def _costed_arcs(problem: LiftedSplit, nodes: _Nodes) -> tuple[_Arcs, Integers]:
         pieces.append(out)
     tail, head = (np.concatenate(side) for side in zip(*ends, strict=True))
     capacity, slope = (np.concatenate(part) for part in zip(*pieces, strict=True))
-    return _Arcs(tail, head, capacity, _whole(slope, nodes.size)), pair
+    return _LiftArcs(tail, head, capacity, _whole(slope, nodes.size)), pair
 
 
 def _pieces(target: Floats, variance: Floats, most: Integers) -> tuple[Integers, tuple[Integers, Floats]]:
     """The linear pieces of the costs of some counts: which count each belongs to, and its length and slope."""
+    # Pieces begin at a whole number near the target, where the cost must be exact.
     nearest = np.clip(np.floor(target), 0, most).astype(np.int64)
     ends = np.clip(nearest[:, None] + _STEPS, 0, most[:, None])
+    # The clipped steps may end inside; the outermost pieces reach both ends of what is possible.
     ends[:, 0], ends[:, -1] = 0, most
     number, piece = np.nonzero(ends[:, 1:] > ends[:, :-1])
     begin, end = ends[number, piece], ends[number, piece + 1]
@@ -331,5 +351,7 @@ def _pieces(target: Floats, variance: Floats, most: Integers) -> tuple[Integers,
 def _whole(slope: Floats, n_nodes: int) -> Integers:
     """Slopes as whole numbers that the flow can add up; their order is kept."""
     largest = float(np.abs(slope).max(initial=1.0))
+    # A potential is a sum of at most n_nodes costs. Below 2^57 in total, int64 holds sums and differences of them.
     unit = min(_FINEST_UNIT, 2.0**57 / (n_nodes + 2) / largest)
+    # Rounding is monotone: pieces of one count keep rising slopes, so that its cost stays convex.
     return np.rint(slope * unit).astype(np.int64)

@@ -43,6 +43,7 @@ class MeasuredQuery:
 
     def __post_init__(self) -> None:
         where = f"measured query '{self.name}'"
+        # Labels index arrays in kernels that check no bounds: they must be whole and in range before that.
         store_whole(self, "labels", self.labels, np.int32, 1, where)
         object.__setattr__(self, "values", _numbers(self.values, f"{where}: values"))
         _check_labels(self.labels, self.values.shape[1], where)
@@ -51,6 +52,7 @@ class MeasuredQuery:
     @property
     def weights(self) -> Floats:
         """1 / variance, shape (C,); 0 where a child is not measured."""
+        # 1 / inf is 0, which is how an unmeasured child has no say.
         return np.asarray(1.0 / self.variances)
 
 
@@ -134,6 +136,7 @@ class RoundingStage:
     def __post_init__(self) -> None:
         if self.target not in {"fraction", "nearest"}:
             raise SchemaError(f"rounding stage: target must be 'fraction' or 'nearest', got {self.target!r}")
+        # The dataclass is frozen, but its arrays would not be.
         frozen = tuple(
             (name, readonly_whole(labels, np.int32, 1, f"rounding query '{name}'"))
             for name, labels in self.labels
@@ -172,6 +175,7 @@ class FamilyProblem:
         store_whole(self, "support", self.support, np.int64, 1, self.where)
         if self.parent_counts is not None:
             store_whole(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+        # In this order: the later checks index by labels and groups, whose shapes the first one has checked.
         self._check_shapes()
         self._check_names()
         self._check_bounds()
@@ -207,6 +211,8 @@ class FamilyProblem:
             if constraint.upper.size and (constraint.upper <= 0).any():
                 used = constraint.labels >= 0
                 possible = constraint.upper[:, constraint.labels[used]] > 0
+                # An upper bound of 0 on a group forbids the cells to each of its children, since counts are not
+                # negative.
                 allowed[:, used] &= possible[constraint.group_of]
         return allowed
 
@@ -214,6 +220,7 @@ class FamilyProblem:
         n_children, n_cells = self.n_children, self.n_cells
         if n_children == 0:
             raise SchemaError(f"{self.where}: a family needs at least one child, got none")
+        # Several roots in one family exist only where a constraint needs them together.
         bound_together = any(rows.groups is not None for rows in self.constraints)
         if self.parent_counts is None and n_children != 1 and not bound_together:
             raise SchemaError(f"{self.where}: a root is its own only child, got {n_children} children")
@@ -236,7 +243,7 @@ class FamilyProblem:
 
     def _check_names(self) -> None:
         names = [query.name for query in self.measured]
-        used = {name for one in self.passes for name in one.queries}
+        used = {name for current in self.passes for name in current.queries}
         if len({(query.name, query.layer) for query in self.measured}) != len(names):
             raise SchemaError(f"{self.where}: a query is measured twice: {sorted(names)}")
         if not self.passes or not self.rounding:
@@ -249,6 +256,7 @@ class FamilyProblem:
 
     def _check_bounds(self) -> None:
         for rows in self.constraints:
+            # Found here, by name, since every solver would only say that nothing is feasible.
             crossed = np.flatnonzero(((rows.lower > rows.upper) | (rows.upper < 0)).any(axis=1))
             if crossed.size:
                 first = int(np.argmax(rows.group_of == crossed[0]))
@@ -273,6 +281,7 @@ def _check_labels(labels: Int32s, n_answers: int, where: str) -> None:
 
 
 def _check_groups(groups: Integers, n_groups: int, where: str) -> None:
+    # In order of first appearance without gaps: the same groups are always written in one way.
     first = np.unique(groups, return_index=True)[1]
     if first.size != n_groups or not np.array_equal(groups[np.sort(first)], np.arange(n_groups)):
         raise SchemaError(
@@ -290,6 +299,7 @@ def _variances(given: object, n_children: int, where: str) -> Floats:
         raise SchemaError(
             f"{where}: got variances of shape {each.shape}, want one for each of {n_children} children"
         )
+    # Written so that NaN is wrong, too.
     wrong = each[~(each > 0)]
     if wrong.size:
         raise SchemaError(
@@ -301,11 +311,11 @@ def _variances(given: object, n_children: int, where: str) -> Floats:
 
 def _numbers(given: object, where: str) -> Floats:
     """A matrix of finite numbers, read-only."""
-    made = np.array(given, dtype=np.float64)
-    if made.ndim != 2 or not np.isfinite(made).all():
+    matrix = np.array(given, dtype=np.float64)
+    if matrix.ndim != 2 or not np.isfinite(matrix).all():
         raise SchemaError(f"{where}: want an array of 2 dimensions that holds finite numbers alone")
-    made.setflags(write=False)
-    return made
+    matrix.setflags(write=False)
+    return matrix
 
 
 def store_whole(owner: object, field: str, array: object, dtype: type, ndim: int, where: str) -> None:
@@ -324,10 +334,12 @@ def readonly_whole(array: object, dtype: type, ndim: int, where: str) -> npt.NDA
         raise SchemaError(
             f"{where}: want a whole-number array of {ndim} dimensions, got {given.dtype} of {given.ndim}"
         )
+    # A cast of integers wraps silently, so extremes are compared afterwards.
     cast: npt.NDArray[np.generic] = np.ascontiguousarray(given, dtype=dtype)
     if cast.size and (cast.min() != given.min() or cast.max() != given.max()):
         raise SchemaError(f"{where}: a value does not fit {np.dtype(dtype).name}")
     if cast.flags.writeable:
+        # The caller's own array must stay writeable, so only a copy is locked.
         cast = cast.copy() if cast is given else cast
         cast.setflags(write=False)
     return cast

@@ -27,13 +27,17 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
         "parent_counts": None if problem.parent_counts is None else problem.parent_counts.tolist(),
         "measured": [
             {
-                "name": one.name,
-                "labels": one.labels.tolist(),
-                "values": one.values.tolist(),
-                "variances": [None if np.isinf(variance) else float(variance) for variance in one.variances],
-                **({"layer": one.layer} if one.layer else {}),
+                "name": query.name,
+                "labels": query.labels.tolist(),
+                "values": query.values.tolist(),
+                # JSON has no infinity, so null stands for a child that is not measured.
+                "variances": [
+                    None if np.isinf(variance) else float(variance) for variance in query.variances
+                ],
+                # Written only where it is not the default, so that files from before layers stay the same.
+                **({"layer": query.layer} if query.layer else {}),
             }
-            for one in problem.measured
+            for query in problem.measured
         ],
         "constraints": [
             {
@@ -45,10 +49,13 @@ def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
             }
             for constraint in problem.constraints
         ],
-        "passes": [{"queries": list(one.queries), "slack": one.slack} for one in problem.passes],
+        "passes": [
+            {"queries": list(estimation_pass.queries), "slack": estimation_pass.slack}
+            for estimation_pass in problem.passes
+        ],
         "rounding": [
-            {"target": one.target, "labels": {name: labels.tolist() for name, labels in one.labels}}
-            for one in problem.rounding
+            {"target": stage.target, "labels": {name: labels.tolist() for name, labels in stage.labels}}
+            for stage in problem.rounding
         ],
     }
 
@@ -70,30 +77,34 @@ def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
         parent_counts=None if parent is None else np.array(parent, dtype=np.int64),
         measured=tuple(
             MeasuredQuery(
-                one["name"],
-                _labels(one["labels"]),
-                np.array(one["values"], dtype=np.float64).reshape(n_children, -1),
-                np.array([np.inf if variance is None else variance for variance in one["variances"]]),
-                one.get("layer", 0),
+                query["name"],
+                _labels(query["labels"]),
+                # An empty list has lost its number of columns; the number of rows restores the shape.
+                np.array(query["values"], dtype=np.float64).reshape(n_children, -1),
+                np.array([np.inf if variance is None else variance for variance in query["variances"]]),
+                query.get("layer", 0),
             )
-            for one in mapping["measured"]
+            for query in mapping["measured"]
         ),
         constraints=tuple(
             LinearConstraint(
-                one["name"],
-                _labels(one["labels"]),
-                _rows(one["lower"], len(one["lower"])),
-                _rows(one["upper"], len(one["upper"])),
-                np.array(one["groups"], dtype=np.int64) if "groups" in one else None,
+                constraint["name"],
+                _labels(constraint["labels"]),
+                _rows(constraint["lower"], len(constraint["lower"])),
+                _rows(constraint["upper"], len(constraint["upper"])),
+                np.array(constraint["groups"], dtype=np.int64) if "groups" in constraint else None,
             )
-            for one in mapping["constraints"]
+            for constraint in mapping["constraints"]
         ),
-        passes=tuple(EstimationPass(tuple(one["queries"]), one["slack"]) for one in mapping["passes"]),
+        passes=tuple(
+            EstimationPass(tuple(estimation_pass["queries"]), estimation_pass["slack"])
+            for estimation_pass in mapping["passes"]
+        ),
         rounding=tuple(
             RoundingStage(
-                tuple((name, _labels(labels)) for name, labels in one["labels"].items()), one["target"]
+                tuple((name, _labels(labels)) for name, labels in stage["labels"].items()), stage["target"]
             )
-            for one in mapping["rounding"]
+            for stage in mapping["rounding"]
         ),
     )
 

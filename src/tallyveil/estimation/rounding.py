@@ -17,18 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.errors import SolverError
 from tallyveil.estimation.integer_program import IntegerAnswer, solve_integer
 from tallyveil.estimation.problem import FamilyProblem, RoundingStage
-from tallyveil.estimation.rounding_flow import FlowAnswer, FlowFailure, solve_flow
 from tallyveil.estimation.rounding_program import Fixing, Snapped, aimed, stage_program
 from tallyveil.estimation.solution import RoundingMethod, RoundingOutcome, StageOutcome
-from tallyveil.kernels.rounding.arrays import ONE
+from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, UNPROVED, attained, round_by_flow
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest
+from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, STOPPED, TOO_LARGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,12 @@ def round_counts(problem: FamilyProblem, allowed: Bools, estimate: Floats) -> Ro
     Source: Cox 1987, A constructive procedure for unbiased controlled rounding (the network view); the
         convex piecewise-linear objective follows the TopDown rounder.
     """
+    # From here on every number is whole: the same estimates give the same counts on every machine.
     snapped = snap(estimate, allowed)
     flow = solve_flow(problem, snapped)
     if isinstance(flow, FlowAnswer):
         return _finish_flow(problem, snapped, flow)
+    # An infeasible flow has proved that no neighbouring numbers exist, so only the wider programs are left.
     if flow is FlowFailure.NOT_APPLICABLE:
         rounded = round_by_programs(problem, allowed, snapped, widened=False)
         if rounded is not None:
@@ -68,6 +73,7 @@ def snap(estimate: Floats, allowed: Bools) -> Snapped:
     """Snap to multiples of 2^-20; a value within one such step of a whole number is that number."""
     units = np.rint(np.maximum(estimate[allowed], 0.0) * ONE).astype(np.int64)
     floor, part = units // ONE, units % ONE
+    # Within one step of a whole number an estimate is that number up to rounding errors, so that its fraction is none.
     floor += part >= ONE - 1
     part[(part <= 1) | (part >= ONE - 1)] = 0
     child, cell = np.nonzero(allowed)
@@ -123,9 +129,11 @@ def round_by_programs(
             )
         counts = np.zeros(allowed.shape, dtype=np.int64)
         counts[snapped.child, snapped.cell] = snapped.floor + answer.values[: snapped.floor.size]
+        # What a stage attained is held exactly in the later ones, which makes the stages lexicographic.
         fixings += [Fixing(labels, _answers(labels, counts)) for _, labels in stage.labels]
         names = tuple(name for name, _ in stage.labels)
         outcomes.append(StageOutcome(names, answer.method, _deviation(stage, snapped, counts)))
+    # The programs prove their optimum, and this checks that they were the right programs.
     _verify(problem, allowed, counts, fixings, None if widened else snapped)
     return RoundedCounts(counts, RoundingOutcome(tuple(outcomes), widened))
 
@@ -141,6 +149,7 @@ def _solve_stage(
     if answer is None:
         return None
     values = start.copy()
+    # Columns after these are the arcs of deviations, which are no counts.
     values[columns] = answer.values[: columns.size]
     method = RoundingMethod.FIXED if columns.size == 0 else answer.method
     return IntegerAnswer(values, method)
@@ -148,6 +157,7 @@ def _solve_stage(
 
 def _deviation(stage: RoundingStage, snapped: Snapped, counts: Integers) -> float:
     """Attained sum of |answer of counts - target of the stage|, persons."""
+    # Floors are subtracted first, so that what is multiplied by 2^20 stays small.
     above, part = counts.copy(), np.zeros(counts.shape, dtype=np.int64)
     above[snapped.child, snapped.cell] -= snapped.floor
     part[snapped.child, snapped.cell] = snapped.part
@@ -163,6 +173,7 @@ def _answers(labels: Int32s, counts: Integers) -> Integers:
     answers = np.zeros((counts.shape[0], int(labels.max(initial=-1)) + 1), dtype=np.int64)
     used = np.flatnonzero(labels >= 0)
     if used.size:
+        # Sorting and reduceat instead of add.at, which is slow on families with many cells.
         order = used[np.argsort(labels[used], kind="stable")]
         present, start = np.unique(labels[order], return_index=True)
         answers[:, present] = np.add.reduceat(counts[:, order], start, axis=1)
@@ -182,6 +193,7 @@ def _verify(
         broken.append("counts that may not be")
     if problem.parent_counts is not None and (counts.sum(axis=0) != problem.parent_counts).any():
         broken.append("sums to the parent")
+    # Not asked where the rounding was widened, because there any whole number is allowed.
     if near is not None and not np.isin(counts[near.child, near.cell] - near.floor, (0, 1)).all():
         broken.append("neighbouring whole numbers")
     broken += [f"constraint '{name}'" for name in unmet_constraints(problem, counts)]
@@ -200,7 +212,108 @@ def unmet_constraints(problem: FamilyProblem, counts: Integers) -> list[str]:
     for rows in problem.constraints:
         answers = np.zeros(rows.lower.shape, dtype=np.int64)
         sums = _answers(rows.labels, counts)
+        # Rows of children of one group add up; a label that no cell has leaves its column at zero.
         np.add.at(answers[:, : sums.shape[1]], rows.group_of, sums)
         if (answers < rows.lower).any() or (answers > rows.upper).any():
             unmet.append(rows.name)
     return unmet
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnswer:
+    """What the flow found.
+
+    Attributes:
+        up: Persons above the floor of each allowed (child, cell), 0 or 1, shape (n,).
+        deviations: Attained sum of |answer - target| of each stage, persons.
+        method: How it was found.
+    """
+
+    up: Integers
+    deviations: tuple[float, ...]
+    method: RoundingMethod
+
+
+class FlowFailure(Enum):
+    """Why there is no answer."""
+
+    INFEASIBLE = "no neighbouring whole numbers satisfy the constraints"
+    NOT_APPLICABLE = (
+        "the sets are not nested, groups of children differ or have a set of a child around theirs, or the numbers are "
+        "too large for the flow's whole numbers"
+    )
+
+
+def solve_flow(problem: FamilyProblem, snapped: Snapped) -> FlowAnswer | FlowFailure:
+    """Round all stages by one flow.
+
+    Args:
+        problem: The family.
+        snapped: Estimates of the allowed (child, cell) pairs, ordered by child.
+    Returns:
+        An optimum of each stage among all optima of the stages before it, checked and proved in whole numbers.
+    Raises:
+        SolverError: the proof or the check failed.
+    """
+    groupings = {rows.group_of.tobytes() for rows in problem.constraints if rows.shared}
+    # The flow needs nested sets, and two different groupings of children need not be nested.
+    if len(groupings) > 1:
+        return FlowFailure.NOT_APPLICABLE
+    family = _arrays(problem, snapped)
+    status, up = round_by_flow(*family)
+    if status == INFEASIBLE:
+        return FlowFailure.INFEASIBLE
+    if status in {CROSSED, TOO_LARGE, STOPPED}:
+        return FlowFailure.NOT_APPLICABLE
+    # The sums are computed from the counts, not read off the flow, so that a mistake in the network shows.
+    good, deviation = attained(*family, up)
+    if status == UNPROVED or not good:
+        raise SolverError(
+            f"{problem.where}: the rounding's flow fails {'its proof' if good else 'the check of its sums'}; "
+            "this is a defect of the rounding, please report it with the plan"
+        )
+    method = RoundingMethod.FIXED if status == SETTLED else RoundingMethod.NETWORK_FLOW
+    return FlowAnswer(up, tuple(int(units) / ONE for units in deviation), method)
+
+
+def _arrays(
+    problem: FamilyProblem, snapped: Snapped
+) -> tuple[npt.NDArray[np.int32], Integers, Bools, Bounds, Entries, Integers]:
+    """The family as the kernels take it: writeable arrays, because read-only ones would be compiled for separately."""
+    queries = [labels for stage in problem.rounding for _, labels in stage.labels]
+    stage_of_query = [number for number, stage in enumerate(problem.rounding) for _ in stage.labels]
+    widths = [rows.lower.shape[1] for rows in problem.constraints]
+    # Concatenating needs one array even where there is no constraint, and this one has no column.
+    none = np.zeros((problem.n_children, 0), dtype=np.int64)
+    shared = [rows for rows in problem.constraints if rows.shared]
+    parent = problem.parent_counts
+    return (
+        np.stack([*queries, *(rows.labels for rows in problem.constraints)]),
+        np.array(stage_of_query + [-1] * len(widths), dtype=np.int64),
+        np.array([stage.target == "nearest" for stage in problem.rounding]),
+        Bounds(
+            # Rounding queries have no bounds, so their stretches of columns are empty.
+            np.cumsum([0] * (len(queries) + 1) + widths),
+            np.concatenate(
+                [none, *(_a_row_a_child(problem, rows.lower) for rows in problem.constraints)], axis=1
+            ),
+            np.concatenate(
+                [none, *(_a_row_a_child(problem, rows.upper) for rows in problem.constraints)], axis=1
+            ),
+            np.array([False] * len(queries) + [rows.shared for rows in problem.constraints]),
+            (shared[0].group_of if shared else np.arange(problem.n_children)).copy(),
+        ),
+        Entries(
+            np.searchsorted(snapped.child, np.arange(problem.n_children + 1)),
+            np.ascontiguousarray(snapped.cell),
+            snapped.floor,
+            snapped.part,
+        ),
+        np.zeros(0, dtype=np.int64) if parent is None else parent.copy(),
+    )
+
+
+def _a_row_a_child(problem: FamilyProblem, bounds: Integers) -> Integers:
+    """Bounds of groups, with rows of zeros after them to as many rows as there are children."""
+    missing = problem.n_children - bounds.shape[0]
+    return bounds if missing == 0 else np.pad(bounds, ((0, missing), (0, 0)))

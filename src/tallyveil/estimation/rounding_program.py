@@ -50,7 +50,7 @@ class _Sums:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _ProgramRows:
     """Rows under construction."""
 
     row: list[Integers] = field(default_factory=list)
@@ -89,12 +89,14 @@ def stage_program(
     lower = -snapped.floor if widened else np.zeros(n, np.int64)
     upper = np.full(n, UNBOUNDED if widened else 1, dtype=np.int64)
     bounded = _bounded_sums(problem, snapped, fixings)
+    # A widened y has no upper bound, so that no sum could settle it.
     if not widened:
         lower, upper = _settle(bounded, lower, upper)
     if (lower > upper).any():
         return None, np.zeros(0, np.int64), lower
     open_ = np.flatnonzero(lower < upper)
-    rows = _Rows()
+    # Only the open y become columns; the settled ones are subtracted from the bounds, which keeps programs small.
+    rows = _ProgramRows()
     for sums, low, high in bounded:
         settled = _total(sums, lower * (lower == upper))
         member = np.where(lower < upper, sums.member, -1)
@@ -117,6 +119,7 @@ def aimed(parts: Integers, target: str) -> Integers:
     """
     if target == "fraction":
         return parts
+    # Floor division: the remainder is never negative, so a half is a half on both sides of zero.
     whole, part = parts // ONE, parts % ONE
     up = (part > ONE // 2) | ((part == ONE // 2) & (whole % 2 == 1))
     nearest: Integers = (whole + up) * ONE
@@ -148,6 +151,7 @@ def _group(snapped: Snapped, child: Integers, label: Integers) -> _Sums:
     width = int(label.max(initial=-1)) + 1
     used = label >= 0
     member = np.full(label.size, -1, dtype=np.int64)
+    # Only sums that have a member get a number, so that empty answers make no rows.
     keys, member[used] = np.unique(child[used] * width + label[used], return_inverse=True)
     count = np.bincount(member[used], minlength=keys.size)
     floor = np.zeros(keys.size, np.int64)
@@ -170,16 +174,18 @@ def _settle(
     for sums, low, high in bounded:
         used = np.flatnonzero(sums.member >= 0)
         member = sums.member[used]
+        # At most the floors: every y of the sum is 0. At least the floors plus all y: every y is 1.
         upper[used[(high - sums.floor <= 0)[member]]] = 0
         lower[used[(low - sums.floor >= sums.count)[member]]] = 1
     return lower, upper
 
 
 def _add_bounds(
-    rows: _Rows, member: Integers, low: Integers, high: Integers, count: Integers, widened: bool
+    rows: _ProgramRows, member: Integers, low: Integers, high: Integers, count: Integers, widened: bool
 ) -> None:
     """Add the rows that can still bind."""
     remaining = np.bincount(member[member >= 0], minlength=count.size)
+    # Between 0 and the number of open y a row says nothing.
     keep = (low > 0) | (high < remaining) if not widened else np.ones(count.size, np.bool_)
     rows.add(
         _renumber(member, keep), low[keep], np.where(high[keep] >= UNBOUNDED // 2, UNBOUNDED, high[keep])
@@ -188,12 +194,13 @@ def _add_bounds(
 
 def _renumber(member: Integers, keep: Bools) -> Integers:
     """Members of the kept sums, numbered without gaps; -1 for the others."""
+    # One more entry of -1 at the end, which is where a member of -1 is looked up.
     number = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)
     return np.asarray(number[member])
 
 
 def _add_deviation(
-    rows: _Rows,
+    rows: _ProgramRows,
     arcs: list[tuple[Integers, Integers, Integers]],
     snapped: Snapped,
     query: tuple[Int32s, str],
@@ -208,6 +215,7 @@ def _add_deviation(
     member = np.where(lower < upper, sums.member, -1)
     remaining = np.bincount(member[member >= 0], minlength=sums.count.size)
     # one y in {0, 1}, or several above a target of zero or less: the deviation is linear in y
+    # Such a sum needs no arcs and no row: its cost is put on the y themselves.
     direct = np.zeros(sums.count.size, np.bool_) if widened else (remaining <= 1) | (target <= 0)
     cost = np.zeros(snapped.part.size, np.int64)
     priced = _renumber(member, direct)
@@ -215,12 +223,13 @@ def _add_deviation(
     cost[straight] = (np.abs(ONE - target) - np.abs(target))[direct][priced[straight]]
     whole, part = target[~direct] // ONE, target[~direct] % ONE
     first = rows.add(_renumber(member, ~direct), whole, whole)
+    # The third part is the capacity of m: an answer cannot fall further below its target than to zero.
     arcs.append((first + np.arange(whole.size), part, np.where(widened, UNBOUNDED, whole)))
     return cost
 
 
 def _assemble(
-    rows: _Rows,
+    rows: _ProgramRows,
     arcs: Sequence[tuple[Integers, Integers, Integers]],
     cost: Integers,
     lower: Integers,
@@ -233,7 +242,9 @@ def _assemble(
     part = np.concatenate([np.zeros(0, np.int64), *(arc[1] for arc in arcs)])
     whole = np.concatenate([np.zeros(0, np.int64), *(arc[2] for arc in arcs)])
     arc_row = np.concatenate([row[part > 0], row, row[whole > 0]])
+    # answer - e - p + m = whole part of the target.
     sign = np.repeat([-1, -1, 1], [int((part > 0).sum()), row.size, int((whole > 0).sum())])
+    # In units of 2^-20 persons, so that costs are whole.
     arc_cost = np.concatenate([ONE - 2 * part[part > 0], np.full(arc_row.size - int((part > 0).sum()), ONE)])
     arc_upper = np.concatenate(
         [np.ones(int((part > 0).sum()), np.int64), np.full(row.size, UNBOUNDED), whole[whole > 0]]
@@ -254,5 +265,6 @@ def _assemble(
         row_lower=np.concatenate([np.zeros(0, np.int64), *rows.lower]),
         row_upper=np.concatenate([np.zeros(0, np.int64), *rows.upper]),
         matrix=sparse.csc_matrix(entries, shape=(rows.n_rows, n_columns)),
+        # A y whose estimate is a whole number is expected to stay at 0, so it starts outside the program.
         useful=np.concatenate([(fractional | (lower != 0))[open_], np.ones(arc_row.size, np.bool_)]),
     )

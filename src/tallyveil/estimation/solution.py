@@ -14,6 +14,7 @@ class EstimateStatus(Enum):
     CERTIFIED = "certified"
     CERTIFIED_BY_MORE_SWEEPS = "certified_by_more_sweeps"
     CERTIFIED_FROM_INTERIOR_POINT = "certified_from_interior_point"
+    # The order of the members matters: `least_certain` takes the later one of two.
     INTERIOR_POINT = "interior_point"
     COPIED = "copied"
     EMPTY = "empty"
@@ -29,9 +30,9 @@ class EstimateStatus(Enum):
         return _ESTIMATE_REMEDIES[self]
 
 
-def least_certain(one: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
+def least_certain(status: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
     """The status of two passes taken together."""
-    return max(one, other, key=list(EstimateStatus).index)
+    return max(status, other, key=list(EstimateStatus).index)
 
 
 class RoundingMethod(Enum):

@@ -20,6 +20,9 @@ WEIGHT_STEPS = 16
 """Weights of the rounding chain are multiples of one over this."""
 
 LARGEST_WEIGHT = 1024.0
+"""Largest weight of a level of the chain, 2^14 sixteenths. Weights beyond it would make the coarse levels all that
+counts, and the costs of the flow less far from overflow; plans use weights of one. Twice or half of it changes no
+release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class TileProblem:
         store_whole(self, "fixed", self.fixed, np.int64, 2, self.where)
         if self.parent_counts is not None:
             store_whole(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+        # Labels index arrays in kernels, so they are checked and locked before anything uses them.
         chain = tuple(readonly_whole(labels, np.int32, 1, f"{self.where}: chain") for labels in self.chain)
         object.__setattr__(self, "chain", chain)
         weights = np.array(self.chain_weights, dtype=np.float64)
@@ -93,6 +97,7 @@ class TileProblem:
     @property
     def whole_weights(self) -> Integers:
         """Weights of the chain in sixteenths, at least 1."""
+        # At least one sixteenth: a level of weight zero would not be rounded at all.
         return np.maximum(np.rint(self.chain_weights * WEIGHT_STEPS), 1).astype(np.int64)
 
     def _check_shapes(self) -> None:
@@ -140,6 +145,7 @@ class TileProblem:
                     f"{self.where}: level {level} of the rounding chain must give every one of {self.n_columns} "
                     "columns a set, numbered from 0"
                 )
+            # Nested if and only if every label occurs with one label above it.
             pairs = np.unique(np.stack([labels, above]), axis=1)
             if pairs.shape[1] != np.unique(labels).size:
                 raise SchemaError(
@@ -152,6 +158,7 @@ class TileProblem:
             raise ConstraintError(f"{self.where}: a fixed count or a count of the parent is negative")
         total = self.fixed.sum(axis=0)
         if self.parent_counts is None:
+            # At a root only a group with people and without a column is wrong.
             wrong = np.setdiff1d(np.flatnonzero(total), self.group)
         else:
             sums = np.zeros(self.n_groups, np.int64)

@@ -28,11 +28,15 @@ from tallyveil.kernels.tiles.rounding import ANY_WHOLE, NEIGHBOURS
 from tallyveil.kernels.tiles.solver import APPROXIMATE, MORE_STEPS, RESTARTED
 
 BACKWARD_ERROR_PERSONS = 0.1
+"""Persons by which the measurements may differ from those for which the estimate is the exact optimum. It is small
+beside the noise, which has the same unit. Half of it costs a few more steps of Newton's method; at twice it the
+estimate may move by twice as much. The sums hold in any case (docs/proofs/tiles.md)."""
 
 
 class TileStatus(Enum):
     """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
 
+    # From the surest to the least certain; the report counts families by these names.
     SETTLED = "settled"
     LIFTED = "lifted"
     CERTIFIED = "tables_certified"
@@ -139,6 +143,7 @@ def estimate_tiles(
         SolverError: A rounding failed its proof or the check of its sums, which is a defect.
     Privacy: post-processing; reads only noisy measurements and published statements.
     """
+    # One family is a chunk of one, so that no second path of the solver exists.
     solved = solve_chunk(chunk_of_one(problem), float(backward_error_persons), keep_estimates=True)
     ended = int(solved.ended[0])
     if ended not in (SETTLED, SOLVED):
@@ -147,6 +152,7 @@ def estimate_tiles(
             "this is a defect of the rounding, please report it with the plan"
         )
     counts = np.zeros((problem.n_children, problem.n_columns), np.int64)
+    # The kernel returns nonzero counts only, child after child.
     child = np.repeat(np.arange(problem.n_children), np.diff(solved.offsets))
     counts[child, solved.columns] = solved.counts
     estimate = solved.estimates.reshape(counts.shape)
@@ -169,6 +175,7 @@ def status_of(record: Integers) -> TileStatus:
     rungs = record[PLAIN_AT : PLAIN_AT + 4]
     if not rungs.any():
         return TileStatus.SETTLED
+    # The last rung that any component needed.
     return _OF_RUNG.get(int(np.flatnonzero(rungs)[-1]), TileStatus.CERTIFIED)
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError, ConstraintError, SchemaError, StoreError
-from tallyveil.estimation.intervals.merged import Measured
+from tallyveil.estimation.intervals.merged import UnmergedModel
 from tallyveil.explore.covariances import DescribedTable, describe, inner_bytes
 from tallyveil.explore.files import DATA, write_json_data
 from tallyveil.geography.areas import Hierarchies
@@ -90,7 +90,7 @@ def _tables_together(
     return [DescribedTable(group, None if why else fit, why) for group in groups]
 
 
-def _tables_apart(measured: Measured | str, groups: Sequence[QueryGroup]) -> list[DescribedTable]:
+def _tables_apart(measured: UnmergedModel | str, groups: Sequence[QueryGroup]) -> list[DescribedTable]:
     """Tables with a model each. One that has none does not keep the others from having theirs."""
     if isinstance(measured, str):
         return [DescribedTable(group, None, measured) for group in groups]

@@ -13,6 +13,8 @@ from tallyveil.kernels.family.answers import list_answers, spread_answers
 from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.schema.query_group import QueryGroup
 
+# 2^18 cells make a table of 1 MiB for each query; 128 such tables are kept at most. Twice or half of it changes no
+# answer.
 MOST_CELLS_KEPT: Final = 1 << 18
 """Largest number of cells of a schema whose answers are kept in a table with every cell."""
 
@@ -49,11 +51,13 @@ class FamilyAnswers:
     @property
     def n_values(self) -> int:
         """Total number of values."""
+        # The end of the last query, since queries follow one another.
         return int(self.value_begin[-1, -1]) if len(self.queries) else 0
 
     def listed(self, query: int) -> Listed:
         """The values of one query, as a request for noise."""
         begin = self.value_begin[query]
+        # Starts are counted within the query, whose noise is asked for by itself.
         return Listed(self.answers, self.begin[query], self.child_begin, begin - begin[0])
 
     def addresses(self, query: int) -> tuple[Integers, Integers]:
@@ -99,6 +103,7 @@ def answers_on_support(
     tables, cells = answers_at(queries, queries[0].n_cells if queries else 0, cells)
     sizes = np.array([group.size for group in queries], dtype=np.int64)
     columns, answers, begin = list_answers(tables, sizes, offsets, cells, settled)
+    # Every child of a family is asked for the same answers.
     n_values = np.diff(begin, axis=1) * np.diff(child_begin)
     ends = np.cumsum(n_values.reshape(-1)).reshape(n_values.shape)
     value_begin = np.concatenate([ends[:, :1] - n_values[:, :1], ends], axis=1)
@@ -115,6 +120,7 @@ def answers_at(queries: Sequence[QueryGroup], n_cells: int, cells: Integers) -> 
     """
     if n_cells <= MOST_CELLS_KEPT:
         return answer_tables(queries, n_cells), cells
+    # Cells recur in many families; each is looked up once.
     distinct, places = np.unique(cells, return_inverse=True)
     table = np.array([group.answers_of(distinct) for group in queries], np.int32).reshape(
         len(queries), len(distinct)
@@ -131,6 +137,7 @@ def answer_tables(queries: Sequence[QueryGroup], n_cells: int) -> Int32s:
 def _answer_table(group: QueryGroup) -> Int32s:
     """The answer of every cell. Every chunk of families asks for it, so it is kept."""
     table = group.answers_of(np.arange(group.n_cells, dtype=np.int64)).astype(np.int32)
+    # The cache hands the same array to every caller.
     table.setflags(write=False)
     return table
 
@@ -142,6 +149,7 @@ def measure_one_by_one(source: MeasurementSource, wanted: FamilyAnswers) -> Inte
         for f in range(len(wanted.child_begin) - 1):
             start, stop = int(wanted.child_begin[f]), int(wanted.child_begin[f + 1])
             answers = wanted.answers[wanted.begin[q, f] : wanted.begin[q, f + 1]]
+            # A settled family asks for nothing.
             if answers.size:
                 noisy = source.measure(wanted.geolevel, group.name, start, stop, answers)
                 values[wanted.value_begin[q, f] : wanted.value_begin[q, f + 1]] = noisy.values.reshape(-1)

@@ -86,9 +86,11 @@ def write_measured_part(
     Raises:
         StoreError: the part cannot be written.
     """
+    # Parts follow from the number of answers alone: threads and processes agree on them without talking.
     level, at_once = spine.level_index(geolevel), _geounits_per_part(group)
     start, stop = part * at_once, min((part + 1) * at_once, spine.n_geounits(level))
     measured = source.measure(geolevel, group.name, start, stop, np.arange(group.size, dtype=np.int64))
+    # Unmeasured geounits have no row: a row of zeros would look like an answer.
     measured_rows = np.flatnonzero(np.isfinite(measured.variances))
     rows = (
         spine.geocodes[level].text.gather(start + measured_rows),
@@ -157,11 +159,13 @@ def write_support_measurements(
         StoreError: a file cannot be written.
     """
     codes = spine.geocodes[spine.level_index(wanted.geolevel)]
+    # A file holds all layers of a query group, whose answers no reader should have to put together.
     layers: dict[str, list[int]] = {}
     for q, group in enumerate(wanted.queries):
         layers.setdefault(group.name, []).append(q)
     for query, layer in layers.items():
         geounits, answers, noisy = _of_layers(wanted, layer, values)
+        # Geounits from which nothing was wanted get no row.
         lengths = np.bincount(geounits - wanted.child_begin[0], minlength=variances.shape[1])
         measured = lengths > 0
         frame = pl.DataFrame(
@@ -185,6 +189,7 @@ def _of_layers(
     noisy = np.concatenate([values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]] for q in layers])
     if len(layers) == 1:
         return geounits, answers, noisy
+    # The layers' answers interleave; a reader searches them in rising order.
     order = np.lexsort((answers, geounits))
     return geounits[order], answers[order], noisy[order]
 
@@ -198,6 +203,7 @@ def _whole_numbers(values: NarrowArray) -> type[pl.DataType]:
 
 def _lists(flat: Integers, lengths: Integers, kind: type[pl.DataType]) -> pl.Series:
     """A column of lists, from their concatenated values and their lengths."""
+    # Sorted by construction, which saves polars the sort.
     rows = pl.Series("row", np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
     frame = pl.DataFrame({"row": rows, "value": pl.Series(flat).cast(kind)})
     return frame.group_by("row", maintain_order=True).agg("value")["value"]
@@ -240,6 +246,7 @@ class _Stored:
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
         if self.answers is None:
+            # One vectorised look-up of all pairs.
             grid = np.repeat(np.arange(start, stop), len(answers)), np.tile(answers, stop - start)
             return self.at(*grid).reshape(stop - start, len(answers))
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
@@ -247,7 +254,9 @@ class _Stored:
             if np.isinf(self.variances[geounit]):
                 continue  # not measured
             span = slice(int(self.offsets[geounit]), int(self.offsets[geounit + 1]))
+            # Answers rise within a geounit, as they were written.
             place = np.searchsorted(self.answers[span], answers)
+            # Clipped, since searchsorted may point behind the last answer; the comparison then finds that they differ.
             inside = np.minimum(place, max(span.stop - span.start - 1, 0))
             if span.start == span.stop or (self.answers[span][inside] != answers).any():
                 return None
@@ -306,6 +315,7 @@ class StoredMeasurements:
     def measure_families(self, wanted: FamilyAnswers) -> Integers:
         """Noisy values of the answers that families need, as written."""
         stored = [self._load(wanted.geolevel, group.name) for group in wanted.queries]
+        # Where only answers on the support were kept, each must be searched for.
         if any(source.answers is not None for source in stored):
             return measure_one_by_one(self, wanted)
         return np.concatenate(
@@ -317,6 +327,7 @@ class StoredMeasurements:
 
     def _load(self, geolevel: str, query: str) -> _Stored:
         key = geolevel, query
+        # The lock is held while reading, too: two threads must not read the same large files at once.
         with self._loading:  # chunks are measured by several threads
             if key not in self._loaded:
                 self._loaded[key] = self._read(geolevel, query)
@@ -331,26 +342,31 @@ class StoredMeasurements:
                 "measured there, or restore the folder.",
                 code="measurements-missing",
             )
+        # Parts may have different widths; they can be joined in one type only.
         wide = pl.col("values").cast(pl.List(pl.Int64))
         frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
         rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
         measured = self._measured(level)
+        # Full files have exactly the measured geounits, all with the same number of answers.
         complete = np.array_equal(np.sort(rows), np.flatnonzero(measured)) and (
             frame["values"].list.len().n_unique() <= 1
         )
+        # An unknown geounit, one twice, or one that lacks: each would shift answers to other geounits.
         if bool((rows < 0).any()) or len(np.unique(rows)) < len(rows) or (full and not complete):
             raise StoreError(
                 f"the measurements in {folder} are of another geography than the one given. Give the geography that "
                 "they were made with.",
                 code="measurements-mismatch",
             )
+        # Imported files may be in any order; memory has the order of the spine.
         frame = frame[np.argsort(rows)]
         lengths = np.zeros(self._spine.n_geounits(level), dtype=np.int64)
         lengths[rows] = frame["values"].list.len().to_numpy()[np.argsort(np.argsort(rows))]
         answers = None if full else _joined_lists(frame["answers"])
         offsets = np.concatenate([[0], np.cumsum(lengths)])
+        # NaN for measured geounits without a row, so that a use of them cannot go unnoticed.
         variances = np.full(self._spine.n_geounits(level), np.nan)
         variances[~measured] = np.inf
         variances[np.sort(rows)] = frame["variance"].to_numpy()
@@ -359,6 +375,7 @@ class StoredMeasurements:
     def _read_part(self, path: Path) -> pl.DataFrame:
         frame = read_published(path)
         name = path.relative_to(self._root).as_posix()
+        # Compared after reading: what was checked earlier may have been replaced since then.
         if self._digests is not None and file_digest(path) != self._digests.get(name):
             raise StoreError(
                 f"{path} was changed or added after the folder had been checked. Restore the folder from a copy, and "
@@ -394,11 +411,13 @@ def require_part(path: Path, frame: pl.DataFrame) -> None:
     if not fits or any(kinds[name] not in _WHOLE for name in lists):
         raise _damaged(path, "the columns geocode, values and variance, and their types")
     lengths = frame.select(pl.col(lists).list.len())
+    # A null inside a list is no null of the column, so lengths without nulls are compared.
     whole = frame.select(pl.col(lists).list.drop_nulls().list.len())
     if any(frame[name].null_count() for name in frame.columns) or not lengths.equals(whole):
         raise _damaged(path, "a value")
     if "answers" in lists and not (lengths["values"] == lengths["answers"]).all():
         raise _damaged(path, "a value for each answer")
+    # NaN is not finite, and a variance of 0 would be an infinite precision.
     if not frame["variance"].is_finite().all() or not (frame["variance"] > 0).all():
         raise _damaged(path, "a variance")
 

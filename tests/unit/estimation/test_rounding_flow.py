@@ -12,11 +12,10 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingMethod,
     RoundingStage,
-    rounding_flow,
+    rounding,
 )
 from tallyveil.estimation.integer_program import solve_integer
-from tallyveil.estimation.rounding import round_by_programs, round_counts, snap
-from tallyveil.estimation.rounding_flow import FlowFailure, solve_flow
+from tallyveil.estimation.rounding import FlowFailure, round_by_programs, round_counts, snap, solve_flow
 from tallyveil.estimation.rounding_program import Fixing, aimed, stage_program
 from tallyveil.kernels.rounding.arrays import ONE
 from tallyveil.kernels.rounding.flow import UNPROVED, round_by_flow
@@ -180,6 +179,6 @@ def test_a_wrong_flow_is_caught(monkeypatch, broken, said):
         status, up = round_by_flow(*arrays)
         return (UNPROVED, up) if broken == "status" else (status, 1 - up)
 
-    monkeypatch.setattr(rounding_flow, "round_by_flow", wrong)
+    monkeypatch.setattr(rounding, "round_by_flow", wrong)
     with pytest.raises(SolverError, match=said):
         round_counts(problem, problem.allowed(), estimate)

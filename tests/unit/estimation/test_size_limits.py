@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.estimation.agreeing_limits import alone_limits
-from tallyveil.estimation.size_limits import MOST_BEYOND, SizedHouseholds, size_limits
+from tallyveil.estimation.agreeing_limits import MOST_BEYOND, SizedHouseholds, alone_limits, size_limits
 
 OPEN = 7
 

@@ -21,7 +21,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers

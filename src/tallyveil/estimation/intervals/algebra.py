@@ -79,8 +79,9 @@ class BlockAlgebra:
 
     def identity(self, n: int) -> Floats:
         """Packed identities, shape (n, n_block_entries)."""
-        one = np.concatenate([np.tile(np.eye(dim).ravel(), count) for _, count, dim in self.parts])
-        return np.tile(one, (n, 1))
+        # In the order of packing: parts by size, and within a part class after class.
+        identity = np.concatenate([np.tile(np.eye(dim).ravel(), count) for _, count, dim in self.parts])
+        return np.tile(identity, (n, 1))
 
 
 def derive_algebra(
@@ -102,10 +103,13 @@ def derive_algebra(
         ConstraintError: the zeros need larger blocks.
     """
     axes = _axes(schema, groups, _zero_labels(schema, zeros))
+    # The largest class has every attribute dense. It is refused before any array of its size is made.
     if math.prod(axis.sizes[DENSE] for axis in axes) > largest_block:
         _refuse(schema, groups, axes, largest_block)
     classes = sorted(
-        product(*(range(len(axis.sizes)) for axis in axes)), key=lambda one: (_dim(axes, one), one)
+        # Sorted by size, so that blocks of one size are one stretch of memory and one call of numpy.
+        product(*(range(len(axis.sizes)) for axis in axes)),
+        key=lambda kinds: (_dim(axes, kinds), kinds),
     )
     return BlockAlgebra(schema, axes, tuple(classes), _basis(schema.shape, axes, classes))
 
@@ -124,6 +128,7 @@ def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Intege
     table = zeros.reshape(len(zeros), *schema.shape)
     labels = []
     for axis, size in enumerate(schema.shape, start=1):
+        # Levels are alike for zeros if all patterns agree on them; packed rows compare eight cells at a time.
         rows = np.packbits(np.moveaxis(table, axis, 0).reshape(size, -1), axis=1)
         labels.append(np.unique(rows, axis=0, return_inverse=True)[1].reshape(size).astype(np.int64))
     return labels
@@ -131,6 +136,7 @@ def _zero_labels(schema: Schema, zeros: NDArray[np.bool_] | None) -> list[Intege
 
 def _refuse(schema: Schema, groups: Sequence[QueryGroup], axes: Sequence[Axis], largest: int) -> None:
     needed = _dense_sizes(schema, axes)
+    # The axes without zeros tell whether the queries or the zeros are to blame, which have different remedies.
     bare = _axes(schema, groups, _zero_labels(schema, None)) if groups else ()
     alone = math.prod(axis.sizes[DENSE] for axis in bare)
     if alone > largest:
@@ -165,6 +171,7 @@ def _basis(shape: tuple[int, ...], axes: Sequence[Axis], classes: Sequence[tuple
         np.int64,
     )
     order = [_cells_of_class(shape, axes, kinds) for kinds in classes]
+    # Householder reflections: each turns the levels of an atom into their normalised sum and contrasts, in place.
     reflections = [
         (size, math.prod(shape[axis + 1 :]), levels)
         for axis, size in enumerate(shape)
@@ -188,11 +195,13 @@ def _cells_of_class(shape: tuple[int, ...], axes: Sequence[Axis], kinds: Sequenc
     """Positions of a class's coefficients. The row of the block varies slowest, then the copy of the block."""
     places = []
     for axis, kind in zip(axes, kinds, strict=True):
-        own = np.flatnonzero(axis.kinds == kind)
-        places.append(own[np.argsort(axis.ranks[own])])
+        # Coefficients are stored at the positions of levels; ranks say in which order a kind has them.
+        levels = np.flatnonzero(axis.kinds == kind)
+        places.append(levels[np.argsort(axis.ranks[levels])])
     cells = np.ravel_multi_index(np.ix_(*places), shape)
     dense = [axis for axis, kind in enumerate(kinds) if kind == DENSE]
     others = [axis for axis, kind in enumerate(kinds) if kind != DENSE]
+    # Dense attributes first, so that a class is a matrix (row of the block, copy of the block).
     return cells.transpose(dense + others).ravel().astype(np.int64)
 
 
@@ -206,6 +215,7 @@ def information(algebra: BlockAlgebra, group: QueryGroup, *, normalised: bool = 
     for kinds in algebra.classes:
         block: Floats = np.ones((1, 1))
         for blocks, kind in zip(factors, kinds, strict=True):
+            # Products in the order of attributes, which is that of `_cells_of_class`.
             block = np.asarray(np.kron(block, blocks[kind]), np.float64)
         packed.append(block.ravel())
     return np.concatenate(packed)
@@ -220,6 +230,7 @@ def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
     """
     out = np.zeros((len(zeros), algebra.n_block_entries))
     for k, kinds in enumerate(algebra.classes):
+        # Levels of one kind have the same zeros, because `derive_axis` has separated those that differ.
         levels = [axis.representative(kind) for axis, kind in zip(algebra.axes, kinds, strict=True)]
         cells = np.ravel_multi_index(np.ix_(*levels), algebra.schema.shape).ravel()
         dim = int(algebra.basis.dims[k])
@@ -230,24 +241,26 @@ def zero_blocks(algebra: BlockAlgebra, zeros: NDArray[np.bool_]) -> Floats:
 def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
     """Rows of cells, shape (n, n_cells), transformed into the basis."""
     out = np.empty((len(cells), algebra.n_cells))
-    for row, own in enumerate(np.array(cells, np.float64)):
-        reflect(algebra.basis, own)
-        out[row] = own[algebra.basis.order]
+    for row, values in enumerate(np.array(cells, np.float64)):
+        # In place, on the copy that np.array has made: the caller's cells stay.
+        reflect(algebra.basis, values)
+        out[row] = values[algebra.basis.order]
     return out
 
 
-def gram(algebra: BlockAlgebra, one: Floats, other: Floats) -> Floats:
-    """Packed blocks g for which covariance(one'x, other'y) is the sum of g times the blocks of Cov(x, y).
+def gram(algebra: BlockAlgebra, rows: Floats, other: Floats) -> Floats:
+    """Packed blocks g for which covariance(rows'x, other'y) is the sum of g times the blocks of Cov(x, y).
 
     Args:
         algebra: The algebra.
-        one: Coefficients of queries; shape (n, n_cells).
+        rows: Coefficients of queries; shape (n, n_cells).
         other: Coefficients of the other queries, row by row.
     """
     basis = algebra.basis
     packed = []
     for k, dim in enumerate(basis.dims.tolist()):
-        own = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
-        left, right = (array[:, own].reshape(len(array), dim, -1) for array in (one, other))
-        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(one), -1))
+        run = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
+        left, right = (array[:, run].reshape(len(array), dim, -1) for array in (rows, other))
+        # Summed over the copies m of the block, since the covariance has the same block in all of them.
+        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(rows), -1))
     return np.concatenate(packed, axis=1)

@@ -29,6 +29,9 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tree.sweep import NoisyAnswers, SharedRows, add_measured, add_products
 
 PAIRS_AT_ONCE = 1024
+"""Pairs of a parent and a signature, and geounits above the finest geolevel, that are treated together. With some
+hundred numbers of blocks each, they take a few MB. Twice or half of it changes time and memory a little, and no
+answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +55,8 @@ class Answers:
 def level_variances(covariance: TreeCovariance, level: int, questions: Questions) -> Floats:
     """Variances of questions about every geounit of a geolevel; shape (n_geounits, questions)."""
     table, row = _distinct_variances(covariance, level, questions)
-    found: Floats = table[row]
-    return found
+    variances: Floats = table[row]
+    return variances
 
 
 def without_rounding(covariance: TreeCovariance, variances: Floats) -> Floats:
@@ -70,10 +73,12 @@ def _distinct_variances(
         inner = covariance.inner[level + 1]
         out = questions.variances(inner.smoothed)
         if inner.unknown is not None:
+            # After the finite part: P is zero along unknown directions, so that variances there would look like zero.
             out[questions.unknown(inner.unknown.smoothed)] = np.inf
         return without_rounding(covariance, out), np.arange(len(out), dtype=np.int64)
     above, finest = covariance.inner[-1], covariance.finest
     n_signatures = len(finest.filtered)
+    # A finest geounit's covariance depends on its parent and its signature only: siblings share most rows.
     pairs, pair = np.unique(above.parents * n_signatures + finest.signature, return_inverse=True)
     out = np.empty((len(pairs), questions.n))
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
@@ -162,6 +167,7 @@ class LevelAnswers:
             for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):
                 values = self.questions.answers(coefficients, pool)
                 variances = self.table[self.row[start:stop]]
+                # A number that is not determined must not look like an estimate.
                 values[np.isinf(variances)] = np.nan
                 yield start, stop, Answers(values, variances)
 
@@ -171,6 +177,7 @@ class LevelAnswers:
         estimate, covariance = self.estimate, self.estimate.covariance
         if self.level == covariance.model.spine.finest:
             wanted = np.zeros(len(self.row), dtype=np.bool_)
+            # Chunks without wanted geounits are not read.
             wanted[within[0] : within[1]] = True
             for start, stop, rows in chunks_of(covariance, estimate.rows, wanted):
                 yield start, stop, finest_coefficients(estimate, start, stop, rows, pool)
@@ -196,27 +203,28 @@ def region_variances(
 
 def answer_covariance(
     covariance: TreeCovariance,
-    one: tuple[Region, Questions],
+    asked: tuple[Region, Questions],
     other: tuple[Region, Questions],
     *,
     workers: int = 1,
 ) -> Floats:
-    """Covariances between the estimates of questions about two regions; shape (questions of one, of the other).
+    """Covariances between the estimates of questions about two regions; shape (questions of the first, of the other).
 
     Args:
         covariance: Covariances of the tree.
-        one: A region and the questions about it.
+        asked: A region and the questions about it.
         other: Another region and its questions.
         workers: Number of threads.
     Returns:
         In squared counts; NaN if one of the two answers is not determined.
     """
-    blocks = region_covariance(covariance, one[0], other[0], workers=workers)[0]
-    left, right = one[1].rows(), other[1].rows()
+    blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
+    left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
-    for row, own in zip(out, left, strict=True):
-        row[:] = gram(covariance.algebra, np.broadcast_to(own, right.shape), right) @ blocks
-    for axis, (region, questions) in enumerate((one, other)):
+    # Row by row: the Gram blocks of all pairs of questions would not fit into memory at once.
+    for row, query in zip(out, left, strict=True):
+        row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
+    for axis, (region, questions) in enumerate((asked, other)):
         unknown = region_unknown(covariance, region, workers=workers)
         if unknown is not None:
             np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
@@ -250,10 +258,12 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
     rests = []
     wanted = np.zeros(n_finest, dtype=np.bool_)
     for row, region in zip(out, regions, strict=True):
+        # Whole geounits are answered from stored estimates, so that only the region's edge is read again.
         rest = _add_whole(estimate, region, row)
         wanted[rest.geounits] = True
         _add_handed_down(estimate, rest, row)
         rests.append(rest)
+    # Each region's range of finest geounits, to skip those that a chunk cannot concern.
     first = np.array([rest.geounits[0] if len(rest.geounits) else n_finest for rest in rests])
     last = np.array([rest.geounits[-1] if len(rest.geounits) else -1 for rest in rests])
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
@@ -261,10 +271,11 @@ def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, wo
 
             def work(number: int, start: int = start, stop: int = stop) -> None:
                 inside = slice(*np.searchsorted(rests[number].geounits, [start, stop]))
-                own = Region(rests[number].geounits[inside], rests[number].weights[inside])
-                if len(own.geounits):
-                    _add_rows_of(estimate, own, start, values, out[number : number + 1])  # noqa: B023
+                part = Region(rests[number].geounits[inside], rests[number].weights[inside])
+                if len(part.geounits):
+                    _add_rows_of(estimate, part, start, values, out[number : number + 1])  # noqa: B023
 
+            # Threads share no row of `out`: each region is added by one of them.
             list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
     return out
 
@@ -277,6 +288,7 @@ def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
     spine = covariance.model.spine
     for level in range(spine.finest):
         offsets = spine.finest_offsets(level)
+        # From the root down, so that every geounit is taken at the coarsest geolevel that lies inside.
         left = np.flatnonzero(~taken)
         owner = np.searchsorted(offsets, geounits[left], side="right") - 1
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -284,8 +296,10 @@ def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
             break
         owners, lengths = owner[starts], np.diff(starts, append=len(owner))
         first = weights[left][starts]
+        # A geounit counts as whole only if all its finest geounits have one weight.
         alike = np.logical_and.reduceat(weights[left] == np.repeat(first, lengths), starts)
         whole = alike & (lengths == offsets[owners + 1] - offsets[owners])
+        # inner[0] is the geounit above the roots, hence the shift by one.
         out += first[whole] @ estimate.inner[level + 1][owners[whole]]
         taken[left[np.repeat(whole, lengths)]] = True
     return Region(geounits[~taken], weights[~taken])
@@ -295,9 +309,10 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
     """Add the corrections that single finest geounits receive from their parents."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     parents = covariance.inner[-1].parents[rest.geounits]
-    signatures, own = np.unique(finest.signature[rest.geounits], return_inverse=True)
+    signatures, number = np.unique(finest.signature[rest.geounits], return_inverse=True)
     shape = len(signatures), covariance.inner[-1].n
-    weights = sparse.csr_matrix((rest.weights, (own, parents)), shape=shape)
+    # Corrections of geounits with the same blocks add up first: one product for each signature, not for each geounit.
+    weights = sparse.csr_matrix((rest.weights, (number, parents)), shape=shape)
     target = np.zeros(len(signatures), np.int64)
     _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
     if finest.unknown is not None and estimate.shift is not None:
@@ -305,26 +320,28 @@ def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
 
 
 def _add_all(estimate: TreeEstimate, blocks: SharedRows, x: Floats, target: Integers, out: Floats) -> None:
-    made = np.zeros(x.shape)
+    products = np.zeros(x.shape)
     basis = estimate.covariance.algebra.basis
     each = np.arange(len(x), dtype=np.int64)
-    add_products(basis, blocks, SharedRows(x, each), 0, len(x), made)
-    np.add.at(out[None], target, made)
+    add_products(basis, blocks, SharedRows(x, each), 0, len(x), products)
+    np.add.at(out[None], target, products)
 
 
-def _add_rows_of(estimate: TreeEstimate, own: Region, start: int, values: np.ndarray, out: Floats) -> None:
+def _add_rows_of(estimate: TreeEstimate, part: Region, start: int, values: np.ndarray, out: Floats) -> None:
     """Add the contribution of single finest geounits' own measurements and invariants."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
     last = covariance.model.spine.finest
-    signature = finest.signature[own.geounits]
-    groups = grouped(np.zeros(len(signature), np.int64), signature, own.weights)
-    groups = groups._replace(order=(own.geounits - start)[groups.order])
+    signature = finest.signature[part.geounits]
+    groups = grouped(np.zeros(len(signature), np.int64), signature, part.weights)
+    # Rows of a chunk are counted from its start.
+    groups = groups._replace(order=(part.geounits - start)[groups.order])
     basis, n = covariance.algebra.basis, len(groups.target)
     cascade = measured_cascade(covariance, last)
     answers = NoisyAnswers(cascade, values, finest.precisions)
     add_measured(basis, answers, finest.filtered, groups, 0, n, out)
     if finest.pin is not None:
         exact = estimate.invariants[covariance.model.levels[-1].geolevel]
+        # Invariants are held for all geounits, not for a chunk, so rows are counted from 0 again.
         groups = groups._replace(order=groups.order + start)
         pinned = invariant_cascade(covariance, last)
         ones = np.ones((len(finest.pin), len(pinned.begin) - 1))

@@ -17,8 +17,11 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.schema.query_group import Factor
 
-LEFT_OUT = -1
-ALONE = -2
+# Marks of a level in a query, where it is in no group or a group by itself. Both are below 0, the least number of a
+# group.
+LEFT_OUT = -1  # in no group
+ALONE = -2  # asked for by itself
+# Number of the dense part among the kinds of an axis; contrasts are numbered from 1.
 DENSE = 0
 
 
@@ -61,6 +64,7 @@ def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Integers) -> A
         factors: The effect of each query on the attribute.
         labels: Levels with different labels are separated, because zeros distinguish them; shape (n_levels,).
     """
+    # Two levels are in one atom exactly if every query and the zeros mark them alike.
     marks = [labels.astype(np.int64), *(_marks(factor) for factor in factors)]
     members: dict[tuple[int, ...], list[int]] = {}
     for level, key in enumerate(zip(*(mark.tolist() for mark in marks), strict=True)):
@@ -69,12 +73,13 @@ def derive_axis(n_levels: int, factors: Sequence[Factor], labels: Integers) -> A
     alike: dict[tuple[int, ...], list[int]] = {}
     for atom, (key, levels) in enumerate(members.items()):
         if len(levels) > 1:
+            # A query sees contrasts only where it asks level by level; into which group it sums them does not matter.
             met = (key[0], *(int(mark == ALONE) for mark in key[1:]))
             alike.setdefault(met, []).append(atom)
     contrasts = tuple(tuple(numbers) for numbers in alike.values())
     kinds, ranks = np.zeros(n_levels, np.int64), np.zeros(n_levels, np.int64)
-    for atom, own in enumerate(atoms):
-        ranks[own[0]] = atom
+    for atom, atom_levels in enumerate(atoms):
+        ranks[atom_levels[0]] = atom
     for kind, numbers in enumerate(contrasts, start=1):
         places = [level for atom in numbers for level in atoms[atom][1:]]
         kinds[places] = kind
@@ -86,6 +91,7 @@ def _marks(factor: Factor) -> Integers:
     """The effect of a query on each level: its group, or that it is asked for alone, or that it is left out."""
     codes = factor.codes.astype(np.int64)
     sizes = _group_sizes(factor)
+    # A group of one level is the level itself, so it does not hold the level together with others.
     return np.where(codes < 0, LEFT_OUT, np.where(sizes[codes] == 1, ALONE, codes))
 
 
@@ -103,12 +109,14 @@ def factor_blocks(axis: Axis, factor: Factor, *, normalised: bool = False) -> tu
     """
     sizes = _group_sizes(factor)
     codes = np.array([factor.codes[levels[0]] for levels in axis.atoms], np.int64)
+    # A sum over an atom is the root of its size times the normalised sum.
     roots = np.sqrt([len(levels) for levels in axis.atoms])
     alone = (codes >= 0) & (sizes[codes] == 1)
     grouped = (codes >= 0) & ~alone
     same = (codes[:, None] == codes[None, :]) & grouped[:, None] & grouped[None, :]
     dense = np.where(same, np.outer(roots, roots), 0.0)
     if normalised:
+        # FF' is diagonal with the sizes of groups, so that its inverse divides each group by its own.
         dense = dense / np.where(grouped, sizes[codes], 1)[:, None]
     dense[alone, alone] = 1.0
     return (dense, *(np.array([[float(alone[kind[0]])]]) for kind in axis.contrasts))

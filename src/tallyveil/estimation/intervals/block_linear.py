@@ -20,17 +20,18 @@ SPECK = 1e-12
 """Entries of projectors below this are rounding errors of zero."""
 
 
-def times(algebra: BlockAlgebra, one: Floats, *others: Floats) -> Floats:
+def times(algebra: BlockAlgebra, first: Floats, *others: Floats) -> Floats:
     """Products of packed blocks from left to right. A factor with one row is used for all geounits."""
-    n = max(len(blocks) for blocks in (one, *others))
+    n = max(len(blocks) for blocks in (first, *others))
     out = np.empty((n, algebra.n_block_entries))
+    # Part by part: all blocks of one size are multiplied in one call.
     for target, *factors in zip(
-        algebra.views(out), *(algebra.views(blocks) for blocks in (one, *others)), strict=True
+        algebra.views(out), *(algebra.views(blocks) for blocks in (first, *others)), strict=True
     ):
-        made = factors[0]
+        product = factors[0]
         for factor in factors[1:]:
-            made = made @ factor
-        target[:] = made
+            product = product @ factor
+        target[:] = product
     return out
 
 
@@ -53,21 +54,25 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
         space: Packed projectors on the space.
     """
     out = np.empty(np.broadcast_shapes(blocks.shape, space.shape))
-    for target, view, kept in zip(
+    for target, view, inside in zip(
         algebra.views(out), algebra.views(blocks), algebra.views(space), strict=True
     ):
         eye = np.eye(view.shape[-1])
-        rank = np.trace(kept, axis1=-2, axis2=-1)
+        rank = np.trace(inside, axis1=-2, axis2=-1)
         size = np.trace(view, axis1=-2, axis2=-1)
+        # Traces of projectors are whole numbers: what is above a half is at least one direction.
         some = (rank > 0.5) & (size > 0)  # ranks are integers
         scale = np.where(some, size / np.maximum(rank, 1.0), 1.0)[..., None, None]
-        filled = np.where(some[..., None, None], view + scale * (eye - kept), eye)
-        inverse = np.linalg.inv(filled) - (eye - kept) / scale
-        diagonal = np.einsum("...ii->...i", kept)
+        # Directions outside the space get the mean size of those inside: these do not worsen the condition number, and
+        # the inverse along them is known.
+        filled = np.where(some[..., None, None], view + scale * (eye - inside), eye)
+        inverse = np.linalg.inv(filled) - (eye - inside) / scale
+        diagonal = np.einsum("...ii->...i", inside)
         outside = np.broadcast_to((diagonal == 0.0) | ~some[..., None], inverse.shape[:-1])
         # If a zero determines a coefficient outright, its row must be exactly zero and not merely small.
         inverse[outside] = 0.0
         np.swapaxes(inverse, -1, -2)[outside] = 0.0
+        # An inverse of floats is symmetric up to rounding only, and errors would grow from geolevel to geolevel.
         target[:] = 0.5 * (inverse + np.swapaxes(inverse, -1, -2))
     return out
 
@@ -75,27 +80,28 @@ def inverse_within(algebra: BlockAlgebra, blocks: Floats, space: Floats) -> Floa
 def null_projector(algebra: BlockAlgebra, blocks: Floats) -> Floats:
     """Projectors on the null spaces of positive semi-definite blocks that are built from projectors."""
 
-    def one(view: Floats) -> Floats:
+    def project(view: Floats) -> Floats:
         values, vectors = np.linalg.eigh(view)
+        # Sums of many projectors have large eigenvalues, whose rounding errors grow with them.
         top = np.maximum(values[..., -1:], 1.0)
         null = np.where(values <= RANK_TOLERANCE * top, 1.0, 0.0)
-        made: Floats = (vectors * null[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-        return made
+        projectors: Floats = (vectors * null[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+        return projectors
 
-    return _each(algebra, blocks, one)
+    return _each(algebra, blocks, project)
 
 
 def pseudo_inverse(algebra: BlockAlgebra, blocks: Floats) -> Floats:
     """Moore-Penrose inverses of blocks built from projectors. Their scale is known, so the cutoff is absolute."""
 
-    def one(view: Floats) -> Floats:
+    def invert(view: Floats) -> Floats:
         left, sizes, right = np.linalg.svd(view)
-        kept = sizes > RANK_TOLERANCE
-        inverse = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
-        made: Floats = (np.swapaxes(right, -1, -2) * inverse[..., None, :]) @ np.swapaxes(left, -1, -2)
-        return made
+        nonzero = sizes > RANK_TOLERANCE
+        inverse = np.where(nonzero, 1.0 / np.where(nonzero, sizes, 1.0), 0.0)
+        inverses: Floats = (np.swapaxes(right, -1, -2) * inverse[..., None, :]) @ np.swapaxes(left, -1, -2)
+        return inverses
 
-    return _each(algebra, blocks, one)
+    return _each(algebra, blocks, invert)
 
 
 def snapped(blocks: Floats) -> Floats:

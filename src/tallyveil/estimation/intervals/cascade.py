@@ -32,30 +32,34 @@ def cascade_of(groups: Sequence[QueryGroup], n_cells: int, *, averaged: bool = F
     answers = [group.answers_of(cells) for group in groups]
     begin = np.concatenate([[0], np.cumsum([group.size for group in groups])]).astype(np.int64)
     n_answers = int(begin[-1])
+    # A finer query has at least as many answers, so that only later ones can be its target.
     by_size = sorted(range(len(groups)), key=lambda q: (groups[q].size, q))
     targets, maps = [], []
     for place, q in enumerate(by_size):
         target, answer_map = -1, answers[q]
+        # Smallest first: the next refinement costs the fewest additions.
         for finer in by_size[place + 1 :]:
-            found = _refined(answers[q], answers[finer], groups[finer].size)
-            if found is not None:
-                target, answer_map = finer, found
+            containing = _refined(answers[q], answers[finer], groups[finer].size)
+            if containing is not None:
+                target, answer_map = finer, containing
                 break
         targets.append(target)
+        # The place after all answers stands for "none": kernels add to it without asking.
         maps.append(np.where(answer_map >= 0, answer_map + begin[q], n_answers).astype(np.int32))
     return Cascade(
         begin=begin,
         scale=_scale(answers, groups) if averaged else np.ones(n_answers),
         source=np.array(by_size, np.int64),
         target=np.array(targets, np.int64),
-        map_begin=np.concatenate([[0], np.cumsum([len(one) for one in maps])]).astype(np.int64),
+        map_begin=np.concatenate([[0], np.cumsum([len(answer_map) for answer_map in maps])]).astype(np.int64),
         maps=np.concatenate([np.zeros(0, np.int32), *maps]),
     )
 
 
 def _scale(answers: Sequence[Integers], groups: Sequence[QueryGroup]) -> Floats:
     sizes = [
-        np.bincount(own[own >= 0], minlength=group.size) for own, group in zip(answers, groups, strict=True)
+        np.bincount(numbers[numbers >= 0], minlength=group.size)
+        for numbers, group in zip(answers, groups, strict=True)
     ]
     scale: Floats = 1.0 / np.maximum(np.concatenate([np.zeros(0, np.int64), *sizes]), 1)
     return scale
@@ -63,9 +67,11 @@ def _scale(answers: Sequence[Integers], groups: Sequence[QueryGroup]) -> Floats:
 
 def _refined(coarse: Integers, fine: Integers, n_fine: int) -> Integers | None:
     """For each answer of the fine query, the answer of the coarse query that contains it; None if they do not nest."""
+    # A cell that the fine query leaves out would be lost on the way.
     if bool((coarse[fine < 0] >= 0).any()):
         return None
-    found = np.full(n_fine, -1, np.int64)
-    kept = fine >= 0
-    found[fine[kept]] = coarse[kept]
-    return found if bool((found[fine[kept]] == coarse[kept]).all()) else None
+    containing = np.full(n_fine, -1, np.int64)
+    counted = fine >= 0
+    # Of the cells of one fine answer the last one wins; if they disagree, the comparison below shows it.
+    containing[fine[counted]] = coarse[counted]
+    return containing if bool((containing[fine[counted]] == coarse[counted]).all()) else None

@@ -37,6 +37,7 @@ from tallyveil.estimation.intervals.filtering import (
 )
 from tallyveil.estimation.intervals.model import LevelModel, TreeModel
 
+# With 300 entries each, the blocks of 512 geounits take 1.2 MB. Twice or half of it changes time alone.
 ROWS = 512
 """Number of geounits treated at once, so that their blocks fit into a core's cache."""
 
@@ -46,14 +47,14 @@ class Unknown:
     """Directions of some geounits that no measurement informs about; packed blocks, one row for each geounit.
 
     Attributes:
-        own: U of each geounit, given what is at and below it.
+        filtered: U of each geounit, given what is at and below it.
         weights: W of each geounit's children.
         slope: X.
         excess: Y.
         smoothed: The projector on what remains unknown given all measurements.
     """
 
-    own: Floats
+    filtered: Floats
     weights: Floats
     slope: Floats
     excess: Floats
@@ -146,9 +147,11 @@ def tree_covariance(model: TreeModel, *, workers: int = 1) -> TreeCovariance:
 
 def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovariance:
     finest, known = _finest(model)
+    # One geounit above the roots: several roots need no case of their own then.
     offsets = [np.array([0, model.spine.n_geounits(0)], np.int64), *model.spine.child_offsets]
     filtered: list[Filtered] = []
     belows: list[Below] = []
+    # From the finest geolevel up, because P of a parent needs the sum of its children's.
     for level in range(len(offsets) - 1, -1, -1):
         if not filtered:
             below = _sum_finest(model.algebra, offsets[level], finest, known)
@@ -157,32 +160,41 @@ def _tree_covariance(model: TreeModel, pool: ThreadPoolExecutor) -> TreeCovarian
         filtered.append(_filter(model, level, below, pool))
         belows.append(below)
     inner: list[InnerLevel] = []
-    for level, (own, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
+    # Down again: V of a level needs V of the one above, which is the last that was made.
+    for level, (geounits, below) in enumerate(zip(reversed(filtered), reversed(belows), strict=True)):
         above = inner[-1] if inner else None
         children = filtered[-2 - level].unknown if level + 1 < len(filtered) else finest.unknown
         inner.append(
-            _smooth(model.algebra, offsets[level], own, below, above, pool, has_unknown=children is not None)
+            _smooth(
+                model.algebra, offsets[level], geounits, below, above, pool, has_unknown=children is not None
+            )
         )
     return TreeCovariance(model, tuple(inner), finest)
 
 
 def _finest(model: TreeModel) -> tuple[FinestLevel, Floats]:
     level = model.levels[-1]
+    # Finest geounits with the same precisions and zeros have the same P: one row of blocks stands for all of them.
     rows, row = np.unique(level.precisions, axis=0, return_inverse=True)
     row = np.broadcast_to(row.reshape(-1), (len(model.zero_pattern),)) if len(rows) == 1 else row.reshape(-1)
     pairs, signature = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
     precisions = rows[pairs // len(model.zero_patterns)]
     zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
     below = nothing_below(model.algebra, zero_blocks(model.algebra, zeros))
-    own = filter_level(model.algebra, level_information(model.algebra, level), precisions, below)
+    filtered = filter_level(model.algebra, level_information(model.algebra, level), precisions, below)
     finest = FinestLevel(
-        signature.reshape(-1).astype(np.int64), precisions, own.covariance, own.pin, own.unknown
+        signature.reshape(-1).astype(np.int64),
+        precisions,
+        filtered.covariance,
+        filtered.pin,
+        filtered.unknown,
     )
-    return finest, own.known
+    return finest, filtered.known
 
 
 def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, known: Floats) -> Below:
     n = len(finest.signature)
+    # Children of one parent are consecutive, so that their signatures are the columns of its row as they stand.
     counts = sparse.csr_matrix((np.ones(n), finest.signature, offsets), shape=(len(offsets) - 1, len(known)))
     unknown = None if finest.unknown is None else counts @ finest.unknown
     return sum_below(
@@ -191,6 +203,7 @@ def _sum_finest(algebra: BlockAlgebra, offsets: Integers, finest: FinestLevel, k
 
 
 def _sum_inner(algebra: BlockAlgebra, offsets: Integers, children: Filtered) -> Below:
+    # reduceat needs every parent to have a child, which a spine guarantees.
     first = offsets[:-1]
     unknown = None if children.unknown is None else np.add.reduceat(children.unknown, first, axis=0)
     return sum_below(
@@ -206,15 +219,17 @@ def _filter(model: TreeModel, level: int, below: Below, pool: ThreadPoolExecutor
     """Filter inner level number `level`. Level 0 is the single geounit above the roots."""
     n = len(below.spread)
     if level == 0:
+        # Above the roots nothing is measured; an empty level makes the same formulas hold.
         nothing = level_information(model.algebra, LevelModel("", (), np.zeros((1, 0)), ()))
         return filter_level(model.algebra, nothing, np.zeros((n, 0)), below)
-    own = level_information(model.algebra, model.levels[level - 1])
+    facts = level_information(model.algebra, model.levels[level - 1])
     precisions = model.levels[level - 1].precisions_of(np.arange(n, dtype=np.int64))
 
     def work(start: int) -> Filtered:
         rows = slice(start, start + ROWS)
-        return filter_level(model.algebra, own, precisions[rows], _rows(below, start, start + ROWS))
+        return filter_level(model.algebra, facts, precisions[rows], _rows(below, start, start + ROWS))
 
+    # Runs have a fixed size and are joined in order: the result does not depend on the number of threads.
     runs = list(pool.map(work, range(0, n, ROWS)))
     return _joined(runs, (n, model.algebra.n_block_entries))
 
@@ -227,6 +242,7 @@ def _rows(below: Below, start: int, stop: int) -> Below:
 def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
     pin = None if runs[0].pin is None else np.concatenate([run.pin for run in runs if run.pin is not None])
     unknown = None
+    # A run without unknown directions has None; joined with others, it has zeros.
     if any(run.unknown is not None for run in runs):
         whole = [np.zeros(run.covariance.shape) if run.unknown is None else run.unknown for run in runs]
         unknown = np.concatenate(whole)
@@ -241,7 +257,7 @@ def _joined(runs: list[Filtered], shape: tuple[int, int]) -> Filtered:
 def _smooth(
     algebra: BlockAlgebra,
     offsets: Integers,
-    own: Filtered,
+    filtered: Filtered,
     below: Below,
     above: InnerLevel | None,
     pool: ThreadPoolExecutor,
@@ -250,27 +266,29 @@ def _smooth(
 ) -> InnerLevel:
     """V of a level, from that of the level above."""
     if above is None:
-        smoothed = own.covariance
-        lasting = own.unknown
+        smoothed = filtered.covariance
+        lasting = filtered.unknown
     else:
-        smoothed = np.empty(own.covariance.shape)
-        _smooth_rows(algebra, above, own, smoothed, pool)
-        lasting = unknown_children(algebra, above, above.parents, own.unknown)
+        smoothed = np.empty(filtered.covariance.shape)
+        _smooth_rows(algebra, above, filtered, smoothed, pool)
+        lasting = unknown_children(algebra, above, above.parents, filtered.unknown)
     pieces = None
     if has_unknown:
-        pieces = _unknown(algebra, own, below, lasting)
-    return InnerLevel(offsets, own.covariance, own.gain, own.carry, own.pin, smoothed, pieces)
+        pieces = _unknown(algebra, filtered, below, lasting)
+    return InnerLevel(
+        offsets, filtered.covariance, filtered.gain, filtered.carry, filtered.pin, smoothed, pieces
+    )
 
 
 def _smooth_rows(
-    algebra: BlockAlgebra, above: InnerLevel, own: Filtered, smoothed: Floats, pool: ThreadPoolExecutor
+    algebra: BlockAlgebra, above: InnerLevel, filtered: Filtered, smoothed: Floats, pool: ThreadPoolExecutor
 ) -> None:
     parents = above.parents
 
     def work(start: int) -> None:
         rows = slice(start, start + ROWS)
-        unknown = None if own.unknown is None else own.unknown[rows]
-        smoothed[rows] = smoothed_children(algebra, above, parents[rows], own.covariance[rows], unknown)
+        unknown = None if filtered.unknown is None else filtered.unknown[rows]
+        smoothed[rows] = smoothed_children(algebra, above, parents[rows], filtered.covariance[rows], unknown)
 
     list(pool.map(work, range(0, len(smoothed), ROWS)))
 
@@ -289,11 +307,14 @@ def smoothed_children(
     """
     gain, outer = above.gain[parents], above.smoothed[parents]
     if unknown is None or above.unknown is None:
+        # G V' G - G: what the parent's final estimate takes away from the child's variance.
         drop = times(algebra, gain, outer, gain) - gain
         return symmetric(algebra, filtered + times(algebra, filtered, drop, filtered))
     slope, excess = above.unknown.slope[parents], above.unknown.excess[parents]
+    # P G + U X, by which a child moves with its parent.
     moves = times(algebra, filtered, gain) + times(algebra, unknown, slope)
     shared = times(algebra, unknown, slope, filtered)
+    # The variance given the parent, with the cross terms of P and U in both orders.
     conditional = (
         filtered
         - times(algebra, filtered, gain, filtered)
@@ -315,17 +336,18 @@ def unknown_children(
     return symmetric(algebra, unknown + times(algebra, unknown, drop, unknown))
 
 
-def _unknown(algebra: BlockAlgebra, own: Filtered, below: Below, lasting: Floats | None) -> Unknown:
-    shape = own.covariance.shape
+def _unknown(algebra: BlockAlgebra, filtered: Filtered, below: Below, lasting: Floats | None) -> Unknown:
+    shape = filtered.covariance.shape
     nothing = np.zeros(shape)
     raw = below.unknown_sum if below.unknown_sum is not None else nothing
+    # W spreads an unknown sum over the children evenly along their unknown directions.
     weights = pseudo_inverse(algebra, raw)
     eye = algebra.identity(1)
-    rest = times(algebra, below.spread, own.gain)
+    rest = times(algebra, below.spread, filtered.gain)
     slope = times(algebra, weights, eye - rest)
     excess = times(algebra, weights, below.spread - times(algebra, rest, below.spread), weights)
     return Unknown(
-        own=nothing if own.unknown is None else own.unknown,
+        filtered=nothing if filtered.unknown is None else filtered.unknown,
         weights=weights,
         slope=slope,
         excess=excess,

@@ -40,15 +40,18 @@ def fieller_ends(values: Floats, covariance: Floats, quantile: float, most: floa
     """
     a, b = (float(value) for value in values)
     square = quantile * quantile
+    # Var a, Cov(a, b) and Var b.
     first, both, second = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
     quadratic = (b * b - square * second, a * b - square * both, a * a - square * first)
     # B^2 - A C, written so that the fourth powers of the estimates cancel before they are computed.
     spread = max(b * b * first - 2 * a * b * both + a * a * second, 0.0)
     discriminant = square * (spread - square * (first * second - both * both))
-    kept = [root for root in _roots(quadratic, discriminant) if 0 <= root <= most]
-    kept += [end for end in (0.0, most) if _is_kept(quadratic, end)]
-    if kept:
-        return min(kept), max(kept)
+    ratios = [root for root in _roots(quadratic, discriminant) if 0 <= root <= most]
+    # The kept set is cut off at 0 and `most`: an end belongs to it even where no root is there.
+    ratios += [end for end in (0.0, most) if _is_kept(quadratic, end)]
+    if ratios:
+        return min(ratios), max(ratios)
+    # Every ratio contradicts the estimates: the rules of the docstring, which only add ratios.
     if b <= 0:
         return 0.0, most
     nearest = min(max(a / b, 0.0), most)
@@ -62,9 +65,10 @@ def _roots(quadratic: tuple[float, float, float], discriminant: float) -> list[f
         if square <= 0:
             return []
         discriminant = 0.0  # a / b is kept, so only rounding can make it negative
+    # The root with the sum of equal signs; the other follows from the product of the roots, C / A.
     larger = half + math.copysign(math.sqrt(discriminant), half)
-    found = [larger / square] if square else []
-    return [*found, constant / larger] if larger else found
+    roots = [larger / square] if square else []
+    return [*roots, constant / larger] if larger else roots
 
 
 def _is_kept(quadratic: tuple[float, float, float], ratio: float) -> bool:

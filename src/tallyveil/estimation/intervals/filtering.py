@@ -94,6 +94,7 @@ def level_information(algebra: BlockAlgebra, level: LevelModel) -> LevelInformat
     queries = np.array([information(algebra, group) for group in level.measured]).reshape(-1, entries)
     patterns = np.empty(queries.shape)
     for target, view in zip(algebra.views(patterns), algebra.views(queries), strict=True):
+        # Divided by the trace, so that ranks do not depend on how many cells a query sums.
         trace = np.trace(view, axis1=-2, axis2=-1)[..., None, None]
         target[:] = view / np.where(trace > 0, trace, 1.0)
     if not level.invariants:
@@ -110,33 +111,38 @@ def nothing_below(algebra: BlockAlgebra, known: Floats) -> Below:
     return Below(np.zeros(known.shape), known, algebra.identity(1) - known)
 
 
-def filter_level(algebra: BlockAlgebra, own: LevelInformation, precisions: Floats, below: Below) -> Filtered:
+def filter_level(
+    algebra: BlockAlgebra, facts: LevelInformation, precisions: Floats, below: Below
+) -> Filtered:
     """One step up, for geounits of one geolevel.
 
     Args:
         algebra: The algebra.
-        own: What the queries of the geolevel determine.
+        facts: What the queries of the geolevel determine.
         precisions: 1 / variance for each geounit and query; shape (n, Q).
         below: What the children say.
     """
     eye = algebra.identity(1)
     free = snapped(eye - below.known if below.unknown is None else eye - below.known - below.unknown)
+    # Sums of children inform only where they are neither exact nor unknown.
     gain = inverse_within(algebra, _inside(algebra, below), free)
-    informed = gain + precisions @ own.queries
+    informed = gain + precisions @ facts.queries
     known, pinned = below.known, None
-    if own.told is not None:
-        pinned = pseudo_inverse(algebra, times(algebra, own.told, eye - below.known))
-        known = snapped(known + times(algebra, pinned, own.told, eye - below.known))
-    unknown = _still_unknown(algebra, own, precisions, known, below.unknown)
+    if facts.told is not None:
+        pinned = pseudo_inverse(algebra, times(algebra, facts.told, eye - below.known))
+        # Invariants add what they determine beyond the zeros and the children.
+        known = snapped(known + times(algebra, pinned, facts.told, eye - below.known))
+    unknown = _still_unknown(algebra, facts, precisions, known, below.unknown)
     space = snapped(eye - known if unknown is None else eye - known - unknown)
     covariance = _covariance(algebra, informed, space)
-    if own.told is None and below.unknown is None:
+    if facts.told is None and below.unknown is None:
         untouched = ~precisions.any(axis=1)
         # A bypassed geounit is known exactly as well as its children.
+        # Copied, because inverting twice would change the last bits.
         covariance[untouched] = below.spread[untouched]
-        carry = eye - times(algebra, covariance, precisions @ own.queries)
+        carry = eye - times(algebra, covariance, precisions @ facts.queries)
         return Filtered(covariance, gain, carry, None, known, unknown)
-    carry, pin = _rules(algebra, own, below, gain, informed, covariance, pinned)
+    carry, pin = _rules(algebra, facts, below, gain, informed, covariance, pinned)
     return Filtered(covariance, gain, carry, pin, known, unknown)
 
 
@@ -144,30 +150,30 @@ def _inside(algebra: BlockAlgebra, below: Below) -> Floats:
     """S, restricted to the directions that are not unknown."""
     if below.unknown is None:
         return below.spread
-    kept = algebra.identity(1) - below.unknown
-    return times(algebra, kept, below.spread, kept)
+    rest = algebra.identity(1) - below.unknown
+    return times(algebra, rest, below.spread, rest)
 
 
 def _covariance(algebra: BlockAlgebra, informed: Floats, space: Floats) -> Floats:
     """Inverse of J on the space of what is neither known nor unknown."""
     if is_diagonal(algebra, space):
         # Here the projection only sets rows and columns outside the space to zero.
-        kept = _outer_mask(algebra, space)
-        return inverse_within(algebra, informed * kept, space)
+        mask = _outer_mask(algebra, space)
+        return inverse_within(algebra, informed * mask, space)
     return inverse_within(algebra, times(algebra, space, informed, space), space)
 
 
 def _outer_mask(algebra: BlockAlgebra, diagonal: Floats) -> Floats:
     out = np.empty(diagonal.shape)
     for target, view in zip(algebra.views(out), algebra.views(diagonal), strict=True):
-        own = np.einsum("...ii->...i", view)
-        target[:] = own[..., :, None] * own[..., None, :]
+        entries = np.einsum("...ii->...i", view)
+        target[:] = entries[..., :, None] * entries[..., None, :]
     return out
 
 
 def _still_unknown(
     algebra: BlockAlgebra,
-    own: LevelInformation,
+    facts: LevelInformation,
     precisions: Floats,
     known: Floats,
     unknown: Floats | None,
@@ -176,14 +182,15 @@ def _still_unknown(
     if unknown is None:
         return None
     eye = algebra.identity(1)
-    informed = (precisions > 0).astype(np.float64) @ own.patterns
+    informed = (precisions > 0).astype(np.float64) @ facts.patterns
     still = snapped(null_projector(algebra, informed + known + eye - unknown))
+    # A projector that is not zero has an entry of at least 1 / dim, so half of that separates rounding errors.
     return still if np.any(np.abs(still) > 0.5 / algebra.n_cells) else None
 
 
 def _rules(
     algebra: BlockAlgebra,
-    own: LevelInformation,
+    facts: LevelInformation,
     below: Below,
     gain: Floats,
     informed: Floats,
@@ -193,13 +200,16 @@ def _rules(
     """Carry and pin, if there are invariants or unknown directions."""
     eye = algebra.identity(1)
     rest = eye - times(algebra, covariance, informed)
-    kept = rest if pinned is None or own.told is None else rest - times(algebra, rest, pinned, own.told)
-    carry = times(algebra, covariance, gain) + kept
+    carried = (
+        rest if pinned is None or facts.told is None else rest - times(algebra, rest, pinned, facts.told)
+    )
+    # What is known exactly of the children's sum is carried on unchanged.
+    carry = times(algebra, covariance, gain) + carried
     if below.unknown is not None:
         carry = times(algebra, carry, eye - below.unknown)
-    if pinned is None or own.solved is None:
+    if pinned is None or facts.solved is None:
         return carry, None
-    return carry, times(algebra, rest, pinned, own.solved)
+    return carry, times(algebra, rest, pinned, facts.solved)
 
 
 def sum_below(
@@ -216,6 +226,7 @@ def sum_below(
     """
     eye = algebra.identity(1)
     if is_diagonal(algebra, known):
+        # The sum is known exactly where all children are: the count of projectors then reaches their number.
         both = (known > n_children[:, None] - 0.5).astype(
             np.float64
         )  # a diagonal projector has entries 0 and 1
@@ -223,5 +234,6 @@ def sum_below(
         both = snapped(null_projector(algebra, n_children[:, None] * eye - known))
     if unknown is None:
         return Below(spread, both, None)
+    # The sum is unknown where any child is.
     either = snapped(eye - null_projector(algebra, unknown))
     return Below(spread, both, either if np.abs(either).max() > 0.5 / algebra.n_cells else None, unknown)

@@ -38,9 +38,13 @@ from tallyveil.kernels.tree.sweep import (
 )
 from tallyveil.kernels.tree.transform import Cascade
 
+# With some thousand answers a geounit, a chunk takes some ten MB in two or four bytes each.
 FINEST_PER_CHUNK = 2048
 """Number of finest geounits whose answers are in memory at once."""
 GEOUNITS_PER_CALL = 64
+"""Geounits of one call of a kernel, which holds no lock of Python: enough that a call takes longer than starting it,
+and few enough that threads finish together. Twice or half of it changes no number, as every geounit is computed by
+itself."""
 AGREEMENT = 1e-6
 """Counts by which invariants may differ from zeros and from each other, to allow for rounding of floats."""
 
@@ -90,8 +94,10 @@ def fit_tree(
         StoreError: measurements are missing.
     Source: Ansley and Kohn 1985, for unknown directions carried exactly; here with sums in a tree for steps in time.
     """
+    # Before anything is read, because reading is what takes long.
     exact = _checked(covariance, invariants or {})
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        # Sums of children are kept, since news is what their parents learn beyond them.
         sums = [_sum_finest(covariance, rows, exact, pool, workers)]
         estimates: list[Floats] = []
         for level in range(len(covariance.inner) - 1, -1, -1):
@@ -101,6 +107,7 @@ def fit_tree(
         estimates.reverse()
         sums.reverse()
         pull, shift = _down(covariance, estimates, sums, pool)
+    # Contradictory invariants do not fail by themselves: they would give estimates that satisfy neither.
     _check_agreement(covariance, exact, estimates)
     return TreeEstimate(covariance, rows, exact, tuple(estimates), pull, shift)
 
@@ -137,6 +144,7 @@ def chunks_of(
     spans = [(start, min(start + FINEST_PER_CHUNK, n)) for start in range(0, n, FINEST_PER_CHUNK)]
     if wanted is not None:
         spans = [(start, stop) for start, stop in spans if wanted[start:stop].any()]
+    # One reader, one chunk ahead: at most two chunks are in memory.
     with ThreadPoolExecutor(max_workers=1) as reader:
         ahead: Future[Numbers] | None = None
         for number, (start, stop) in enumerate(spans):
@@ -175,12 +183,13 @@ def _sum_finest(
     cascades = [measured_cascade(covariance, last), invariant_cascade(covariance, last)]
     for start, stop, values in chunks_of(covariance, rows):
         groups = grouped(parents[start:stop], finest.signature[start:stop])
+        # Threads add to disjoint parents, so that no lock is needed and the order of additions is fixed.
         cuts = _cuts(groups.target, workers)
         steps = [(NoisyAnswers(cascades[0], values, finest.precisions), finest.filtered)]
         if finest.pin is not None:
-            own = exact[covariance.model.levels[-1].geolevel][start:stop]
+            exact_rows = exact[covariance.model.levels[-1].geolevel][start:stop]
             ones = np.ones((len(finest.pin), len(cascades[1].begin) - 1))
-            steps.append((NoisyAnswers(cascades[1], own, ones), finest.pin))
+            steps.append((NoisyAnswers(cascades[1], exact_rows, ones), finest.pin))
         for step in steps:
 
             def work(cut: tuple[int, int], step: tuple[NoisyAnswers, Floats] = step) -> None:
@@ -192,6 +201,7 @@ def _sum_finest(
 
 def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> Groups:
     """Rows grouped by their target and by the blocks that they share."""
+    # Rows with the same parent and the same blocks: their answers are added first, and multiplied once.
     order = np.lexsort((blocks, target))
     target, blocks = target[order], blocks[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -206,6 +216,7 @@ def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
     edges = {0, len(target)}
     for worker in range(1, workers):
         at = len(target) * worker // workers
+        # Moved back to where a parent begins.
         edges.add(int(np.searchsorted(target, target[at], side="left")) if len(target) else 0)
     ends = sorted(edges)
     return list(pairwise(ends))
@@ -223,13 +234,17 @@ def _up(
     inner, algebra = covariance.inner[level], covariance.algebra
     everyone = np.arange(inner.n, dtype=np.int64)
     out = np.zeros((inner.n, algebra.n_cells))
+    # carry b first, then P h and pin t are added to it.
     _multiply(covariance, SharedRows(inner.carry, everyone), SharedRows(below, everyone), out, pool)
     if level:
         _add_own(covariance, rows, level, out, pool)
     if inner.pin is not None:
-        own = covariance.model.levels[level - 1]
-        cascade, ones = invariant_cascade(covariance, level - 1), np.ones((inner.n, len(own.invariants)))
-        _add_rows(covariance, NoisyAnswers(cascade, exact[own.geolevel], ones), inner.pin, out, pool)
+        level_model = covariance.model.levels[level - 1]
+        cascade, ones = (
+            invariant_cascade(covariance, level - 1),
+            np.ones((inner.n, len(level_model.invariants))),
+        )
+        _add_rows(covariance, NoisyAnswers(cascade, exact[level_model.geolevel], ones), inner.pin, out, pool)
     return out
 
 
@@ -237,12 +252,13 @@ def _add_own(
     covariance: TreeCovariance, rows: AnswerRows, level: int, out: Floats, pool: ThreadPoolExecutor
 ) -> None:
     """Add what the geounits' own measurements say."""
-    inner, own = covariance.inner[level], covariance.model.levels[level - 1]
+    inner, level_model = covariance.inner[level], covariance.model.levels[level - 1]
     cascade = measured_cascade(covariance, level - 1)
     for start in range(0, inner.n, FINEST_PER_CHUNK):
         run = np.arange(start, min(start + FINEST_PER_CHUNK, inner.n), dtype=np.int64)
-        values = rows.rows(level - 1, own.measured, start, start + len(run))
-        answers = NoisyAnswers(cascade, values, own.precisions_of(run))
+        values = rows.rows(level - 1, level_model.measured, start, start + len(run))
+        # A precision of 0 silences geounits that were not measured, whose values mean nothing.
+        answers = NoisyAnswers(cascade, values, level_model.precisions_of(run))
         _add_rows(covariance, answers, inner.filtered[run], out[run[0] :], pool)
 
 
@@ -277,8 +293,10 @@ def _down(
     """Correct each level by what its parents learned elsewhere, in place. Returns the finest level's corrections."""
     pull, shift = np.zeros(0), None
     for level, inner in enumerate(covariance.inner):
+        # In place: at the finest inner level these arrays are the largest of all.
         news = np.subtract(estimates[level], sums[level], out=sums[level])
         pull, shift = _handed_down(covariance, inner, news, pool)
+        # Freed at once; nothing needs it again.
         sums[level] = np.zeros(0)
         if level + 1 < len(covariance.inner):
             children = covariance.inner[level + 1]
@@ -286,8 +304,8 @@ def _down(
             filtered, handed = SharedRows(children.filtered, everyone), SharedRows(pull, parents)
             _multiply(covariance, filtered, handed, estimates[level + 1], pool)
             if shift is not None and children.unknown is not None:
-                own, handed = SharedRows(children.unknown.own, everyone), SharedRows(shift, parents)
-                _multiply(covariance, own, handed, estimates[level + 1], pool)
+                unknown, handed = SharedRows(children.unknown.filtered, everyone), SharedRows(shift, parents)
+                _multiply(covariance, unknown, handed, estimates[level + 1], pool)
     return pull, shift
 
 
@@ -327,22 +345,24 @@ def finest_coefficients(
         _multiply(covariance, unknown, shift, out, pool)
     if finest.pin is not None:
         pinned = invariant_cascade(covariance, covariance.model.spine.finest)
-        own = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
-        ones = np.ones((len(own), len(pinned.begin) - 1))
-        _add_rows(covariance, NoisyAnswers(pinned, own, ones), finest.pin[signature], out, pool)
+        exact = estimate.invariants[covariance.model.levels[-1].geolevel][start:stop]
+        ones = np.ones((len(exact), len(pinned.begin) - 1))
+        _add_rows(covariance, NoisyAnswers(pinned, exact, ones), finest.pin[signature], out, pool)
     return out
 
 
 def _check_agreement(covariance: TreeCovariance, exact: InvariantValues, estimates: list[Floats]) -> None:
     """Refuse invariants that the estimates above the finest geolevel do not satisfy, because no estimates can."""
     spine = covariance.model.spine
-    for level, own in enumerate(covariance.model.levels[:-1]):
-        if not own.invariants:
+    for level, level_model in enumerate(covariance.model.levels[:-1]):
+        if not level_model.invariants:
             continue
-        geolevel, cascade = own.geolevel, invariant_cascade(covariance, level)
-        found = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
-        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(found), found)
-        off = np.abs(found[:, :-1] - exact[geolevel]).max(axis=1)
+        geolevel, cascade = level_model.geolevel, invariant_cascade(covariance, level)
+        answers = np.zeros((spine.n_geounits(level), len(cascade.scale) + 1))
+        answer_rows(covariance.algebra.basis, cascade, estimates[level + 1], 0, len(answers), answers)
+        # The last column collects cells that no answer counts.
+        off = np.abs(answers[:, :-1] - exact[geolevel]).max(axis=1)
+        # Relative to the counts, because floats are.
         if (off > AGREEMENT * (1.0 + np.abs(exact[geolevel]).max(axis=1))).any():
             place = int(np.argmax(off))
             raise ConstraintError(

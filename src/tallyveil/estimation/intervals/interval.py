@@ -114,11 +114,13 @@ def intervals_of(
     refuse_intervals(model, level, kind, simultaneous)
     each = _level_of_each(level, simultaneous)
     errors = answers.standard_errors
+    # An answer that is not determined gets the widest interval instead of none, so that tables keep their shape.
     known = np.isfinite(errors)
     with np.errstate(invalid="ignore", over="ignore"):
         if kind == "normal":
             from scipy.special import ndtri  # here, since most runs make no intervals
 
+            # Half of what is not covered lies on each side.
             reach = ndtri(0.5 + each / 2) * errors
             low, high = answers.estimates - reach, answers.estimates + reach
         else:
@@ -129,6 +131,7 @@ def intervals_of(
 
 def _level_of_each(level: float, simultaneous: int) -> float:
     """The coverage of each of several intervals that together have a level."""
+    # Bonferroni: the probabilities of missing add up to at most 1 - level.
     return 1.0 - (1.0 - level) / simultaneous
 
 
@@ -143,12 +146,14 @@ def intervals_if_any(
     if model.gaussian:
         return intervals_of(model, answers, level=level, kind=kind, simultaneous=simultaneous)
     refuse_level(level, kind, simultaneous)
+    # Exact answers need no law of the noise.
     ends = np.where(answers.standard_errors == 0, np.rint(answers.estimates), np.nan)
     return Intervals(ends, ends, "none", level, simultaneous)
 
 
 def _unified(estimates: Floats, errors: Floats, level: float) -> tuple[Floats, Floats]:
     exact = errors == 0
+    # Any positive number: these entries are replaced below.
     scale = np.where(exact | ~np.isfinite(errors), 1.0, errors)
     low, high = unified_belt(level).ends(estimates / scale)
     low, high = np.where(exact, estimates, low * scale), np.where(exact, estimates, high * scale)
@@ -163,6 +168,7 @@ def rounded_inward(
     The true count is an integer, so rounding inward loses nothing. An interval without integers grows to contain
     the integer nearest to the estimate.
     """
+    # Without it, an upper end of 7 - 1e-12, which is 7 but for rounding, would become 6.
     grain = GRAIN * (1.0 + 1e-3 * np.abs(estimates))
     first = np.maximum(np.ceil(low - grain), least)
     last = np.floor(high + grain)

@@ -47,6 +47,7 @@ class LevelModel:
 
     def precisions_of(self, geounits: Integers) -> Floats:
         """Precisions of some geounits, one row for each."""
+        # One row stands for all geounits: a nation would otherwise hold millions of equal rows.
         if len(self.precisions) == 1:
             return np.repeat(self.precisions, len(geounits), axis=0)
         return self.precisions[geounits]
@@ -150,16 +151,21 @@ def levels_of_strategy(
     """
     levels = []
     for name in strategy.geolevels:
+        # Only to refuse an unknown geolevel before anything is computed.
         spine.level_index(name)
-    own = None if shares is None else Allocation(strategy, spine, shares)
+    allocation = None if shares is None else Allocation(strategy, spine, shares)
     for name in spine.geolevels:
         queries = strategy.queries(name) if name in strategy.geolevels else ()
         exact = tuple(schema.query(query) for query in (invariants or {}).get(name, ()))
         more = (besides or {}).get(name, ())
         layers = [schema.query(query).layers for query in queries]
+        # Layers count as queries of their own here, with the variance of the query group.
         measured = (*chain(*layers), *(group for group, _ in more))
-        precisions = np.repeat(_precisions(strategy, name, own), [len(layer) for layer in layers], axis=1)
+        precisions = np.repeat(
+            _precisions(strategy, name, allocation), [len(layer) for layer in layers], axis=1
+        )
         drawn = np.tile([1.0 / variance for _, variance in more], (len(precisions), 1))
+        # Smaller precisions mean larger variances: the cap errs on the safe side.
         limited = np.minimum(np.concatenate([precisions, drawn], axis=1), 1.0 / LEAST_VARIANCE)
         levels.append(LevelModel(name, measured, limited, exact))
     return levels
@@ -167,9 +173,9 @@ def levels_of_strategy(
 
 def with_queries(level: LevelModel, names: Collection[str]) -> LevelModel:
     """A level with some of its measured queries."""
-    kept = [number for number, group in enumerate(level.measured) if group.name in names]
-    measured = tuple(level.measured[number] for number in kept)
-    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, kept]))
+    numbers = [number for number, group in enumerate(level.measured) if group.name in names]
+    measured = tuple(level.measured[number] for number in numbers)
+    return replace(level, measured=measured, precisions=np.ascontiguousarray(level.precisions[:, numbers]))
 
 
 def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None) -> Floats:
@@ -178,9 +184,10 @@ def _precisions(strategy: Strategy, geolevel: str, allocation: Allocation | None
     if allocation is None:
         return np.array([[1.0 / strategy.law(geolevel, query).variance_float() for query in queries]])
     n = len(allocation.positions(geolevel))
+    # Unmeasured geounits have infinite variance, and so precision 0.
     columns = [1.0 / allocation.variances(geolevel, query, 0, n) for query in queries]
-    found = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
-    return found[:1] if bool((found == found[:1]).all()) else np.ascontiguousarray(found)
+    precisions = np.array(columns, dtype=np.float64).reshape(len(queries), n).T
+    return precisions[:1] if bool((precisions == precisions[:1]).all()) else np.ascontiguousarray(precisions)
 
 
 def model_of_levels(
@@ -208,6 +215,7 @@ def model_of_levels(
     _check_levels(spine, levels)
     patterns, pattern = _zero_patterns(schema, spine, zeros)
     asked = (group for level in levels for group in (*level.measured, *level.invariants))
+    # By what they count, not by name: the same query under two names needs one block.
     groups = {group.factors: group for group in asked}
     algebra = derive_algebra(
         schema,
@@ -240,6 +248,7 @@ def n_zero_patterns(spine: Spine, zeros: Sequence[Zeros]) -> int:
     number = np.zeros(spine.n_geounits(spine.finest), np.int64)
     for zero in zeros:
         rows, row = distinct_rows(zero.answers)
+        # Renumbered after every statement, so that the product of pattern numbers stays far below 2^63.
         pairs = number * len(rows) + row[spine.ancestors(spine.level_index(zero.geolevel))]
         number = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     return int(number.max(initial=0)) + 1
@@ -252,6 +261,7 @@ def _zero_patterns(
     n_finest = spine.n_geounits(spine.finest)
     number = np.zeros(n_finest, np.int64)
     cells = np.arange(schema.size, dtype=np.int64)
+    # Structural zeros hold everywhere, so there is one pattern to begin with.
     patterns = ~schema.possible(cells)[None, :]
     for zero in zeros:
         level = spine.level_index(zero.geolevel)
@@ -263,14 +273,15 @@ def _zero_patterns(
         rows, row = distinct_rows(zero.answers)
         row = row[spine.ancestors(level)]
         answers = zero.query.answers_of(cells)
-        own = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
+        zero_cells = np.where(answers >= 0, rows[:, np.maximum(answers, 0)], False)
         pairs, number = np.unique(number * len(rows) + row, return_inverse=True)
-        patterns = patterns[pairs // len(rows)] | own[pairs % len(rows)]
+        patterns = patterns[pairs // len(rows)] | zero_cells[pairs % len(rows)]
     return patterns, number.reshape(-1).astype(np.int64)
 
 
 def distinct_rows(answers: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Integers]:
     """The distinct rows, and for each row the number of its distinct row."""
+    # Eight answers in a byte: sorting rows is what takes the time.
     packed = np.packbits(answers, axis=1)
     _, first, row = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return answers[first], row.reshape(-1).astype(np.int64)

@@ -16,6 +16,8 @@ from tallyveil.kernels.tree.transform import Cascade, straight_answers
 from tallyveil.schema.query_group import QueryGroup
 
 ROWS_AT_ONCE = 256
+"""Questions or geounits whose coefficients are computed together. With 2,016 cells, 256 rows take 4 MiB, which a core's
+cache nearly holds. Twice or half of it changes no answer."""
 NUMBERS_AT_ONCE = 1 << 24
 """Most numbers of Gram blocks, or of cells, that are in memory besides those that are kept."""
 UNKNOWN_SHARE = 1e-7
@@ -31,7 +33,7 @@ class Questions:
         names: One line for each question.
         weights: Weight of each cell, one question in each row; None if `cascade` defines the questions.
         cascade: The cascade of the query groups, or None. Of a query group whose groups overlap, it has every layer.
-        kept: For each question, its answer of the cascade. Each layer has places for all answers of its query group;
+        places: For each question, its answer of the cascade. Each layer has places for all answers of its query group;
             the place of an answer in its own layer is the one that is kept.
         grams: Distinct packed blocks g. A variance is the sum of g times the covariance's blocks; shape (k,
             n_block_entries).
@@ -42,7 +44,7 @@ class Questions:
     names: tuple[str, ...]
     weights: Floats | None
     cascade: Cascade | None
-    kept: Integers
+    places: Integers
     grams: Floats
     gram_of: Integers
 
@@ -62,19 +64,22 @@ class Questions:
         def work(first: int) -> None:
             answer_rows(basis, cascade, rows, first, min(first + ROWS_AT_ONCE, len(rows)), out)
 
+        # Each run writes its own rows of `out`; the list waits for all, and raises what a thread raised.
         list((pool.map if pool else map)(work, range(0, len(rows), ROWS_AT_ONCE)))
-        return out[:, :-1] if len(self.kept) == len(cascade.scale) else out[:, self.kept]
+        return out[:, :-1] if len(self.places) == len(cascade.scale) else out[:, self.places]
 
     def variances(self, blocks: Floats) -> Floats:
         """Variances from packed symmetric covariances (n, n_block_entries); shape (n, questions)."""
-        found: Floats = np.maximum(blocks @ self.grams.T, 0.0)[:, self.gram_of]
-        return found
+        # A variance of zero may come out a rounding error below it.
+        variances: Floats = np.maximum(blocks @ self.grams.T, 0.0)[:, self.gram_of]
+        return variances
 
     def unknown(self, blocks: Floats) -> NDArray[np.bool_]:
         """Whether each question involves directions that packed blocks mark as unknown; bool, (n, questions)."""
+        # A question's whole weight is its product with the identity, as if everything were unknown.
         whole = self.grams @ self.algebra.identity(1)[0]
-        found: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
-        return found
+        involved: NDArray[np.bool_] = (blocks @ self.grams.T > UNKNOWN_SHARE * whole)[:, self.gram_of]
+        return involved
 
     def rows(self) -> Floats:
         """Coefficients of every question; shape (questions, n_cells)."""
@@ -82,7 +87,7 @@ class Questions:
             return coefficients(self.algebra, self.weights)
         assert self.cascade is not None
         units = _unit_rows(self.cascade, self.algebra.n_cells, 0, len(self.cascade.scale))
-        return coefficients(self.algebra, units[self.kept])
+        return coefficients(self.algebra, units[self.places])
 
 
 def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup | Floats) -> Questions:
@@ -99,31 +104,33 @@ def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup
         weights = np.atleast_2d(np.asarray(groups, np.float64))
         _check_width(algebra, weights.shape[1])
         names = tuple(f"weights {row}" for row in range(len(weights)))
-        kept = np.arange(len(weights))
-        return Questions(algebra, names, weights, None, kept, *_distinct(algebra, weights, None))
+        places = np.arange(len(weights))
+        return Questions(algebra, names, weights, None, places, *_distinct(algebra, weights, None))
     for group in groups:
         _check_width(algebra, group.n_cells)
     cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
     labels = (label for group in groups for label in group.labels())
-    kept = _places_of_answers(groups)
+    places = _places_of_answers(groups)
     grams, gram_of = _distinct(algebra, None, cascade)
-    return Questions(algebra, tuple(labels), None, cascade, kept, grams, gram_of[kept])
+    return Questions(algebra, tuple(labels), None, cascade, places, grams, gram_of[places])
 
 
 def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
     """Place of each answer among the answers of all layers, one layer after the other."""
-    found, begin = [np.zeros(0, np.int64)], 0
+    places, begin = [np.zeros(0, np.int64)], 0
     for group in groups:
         layer = np.zeros(group.shape, np.int64)
         for axis, factor in enumerate(group.factors):
             home = np.zeros(factor.size, np.int64)
             for number, codes in enumerate(factor.layers):
+                # Every answer of a factor lies in exactly one layer.
                 home[codes[codes >= 0]] = number
             shape = [factor.size if other == axis else 1 for other in range(len(group.factors))]
+            # Layers of a query are numbered as its answers are, the last attribute fastest.
             layer = layer * len(factor.layers) + home.reshape(shape)
-        found.append(begin + layer.ravel() * group.size + np.arange(group.size))
+        places.append(begin + layer.ravel() * group.size + np.arange(group.size))
         begin += group.n_layers * group.size
-    return np.concatenate(found)
+    return np.concatenate(places)
 
 
 def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
@@ -148,11 +155,12 @@ def _distinct(
     grams = np.empty((len(first), algebra.n_block_entries))
     at_once = max(1, NUMBERS_AT_ONCE // max(algebra.n_block_entries, algebra.n_cells))
     for start in range(0, len(first), at_once):
+        # Only one question of each kind needs its blocks: the answers of a query are mostly alike.
         run = first[start : start + at_once]
-        own = coefficients(
+        rows = coefficients(
             algebra, np.concatenate([_cells(algebra, weights, cascade, k, k + 1) for k in run])
         )
-        grams[start : start + at_once] = gram(algebra, own, own)
+        grams[start : start + at_once] = gram(algebra, rows, rows)
     return grams, number
 
 
@@ -173,6 +181,7 @@ def _alike(
     for start in range(0, n, ROWS_AT_ONCE):
         cells = _cells(algebra, weights, cascade, start, min(start + ROWS_AT_ONCE, n))
         for place, row in enumerate(_products(algebra, coefficients(algebra, cells)), start=start):
+            # Rounded, because equal blocks may differ in their last bits by the order of additions.
             key = (np.round(row, 10) + 0.0).tobytes()  # no zero is negative
             if key not in known:
                 known[key] = len(first)
@@ -181,11 +190,13 @@ def _alike(
     return np.array(first, np.int64), np.array(number, np.int64)
 
 
-def _products(algebra: BlockAlgebra, own: Floats) -> Floats:
+def _products(algebra: BlockAlgebra, rows: Floats) -> Floats:
     """Products of the Gram blocks of questions, whose coefficients are given, with a vector for each class."""
     basis, packed = algebra.basis, []
     for k, dim in enumerate(basis.dims.tolist()):
-        part = own[:, int(basis.coefficients[k]) : int(basis.coefficients[k + 1])].reshape(len(own), dim, -1)
+        part = rows[:, int(basis.coefficients[k]) : int(basis.coefficients[k + 1])].reshape(
+            len(rows), dim, -1
+        )
         vector = np.cos(np.arange(1, dim + 1))
         packed.append(np.einsum("nim,nm->ni", part, np.einsum("njm,j->nm", part, vector)))
     return np.concatenate(packed, axis=1)

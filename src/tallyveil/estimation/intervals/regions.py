@@ -30,6 +30,8 @@ from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
 
 PARENTS_PER_CALL = 512
+"""Parents of one call of the kernel. Most regions touch fewer, and are then done without threads. Twice or half of it
+changes time alone, as every parent is done by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,19 +118,22 @@ def _combined(*parts: tuple[Region, float]) -> Region:
     distinct, number = np.unique(geounits, return_inverse=True)
     sums = np.zeros(len(distinct))
     np.add.at(sums, number, weights)
+    # Weights that cancel leave the region, so that a difference of nested sets is the plain set between them.
     return Region(distinct[sums != 0], sums[sums != 0])
 
 
-def region_covariance(covariance: TreeCovariance, one: Region, other: Region, *, workers: int = 1) -> Floats:
+def region_covariance(
+    covariance: TreeCovariance, region: Region, other: Region, *, workers: int = 1
+) -> Floats:
     """Covariance of the estimation errors of two regions' cells: packed blocks, one row, not symmetric in general.
 
     Args:
         covariance: Covariances of the tree.
-        one: A region.
+        region: A region.
         other: Another region, or the same.
         workers: Number of threads.
     """
-    return _sweep(covariance, one, other, workers, unknown=False)
+    return _sweep(covariance, region, other, workers, unknown=False)
 
 
 def region_unknown(covariance: TreeCovariance, region: Region, *, workers: int = 1) -> Floats | None:
@@ -145,18 +150,20 @@ class _Touched:
     Attributes:
         geounits: The geounits, increasing.
         place: Row among the slopes, or -1 if each region has one weight on the whole geounit.
-        one, other: These weights of the two regions.
+        weight, other_weight: These weights of the two regions.
     """
 
     geounits: Integers
     place: Integers
-    one: Floats
-    other: Floats
+    weight: Floats
+    other_weight: Floats
 
 
-def _sweep(covariance: TreeCovariance, one: Region, other: Region, workers: int, *, unknown: bool) -> Floats:
+def _sweep(
+    covariance: TreeCovariance, region: Region, other: Region, workers: int, *, unknown: bool
+) -> Floats:
     algebra = covariance.algebra
-    touched = _both(one, other)
+    touched = _both(region, other)
     slopes = Slopes(*(np.zeros((0, algebra.n_block_entries)) for _ in range(3)))
     for level in range(len(covariance.inner) - 1, -1, -1):
         parents = covariance.inner[level]
@@ -165,7 +172,8 @@ def _sweep(covariance: TreeCovariance, one: Region, other: Region, workers: int,
             filtered, free = covariance.finest.filtered, covariance.finest.unknown
         else:
             rows, below = touched.geounits, covariance.inner[level + 1]
-            filtered, free = below.filtered, None if below.unknown is None else below.unknown.own
+            filtered, free = below.filtered, None if below.unknown is None else below.unknown.filtered
+        # `split` are the parents that are partly inside; whole ones are passed on by weight.
         touched, entries, split = _gather(touched, rows, parents)
         nothing = np.zeros((0, algebra.n_block_entries))
         if unknown:
@@ -178,69 +186,88 @@ def _sweep(covariance: TreeCovariance, one: Region, other: Region, workers: int,
             known = free
             above = Parents(split, parents.gain, parents.unknown.slope, parents.unknown.excess)
         children = Children(entries, filtered, known, slopes)
-        slopes = _step(algebra, children, above, workers, same=one is other)
+        slopes = _step(algebra, children, above, workers, same=region is other)
     root = covariance.inner[0]
     outer = root.smoothed
     if unknown:
         outer = np.zeros(outer.shape) if root.unknown is None else root.unknown.smoothed
     if not len(touched.geounits):
         return np.zeros((1, algebra.n_block_entries))
+    # The whole country has one weight: its own blocks are all there is.
     if touched.place[0] < 0:
-        whole: Floats = touched.one[0] * touched.other[0] * outer
+        whole: Floats = touched.weight[0] * touched.other_weight[0] * outer
         return whole
     moved = times(algebra, slopes.one, outer, transposed(algebra, slopes.other))
     return slopes.covariance + moved
 
 
-def _both(one: Region, other: Region) -> _Touched:
-    geounits = np.union1d(one.geounits, other.geounits)
+def _both(region: Region, other: Region) -> _Touched:
+    geounits = np.union1d(region.geounits, other.geounits)
     weights = np.zeros((2, len(geounits)))
-    for row, region in zip(weights, (one, other), strict=True):
-        row[np.searchsorted(geounits, region.geounits)] = region.weights
+    for row, part in zip(weights, (region, other), strict=True):
+        row[np.searchsorted(geounits, part.geounits)] = part.weights
     return _Touched(geounits, np.full(len(geounits), -1, np.int64), weights[0], weights[1])
 
 
 def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
     """The touched parents; the entries of those that are partly in the regions; and which parents these are."""
+    # Geounits rise, and so do their parents: the children of one are a run.
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     lengths = np.diff(starts, append=len(parent))
     number = np.repeat(np.arange(len(starts)), lengths)
-    alike = (touched.place < 0) & (touched.one == touched.one[starts][number])
-    alike &= touched.other == touched.other[starts][number]
+    # A parent is whole only if its children are whole, with one weight in each region.
+    alike = (touched.place < 0) & (touched.weight == touched.weight[starts][number])
+    alike &= touched.other_weight == touched.other_weight[starts][number]
     owners = parent[starts]
     whole = lengths == parents.offsets[owners + 1] - parents.offsets[owners]
     if len(starts):
         whole &= np.logical_and.reduceat(alike, starts)
     place = np.where(whole, -1, np.cumsum(~whole) - 1)
-    above = _Touched(owners, place, touched.one[starts], touched.other[starts])
-    kept = ~whole[number]
+    above = _Touched(owners, place, touched.weight[starts], touched.other_weight[starts])
+    partly = ~whole[number]
     entries = _entries(
-        place[number][kept], rows[kept], touched.place[kept], touched.one[kept], touched.other[kept]
+        place[number][partly],
+        rows[partly],
+        touched.place[partly],
+        touched.weight[partly],
+        touched.other_weight[partly],
     )
     return above, entries, owners[~whole]
 
 
-def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, other: Floats) -> Entries:
+def _entries(
+    owner: Integers, rows: Integers, place: Integers, weight: Floats, other_weight: Floats
+) -> Entries:
     """Entries by owner. Children of one owner with the same blocks and without slopes are merged into one entry."""
+    # Children without slopes (-1) come first of their blocks, so that they are neighbours.
     order = np.lexsort((place, rows, owner))
-    owner, rows, place, one, other = owner[order], rows[order], place[order], one[order], other[order]
+    owner, rows, place, weight, other_weight = (
+        owner[order],
+        rows[order],
+        place[order],
+        weight[order],
+        other_weight[order],
+    )
     new = np.ones(len(owner), dtype=np.bool_)
+    # An entry with slopes of its own is never merged.
     new[1:] = (owner[1:] != owner[:-1]) | (rows[1:] != rows[:-1]) | (place[1:] >= 0)
     starts = np.flatnonzero(new)
     n_owners = int(owner[-1]) + 1 if len(owner) else 0
     begin = np.searchsorted(owner[starts], np.arange(n_owners + 1)).astype(np.int64)
     if not len(starts):
-        return Entries(begin, rows, place, one, other, one)
-    sums = (np.add.reduceat(weight, starts) for weight in (one, other, one * other))
+        return Entries(begin, rows, place, weight, other_weight, weight)
+    # The recursion needs the sums of weights of both regions, and of their products.
+    sums = (np.add.reduceat(product, starts) for product in (weight, other_weight, weight * other_weight))
     return Entries(begin, rows[starts], place[starts], *sums)
 
 
 def _step(algebra: BlockAlgebra, children: Children, parents: Parents, workers: int, *, same: bool) -> Slopes:
     n = len(parents.rows)
     shape = n, algebra.n_block_entries
-    one, both = np.empty(shape), np.empty(shape)
-    above = Slopes(one, one if same else np.empty(shape), both)
+    slope, covariance = np.empty(shape), np.empty(shape)
+    # A region with itself has one slope; the kernel then writes one array.
+    above = Slopes(slope, slope if same else np.empty(shape), covariance)
     packing = Packing(algebra.basis.dims, algebra.basis.blocks)
 
     def work(first: int) -> None:

@@ -16,6 +16,7 @@ from tallyveil.measurements.store import measurement_folder
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.published import published_columns, published_height, read_published
 
+# Far above the rounding of a float (1e-16), far below any difference between two strategies that matters.
 SAME_VARIANCE = 1e-9
 """Two variances with a smaller relative difference are equal; writing and reading may change the last digits."""
 
@@ -43,6 +44,7 @@ class SourceRows:
             answers = np.arange(group.size, dtype=np.int64)
             geolevel = self._spine.geolevels[level]
             measured = self._source.measure(geolevel, group.name, start, stop, answers)
+            # Layers are asked for one by one, and each holds the answers of the whole query group.
             out[:, place : place + group.size] = measured.values
             place += group.size
         return narrowed(out)
@@ -83,6 +85,7 @@ class StoredRows:
         Raises:
             StoreError: files are missing, do not fit the model, or contain only answers on the support.
         """
+        # Nothing is measured at this geolevel, and no file of it exists.
         if not queries:
             return np.zeros((stop - start, 0), np.int16)
         measured = self._measured(level, queries[0])
@@ -97,11 +100,11 @@ class StoredRows:
 
     def _measured(self, level: int, group: QueryGroup) -> Integers | None:
         """Geounits in which a query of the strategy is measured; None if it is measured in all."""
-        own = self._model.levels[level]
-        if group not in own.measured:
+        level_model = self._model.levels[level]
+        if group not in level_model.measured:
             # The query's missing files will cause an error.
             return None
-        precisions = own.precisions[:, own.measured.index(group)]
+        precisions = level_model.precisions[:, level_model.measured.index(group)]
         measured = np.flatnonzero(precisions)
         return None if len(measured) == len(precisions) else measured
 
@@ -116,6 +119,7 @@ class StoredRows:
         begins = self._begins[key][1]
         pieces, at = [], start
         while at < stop:
+            # The part in which the row lies; `begins` ends with the number of rows.
             part = int(np.searchsorted(begins, at, side="right")) - 1
             until = min(stop, begins[part + 1])
             pieces.append(self._part(level, group, part)[at - begins[part] : until - begins[part]])
@@ -131,6 +135,7 @@ class StoredRows:
                 "restore the folder.",
                 code="measurements-missing",
             )
+        # Least squares over the whole spine needs every answer. Those on the support were chosen by the counts.
         if "answers" in published_columns(parts[0]):
             raise StoreError(
                 f"the measurements in {folder} hold only the answers on the support of the counts published with "
@@ -150,7 +155,7 @@ class StoredRows:
         if held is not None and held[0] == part:
             return held[1]
         # Only one geolevel is read at a time.
-        self._held = {other: own for other, own in self._held.items() if other[0] == level}
+        self._held = {other: stored for other, stored in self._held.items() if other[0] == level}
         parts, begins = self._begins[key]
         frame = read_published(parts[part], ["geocode", "values", "variance"])
         geounits = np.arange(begins[part], begins[part + 1], dtype=np.int64)
@@ -160,6 +165,7 @@ class StoredRows:
             geounits = measured[geounits]
             codes = self._spine.geocodes[level].text.gather(geounits)
         values = frame["values"].explode(empty_as_null=False)
+        # Order matters, too: rows are used by position.
         if not frame["geocode"].equals(codes) or len(values) != frame.height * group.size:
             raise self._mismatch(parts[part].parent)
         self._check_variances(level, group, geounits, frame)
@@ -171,14 +177,15 @@ class StoredRows:
         self, level: int, group: QueryGroup, geounits: Integers, frame: pl.DataFrame
     ) -> None:
         """Refuse measurements whose variance differs from that of the model."""
-        own = self._model.levels[level]
-        precisions = own.precisions_of(geounits)[:, own.measured.index(group)]
+        level_model = self._model.levels[level]
+        precisions = level_model.precisions_of(geounits)[:, level_model.measured.index(group)]
         variances = np.maximum(frame["variance"].to_numpy(), LEAST_VARIANCE)
+        # A relative difference without a division; unmeasured geounits are left out below.
         off = np.abs(variances * precisions - 1.0)
         if bool((off[precisions > 0] > SAME_VARIANCE).any()):
             raise StoreError(
-                f"the measurements of '{group.name}' at {own.geolevel} in {self._root} have another variance than "
-                "the given strategy states. Use the strategy of that release.",
+                f"the measurements of '{group.name}' at {level_model.geolevel} in {self._root} have another "
+                "variance than the given strategy states. Use the strategy of that release.",
                 code="measurements-mismatch",
             )
 
@@ -202,17 +209,19 @@ class KeptRows:
         """Answers of geounits start to stop - 1. All requests for a level must have the same queries."""
         key = level, start, stop
         if key not in self._kept:
-            made = self._rows.rows(level, queries, start, stop)
-            if made.nbytes > self._left:
-                return made
-            self._left -= made.nbytes
-            self._kept[key] = made
+            answers = self._rows.rows(level, queries, start, stop)
+            # Handed on without being kept. Smaller requests may still fit later.
+            if answers.nbytes > self._left:
+                return answers
+            self._left -= answers.nbytes
+            self._kept[key] = answers
         return self._kept[key]
 
 
 def narrowed(values: Numbers) -> Numbers:
     """The same integers in two bytes each if they fit, otherwise in four, otherwise in eight."""
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    # Noisy answers of blocks are small; two bytes instead of eight are a quarter of the memory.
     for kind in (np.int16, np.int32):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
             return values.astype(kind, copy=False)

@@ -36,6 +36,8 @@ Sums of answers over the finest geounits of some parents are as many, too.
 """
 
 GEOUNITS_PER_CALL = 32
+"""Geounits of one call of a kernel, which holds no lock of Python. It is fewer than the geounits that are in memory at
+once, so that all threads have work. Twice or half of it changes no bit."""
 
 SUBTREES = 256
 """About the number of parts in which processes do a sweep."""
@@ -108,15 +110,17 @@ def finest_kinds(model: TreeModel) -> FinestKinds:
     pairs, kind = np.unique(row * len(model.zero_patterns) + model.zero_pattern, return_inverse=True)
     precisions = np.ascontiguousarray(rows[pairs // len(model.zero_patterns)])
     zeros = model.zero_patterns[pairs % len(model.zero_patterns)]
-    asked = tuple(_asked(finest.measured, ~own, used) for own, used in zip(zeros, precisions, strict=True))
+    asked = tuple(
+        _asked(finest.measured, ~empty, used) for empty, used in zip(zeros, precisions, strict=True)
+    )
     return FinestKinds(kind.reshape(-1).astype(np.int64), precisions, zeros, asked)
 
 
 def _asked(groups: Sequence[QueryGroup], free: NDArray[np.bool_], precisions: Floats) -> tuple[Integers, ...]:
     """The answers of each query that have a free cell; none of a geounit that is not measured."""
     cells = np.flatnonzero(free) if precisions.any() else np.zeros(0, np.int64)
-    found = [np.unique(group.answers_of(cells)) for group in groups]
-    return tuple(own[own >= 0].astype(np.int64) for own in found)
+    answers = [np.unique(group.answers_of(cells)) for group in groups]
+    return tuple(numbers[numbers >= 0].astype(np.int64) for numbers in answers)
 
 
 def sweep_up(
@@ -141,6 +145,7 @@ def sweep_up(
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         ascent = _Ascent(sweep, source, exact, receive, pool, max(1, workers), done)
         for first, last in _pieces(0, sweep.model.spine.n_geounits(0), ascent.at_once):
+            # Nothing lies above the finest geolevel otherwise.
             if sweep.model.spine.n_levels > 1:
                 ascent.rise(0, first, last)
 
@@ -160,6 +165,7 @@ def sweep_subtrees(
     Returns:
         What the geounits pass on to their parents.
     """
+    # One thread: the process itself is one of many.
     with ThreadPoolExecutor(max_workers=1) as pool:
         level, first, last = subtrees
         ascent = _Ascent(sweep, source, exact, receive, pool, 1, None)
@@ -180,11 +186,14 @@ def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
     """
     spine = sweep.model.spine
     level = next(
-        (one for one in range(spine.finest) if spine.n_geounits(one) >= SUBTREES), max(0, spine.finest - 1)
+        (number for number in range(spine.finest) if spine.n_geounits(number) >= SUBTREES),
+        max(0, spine.finest - 1),
     )
     ends = spine.finest_offsets(level)
+    # Finest geounits of a run; what takes time is proportional to them.
     limit = max(int(ends[-1]) // SUBTREES, 1)
     run = (ends[:-1] - ends[0]) // limit
+    # A geounit is never cut: runs end where the number of the run changes.
     cuts = np.flatnonzero(np.diff(run)) + 1
     return level, list(pairwise([0, *cuts.tolist(), spine.n_geounits(level)]))
 
@@ -215,11 +224,13 @@ class _Ascent:
     @property
     def at_once(self) -> int:
         """Number of geounits of a geolevel above the finest that are done together."""
+        # Numbers in the sums of one geounit, which depend on the way of sweeping.
         numbers = sum(part.size for part in self.sweep.nothing(1))
         return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
 
     def rise(self, level: int, first: int, last: int) -> Sums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
+        # Other processes have done all that lies below.
         if self.done is not None and self.done.level == level:
             return Sums(*(part[first:last] if len(part) else part for part in self.done.sums))
         spine = self.sweep.model.spine
@@ -227,10 +238,11 @@ class _Ascent:
         begin, end = int(offsets[first]), int(offsets[last])
         if level + 1 == spine.finest:
             for start, stop in self._parents_at_once(offsets[first : last + 1]):
-                own = Sums(*(part[start:stop] for part in sums))
-                self._add_finest(offsets[first + start : first + stop + 1], own)
+                parents = Sums(*(part[start:stop] for part in sums))
+                self._add_finest(offsets[first + start : first + stop + 1], parents)
         else:
             parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
+            # Depth first: the children of a piece are done, added to their parents and dropped before the next.
             for start, stop in _pieces(begin, end, self.at_once):
                 add_children(self.rise(level + 1, start, stop), parent[start - begin : stop - begin], sums)
         self._learn(level, first, last, sums)
@@ -239,6 +251,7 @@ class _Ascent:
     def _parents_at_once(self, offsets: Integers) -> list[tuple[int, int]]:
         """Runs of parents whose finest geounits have few enough sums of answers; `offsets` are their children."""
         width = sum(group.size for group in self.sweep.model.levels[-1].measured)
+        # A parent has at most as many sums as children, and as kinds.
         groups = np.minimum(np.diff(offsets), len(self.sweep.finest.asked))
         run = (np.cumsum(groups) - groups) // max(1, ANSWERS_AT_ONCE // max(1, width))
         cuts = np.flatnonzero(np.diff(run)) + 1
@@ -250,6 +263,8 @@ class _Ascent:
         begin, end = int(offsets[0]), int(offsets[-1])
         parent = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         kind, n_kinds = finest.kind[begin:end], len(finest.asked)
+        # Finest geounits of one parent and one kind weigh alike, so their answers are added first as whole numbers,
+        # exactly.
         pairs, group, number = np.unique(parent * n_kinds + kind, return_inverse=True, return_counts=True)
         group = group.reshape(-1)
         alike = Alike(
@@ -268,11 +283,14 @@ class _Ascent:
     def _learn(self, level: int, first: int, last: int, sums: Sums) -> None:
         """Turn sums over children into the estimates of geounits first..last, and hand the results on."""
         model, n = self.sweep.model, last - first
-        own = model.levels[level]
-        precisions = own.precisions if len(own.precisions) == 1 else own.precisions[first:last]
+        level_model = model.levels[level]
+        precisions = (
+            level_model.precisions if len(level_model.precisions) == 1 else level_model.precisions[first:last]
+        )
+        # Kind 0: not measured, asks for nothing. Kind 1: measured.
         measured = np.broadcast_to(precisions.any(axis=1).astype(np.int64), (n,))
         free: NDArray[np.bool_] = np.logical_not(model.zero_patterns.all(axis=0))
-        asked = tuple(_asked(own.measured, free, np.array([used])) for used in (0.0, 1.0))
+        asked = tuple(_asked(level_model.measured, free, np.array([used])) for used in (0.0, 1.0))
         each = np.arange(n)
         values = self._summed(level, first, measured, asked, each)
         told = Told(values, precisions, self._exact_sums(level, first, last, each, n))
@@ -302,34 +320,37 @@ class _Ascent:
             group: Group of each geounit; rising within what a thread does.
         """
         model = self.sweep.model
-        own, geolevel = model.levels[level].measured, model.spine.geolevels[level]
-        begin = np.cumsum([0, *(query.size for query in own)]).astype(np.int64)
+        queries, geolevel = model.levels[level].measured, model.spine.geolevels[level]
+        begin = np.cumsum([0, *(query.size for query in queries)]).astype(np.int64)
+        # int64: sums of whole numbers are exact, so that neither threads nor pieces change them.
         out = np.zeros((int(group.max(initial=-1)) + 1, int(begin[-1])), np.int64)
 
         def work(piece: tuple[int, int]) -> tuple[int, Integers]:
             start, stop = piece
-            wanted = _wanted(geolevel, own, first + start, kind[start:stop], asked)
+            wanted = _wanted(geolevel, queries, first + start, kind[start:stop], asked)
             least = int(group[start:stop].min())
             rows = group[start:stop] - least
-            found = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
+            # Each thread sums into its own array; groups at the edges of two pieces are added together below.
+            sums = np.zeros((int(rows.max()) + 1, out.shape[1]), np.int64)
             values = self.source.measure_families(wanted)
             runs = wanted.child_begin - (first + start)
-            add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], found)
-            return least, found
+            add_answers(wanted.answers, wanted.begin, runs, rows, values, begin[:-1], sums)
+            return least, sums
 
         at_once = max(1, min(FINEST_AT_ONCE, ANSWERS_AT_ONCE // max(1, out.shape[1])))
         pieces = _pieces(0, len(kind), at_once)
+        # As many pieces at a time as threads: otherwise the results of all of them would wait in memory.
         for some in (pieces[k : k + self.workers] for k in range(0, len(pieces), self.workers)):
-            for least, found in self.pool.map(work, some):
-                out[least : least + len(found)] += found
+            for least, sums in self.pool.map(work, some):
+                out[least : least + len(sums)] += sums
         return out
 
     def _exact_sums(self, level: int, first: int, last: int, group: Integers, n_groups: int) -> Integers:
         """Exact answers, summed over the geounits of each group."""
-        own = self.sweep.model.levels[level]
-        out = np.zeros((n_groups, sum(query.size for query in own.invariants)), np.int64)
+        level_model = self.sweep.model.levels[level]
+        out = np.zeros((n_groups, sum(query.size for query in level_model.invariants)), np.int64)
         if out.shape[1]:
-            np.add.at(out, group, self.exact[own.geolevel][first:last])
+            np.add.at(out, group, self.exact[level_model.geolevel][first:last])
         return out
 
 
@@ -341,17 +362,18 @@ def _wanted(
     asked: Sequence[tuple[Integers, ...]],
 ) -> FamilyAnswers:
     """The answers to ask for, with each run of geounits of one kind as a family."""
+    # Consecutive geounits of one kind ask for the same answers, and are one request.
     starts = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
     child_begin = first + np.append(starts, len(kind)).astype(np.int64)
     kinds = kind[starts]
-    own = [_listed([one[q] for one in asked], kinds) for q in range(len(queries))]
-    widths = np.array([width for _, width in own], np.int64).reshape(len(queries), len(kinds))
+    lists = [_listed([answers[q] for answers in asked], kinds) for q in range(len(queries))]
+    widths = np.array([width for _, width in lists], np.int64).reshape(len(queries), len(kinds))
     n_values = widths * np.diff(child_begin)
     return FamilyAnswers(
         geolevel,
         tuple(queries),
         child_begin,
-        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in own)]),
+        np.concatenate([np.zeros(0, np.int64), *(answers for answers, _ in lists)]),
         _begins(widths),
         np.zeros((len(queries), 0), np.int32),
         _begins(n_values),
@@ -360,10 +382,11 @@ def _wanted(
 
 def _listed(asked: Sequence[Integers], kinds: Integers) -> tuple[Integers, Integers]:
     """The answers of one query for each run of geounits, one run after the other, and their number in each run."""
-    width = np.array([len(one) for one in asked], np.int64)
+    width = np.array([len(answers) for answers in asked], np.int64)
     begin = np.cumsum(width) - width
     every = np.concatenate([np.zeros(0, np.int64), *asked])
     runs = width[kinds]
+    # Position within each run, for runs of different lengths without a loop.
     place = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
     return every[np.repeat(begin[kinds], runs) + place], runs
 

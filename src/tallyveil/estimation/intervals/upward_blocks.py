@@ -66,6 +66,7 @@ class BlockSweep:
     def nothing(self, n: int) -> Sums:
         """Sums over no children."""
         entries = self.model.algebra.n_block_entries
+        # Without undetermined directions these blocks would be zeros as large as the covariances.
         loose = np.zeros((n if self.has_loose else 0, entries))
         return Sums(np.zeros((n, self.model.schema.size)), np.zeros((n, entries)), loose)
 
@@ -111,8 +112,9 @@ def block_rows(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> BlockRows
         ]
         for kinds in algebra.classes:
             rows: Floats = np.ones((1, 1))
-            for own, kind in zip(factors, kinds, strict=True):
-                rows = np.asarray(np.kron(rows, own[kind]), np.float64)
+            for by_kind, kind in zip(factors, kinds, strict=True):
+                # A query that is blind to a kind has no row of it, and the product then has none.
+                rows = np.asarray(np.kron(rows, by_kind[kind]), np.float64)
             begin.append(place)
             count.append(len(rows))
             entries.append(rows.ravel())
@@ -130,8 +132,10 @@ def _signatures(
 ) -> Signatures:
     loose = algebra.identity(len(zeros)) - zero_blocks(algebra, zeros)
     spread = np.zeros(loose.shape)
-    for own, blocks, free in zip(precisions, spread, loose, strict=True):
-        learn_measured(algebra.basis, learned, own, blocks, free)
+    for row, blocks, free in zip(precisions, spread, loose, strict=True):
+        # Works in place on the rows of `spread` and `loose`.
+        learn_measured(algebra.basis, learned, row, blocks, free)
+    # Both states are needed: before and after the exact answers are learnt.
     settled, left = spread.copy(), loose.copy()
     nothing = np.zeros(len(learned.exact.scale), np.int64)
     if nothing.size:

@@ -42,17 +42,18 @@ class QuerySweep:
 
     def table(self, level: int, group: QueryGroup) -> Int32s:
         """For each answer that the geolevel measures, its number in a query; -1 if it belongs to another query."""
-        found = np.full(self.width(level), -1, np.int32)
+        numbers = np.full(self.width(level), -1, np.int32)
         begin = 0
-        for own in self.model.levels[level].measured:
-            if own.factors == group.factors:
-                found[begin : begin + group.size] = np.arange(group.size)
-            begin += own.size
-        return found
+        for query in self.model.levels[level].measured:
+            if query.factors == group.factors:
+                numbers[begin : begin + group.size] = np.arange(group.size)
+            begin += query.size
+        return numbers
 
     def nothing(self, n: int) -> Sums:
         """Sums over no children."""
         shape = n, int(self.places[0].begin[-1])
+        # Variances answer by answer take the place of blocks, and there are no undetermined directions.
         return Sums(np.zeros(shape), np.zeros(shape), np.zeros((0, shape[1])))
 
     def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
@@ -66,6 +67,7 @@ class QuerySweep:
 
 def query_sweep(model: TreeModel) -> QuerySweep:
     """Prepare the sweep of a model. No measurement is read."""
+    # Each query once, in the order in which the geolevels name it: an answer has one place at all geolevels.
     queries = list(
         {
             group.factors: group for level in model.levels for group in (*level.measured, *level.invariants)
@@ -96,15 +98,17 @@ def _begins(groups: Sequence[QueryGroup]) -> dict[object, int]:
 
 def _variances(queries: Sequence[QueryGroup], places: AnswerPlaces, finest: FinestKinds) -> Floats:
     """Variance of each answer of a finest geounit of each kind: zero where all of its cells are zero."""
-    found = np.full((len(finest.precisions), int(places.begin[-1])), np.inf)
+    # Infinite until something is measured.
+    variances = np.full((len(finest.precisions), int(places.begin[-1])), np.inf)
     for u, group in enumerate(queries):
-        own = found[:, places.begin[u] : places.begin[u + 1]]
+        columns = variances[:, places.begin[u] : places.begin[u + 1]]
         if places.query[u] >= 0:
             precisions = finest.precisions[:, places.query[u]]
-            own[precisions > 0] = 1.0 / precisions[precisions > 0, None]
-        for row, zeros in zip(own, finest.zeros, strict=True):
+            columns[precisions > 0] = 1.0 / precisions[precisions > 0, None]
+        for row, zeros in zip(columns, finest.zeros, strict=True):
             reached: Integers = group.answers_of(np.flatnonzero(~zeros))
             empty = np.ones(group.size, np.bool_)
             empty[reached[reached >= 0]] = False
+            # Known to be zero without noise, whether it is measured or not.
             row[empty] = 0.0
-    return found
+    return variances

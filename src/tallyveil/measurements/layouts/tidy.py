@@ -26,6 +26,7 @@ from tallyveil.storage.write import write_parquet
 TIDY: Final = "measurements"
 """The folder of all files."""
 
+# About 4 million rows; with a geocode and some labels each, these take a few hundred MB while they are written.
 ROWS_AT_ONCE: Final = 1 << 22
 """Rows of a file."""
 
@@ -41,6 +42,7 @@ def require_names(geolevels: Iterable[str], queries: Iterable[str]) -> None:
             check_table_name(geolevel, "geolevel")
         for query in queries:
             check_table_name(query, "query")
+    # The name may be fine everywhere else, so the message adds what this layout needs it for.
     except SchemaError as error:
         raise SchemaError(
             f'these measurements do not fit the layout "tidy", whose folders have the names of geolevels and queries: '
@@ -61,9 +63,11 @@ def tidy_rows(group: QueryGroup, frame: pl.DataFrame) -> pl.DataFrame:
         `geocode`, a column of text for each attribute of the schema, `value` (a count, int64) and `variance` (squared
         counts).
     """
+    # From the values themselves, because parts on the support have lists of different lengths.
     lengths = frame["values"].list.len().to_numpy()
     geounits: Integers = np.repeat(np.arange(frame.height, dtype=np.int64), lengths)
     answers: Integers = np.tile(np.arange(group.size, dtype=np.int64), frame.height)
+    # Without this column, every answer was kept, in the order of the query.
     if "answers" in frame.columns:
         answers = frame["answers"].explode(empty_as_null=False).cast(pl.Int64).to_numpy()
     return pl.DataFrame(
@@ -95,8 +99,10 @@ def write_tidy(
     """
     folder = inside(root, TIDY, hive_folder("geolevel", geolevel), hive_folder("query", group.name))
     tags = {**metadata, "geolevel": geolevel, "query": group.name}
+    # Whole geounits, so that no file ends inside the answers of one.
     at_once = max(1, ROWS_AT_ONCE // group.size)
     number = first
+    # At least one file, so that a query without geounits is seen to have none.
     for start in range(0, max(frame.height, 1), at_once):
         rows = tidy_rows(group, frame[start : start + at_once])
         write_parquet(folder / f"part-{number:05d}.parquet", rows, tags)

@@ -21,7 +21,11 @@ from tallyveil.measurements.layouts.census_2020.constraints import (
     require_known_constraints,
     require_root_total,
 )
-from tallyveil.measurements.layouts.census_2020.settings import Settings, find_settings, rho_of_variances
+from tallyveil.measurements.layouts.census_2020.settings import (
+    SourceSettings,
+    find_settings,
+    rho_of_variances,
+)
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine, read_spine
 from tallyveil.measurements.layouts.layout import Layout
@@ -58,7 +62,7 @@ class PublishedMeasurements:
 
     files: SourceFiles
     source: SourceSpine
-    settings: Settings
+    settings: SourceSettings
     plan: ReleasePlan
     hierarchies: Hierarchies
     constraints: tuple[ConstraintTable, ...]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.estimation.intervals import AnswerRows, KeptRows, Questions, TreeModel, questions_of
 from tallyveil.estimation.intervals.covariance import ROWS
-from tallyveil.estimation.intervals.merged import Atoms, Measured, MergedModel, MergedRows, merged_model
+from tallyveil.estimation.intervals.merged import Atoms, MergedModel, MergedRows, UnmergedModel, merged_model
 from tallyveil.estimation.intervals.questions import n_distinct_blocks
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
@@ -55,7 +55,7 @@ class IntervalFit:
 
     groups: tuple[QueryGroup, ...]
     model: TreeModel
-    measured: Measured | None = None
+    measured: UnmergedModel | None = None
     merged: MergedModel | None = None
 
     @property
@@ -143,7 +143,7 @@ def _whole_fit(model: TreeModel, groups: Sequence[QueryGroup]) -> IntervalFit:
     return IntervalFit(tuple(groups), model)
 
 
-def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[IntervalFit]:
+def _table_fits(measured: UnmergedModel, groups: Sequence[QueryGroup]) -> list[IntervalFit]:
     if not groups:
         raise ConfigError(
             "no tables are named, and the release publishes no tables. Name queries with --tables.",
@@ -153,7 +153,7 @@ def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[Interv
     return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in found]
 
 
-def table_model(measured: Measured, group: QueryGroup, memory: int | None = None) -> MergedModel:
+def table_model(measured: UnmergedModel, group: QueryGroup, memory: int | None = None) -> MergedModel:
     """The model of a table that can have intervals.
 
     Args:

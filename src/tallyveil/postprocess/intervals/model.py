@@ -17,7 +17,7 @@ from tallyveil.estimation.intervals import (
     Zeros,
     model_of_levels,
 )
-from tallyveil.estimation.intervals.merged import Measured
+from tallyveil.estimation.intervals.merged import UnmergedModel
 from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
 from tallyveil.estimation.intervals.rows import MeasuredLevels
 from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
@@ -177,7 +177,7 @@ def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
     return whole_model(plan_measured(plan, hierarchies))
 
 
-def whole_model(measured: Measured) -> TreeModel:
+def whole_model(measured: UnmergedModel) -> TreeModel:
     """The model with every cell; raises SchemaError or ConstraintError if the covariance blocks would be too large."""
     return model_of_levels(
         measured.schema,
@@ -200,7 +200,7 @@ def refuse_tables_apart(plan: EstimationPlan) -> None:
         )
 
 
-def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> Measured:
+def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> UnmergedModel:
     """What a release measured and published exactly, as far as estimates can use it.
 
     Args:
@@ -220,7 +220,7 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> M
     return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
 
 
-def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> Measured:
+def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> UnmergedModel:
     """The same for a plan. Raises TallyveilError for bounds that cannot be read."""
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
@@ -235,7 +235,7 @@ def _measured(
     stated: Sequence[tuple[str, Sequence[str]]],
     zeros: tuple[Zeros, ...],
     drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
-) -> Measured:
+) -> UnmergedModel:
     schema, spine = plan.schema, hierarchies.spine
     with_wholes, invariants = exact_geolevels(stated, hierarchies)
     levels = levels_of_strategy(
@@ -251,7 +251,7 @@ def _measured(
         if name not in by_name:
             exact = tuple(schema.query(query) for query in invariants[name])
             by_name[name] = LevelModel(name, (), np.zeros((1, 0)), exact)
-    return Measured(
+    return UnmergedModel(
         schema,
         with_wholes,
         [by_name[name] for name in with_wholes.geolevels],

@@ -7,8 +7,7 @@ import numpy as np
 from tallyveil.arrays import Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits
-from tallyveil.estimation.size_limits import size_limits
+from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits, size_limits
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import sources_of_groups

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.size_limits import SizedHouseholds
+from tallyveil.estimation.agreeing_limits import SizedHouseholds
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.household_sizes import SizesOfGroups

@@ -10,7 +10,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.pass_arrays import constraint_bounds, pass_arrays
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.solver import FULL_SWAPS, solve_pass
 

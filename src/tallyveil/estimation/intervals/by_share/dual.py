@@ -29,6 +29,7 @@ class Dual:
         return Dual(self.value - other.value, self.slope - other.slope)
 
     def __matmul__(self, other: "Dual") -> "Dual":
+        # (X Y)' = X' Y + X Y'.
         slope = _product(self.slope, other.value[:, None]) + _product(self.value[:, None], other.slope)
         return Dual(_product(self.value, other.value), slope)
 
@@ -41,6 +42,7 @@ class Dual:
         """The products X Y X' of these matrices X and symmetric inner ones Y."""
         half = _product(self.value, inner.value)
         outer = np.swapaxes(self.value, -1, -2)
+        # (X Y X')' has two mirrored terms, since Y is symmetric; only one of them is computed.
         one_side = _product(half[:, None], np.swapaxes(self.slope, -1, -2))
         slope = one_side + np.swapaxes(one_side, -1, -2)
         slope += _product(_product(self.value[:, None], inner.slope), outer[:, None])
@@ -48,10 +50,12 @@ class Dual:
 
     def inverse(self) -> "Dual":
         """The inverses of symmetric matrices."""
+        # For single numbers, the inverse of numpy is slower than a division.
         raw = 1.0 / self.value if self.value.shape[-1] == 1 else np.linalg.inv(self.value)
-        found: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
-        slope = _product(_product(found[:, None], self.slope), found[:, None])
-        return Dual(found, -slope)
+        inverse: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
+        # (X^-1)' = -X^-1 X' X^-1.
+        slope = _product(_product(inverse[:, None], self.slope), inverse[:, None])
+        return Dual(inverse, -slope)
 
     def rows(self, chosen: Integers) -> "Dual":
         """Some of the matrices, in the given order."""
@@ -67,8 +71,8 @@ class Dual:
         """Weighted sums of the matrices, one for each row of weights."""
 
         def sums(array: Floats) -> Floats:
-            found: Floats = (weights @ array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
-            return found
+            weighted: Floats = (weights @ array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
+            return weighted
 
         return Dual(sums(self.value), sums(self.slope))
 
@@ -77,7 +81,7 @@ class Dual:
         return Dual(self.value.sum(axis=0, keepdims=True), self.slope.sum(axis=0, keepdims=True))
 
 
-def _product(one: Floats, other: Floats) -> Floats:
+def _product(left: Floats, right: Floats) -> Floats:
     # For single numbers, the matrix product of numpy is many times slower than multiplication.
-    found: Floats = one * other if one.shape[-1] == 1 else one @ other
-    return found
+    product: Floats = left * right if left.shape[-1] == 1 else left @ right
+    return product

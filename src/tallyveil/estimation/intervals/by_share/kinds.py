@@ -33,37 +33,40 @@ class Kinds:
     def n_children(self) -> Floats:
         """Number of children of a geounit of each kind."""
         assert self.children is not None
-        found: Floats = np.asarray(self.children.sum(axis=1), np.float64).ravel()
-        return found
+        numbers: Floats = np.asarray(self.children.sum(axis=1), np.float64).ravel()
+        return numbers
 
 
 def kinds_of(spine: Spine) -> tuple[Kinds, ...]:
     """The kinds of every geolevel, root first."""
     n = spine.n_geounits(spine.finest)
-    found = [Kinds(np.zeros(n, np.int64), np.array([float(n)]), None)]
+    # From the finest geolevel up: a geounit's kind follows from the kinds of its children.
+    kinds = [Kinds(np.zeros(n, np.int64), np.array([float(n)]), None)]
     for level in range(spine.finest - 1, -1, -1):
-        below, parents = found[0], spine.parents(level + 1)
+        below, parents = kinds[0], spine.parents(level + 1)
         ones = np.ones(len(parents))
         shape = (spine.n_geounits(level), len(below.sizes))
         counts = sparse.csr_matrix((ones, (parents, below.of)), shape=shape)
+        # Sorted and added up, so that the bytes of a row are the same for equal counts.
         counts.sum_duplicates()
         keys: dict[bytes, int] = {}
         of = np.empty(shape[0], np.int64)
         first: list[int] = []
         for row in range(shape[0]):
-            own = slice(counts.indptr[row], counts.indptr[row + 1])
-            key = counts.indices[own].tobytes() + b"|" + counts.data[own].tobytes()
+            entries = slice(counts.indptr[row], counts.indptr[row + 1])
+            # The separator keeps indices and counts of rows of different lengths apart.
+            key = counts.indices[entries].tobytes() + b"|" + counts.data[entries].tobytes()
             if key not in keys:
                 keys[key] = len(first)
                 first.append(row)
             of[row] = keys[key]
         sizes = np.bincount(of, minlength=len(first)).astype(float)
-        found.insert(0, Kinds(of, sizes, counts[np.array(first)]))
-    return tuple(found)
+        kinds.insert(0, Kinds(of, sizes, counts[np.array(first)]))
+    return tuple(kinds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Touched:
+class TouchedGeounits:
     """The geounits that the entities of a family touch.
 
     P, M and T are those of `tallyveil.estimation.intervals.by_share.least_squares`. An entry is a geounit that an
@@ -88,26 +91,28 @@ class Touched:
     gather: tuple[sparse.csr_matrix, ...]
 
 
-def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> Touched:
+def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> TouchedGeounits:
     """What the entities of a family touch. At least one of them has a finest geounit."""
     sizes = np.diff(family.offsets)
     used = int((sizes > 0).sum())
     nothing = sparse.csr_matrix((0, 0))
     if spine.finest == 0:
-        return Touched(used, np.zeros(0), float(sizes.sum()), nothing, (), ())
+        return TouchedGeounits(used, np.zeros(0), float(sizes.sum()), nothing, (), ())
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), sizes)
     level = spine.finest - 1
     n = spine.n_geounits(level)
+    # Entity and geounit as one number: sorted by entity, and an entry for each pair.
     keys, inside = np.unique(entity * n + spine.parents(spine.finest)[family.members], return_counts=True)
-    own = kinds[level].of[keys % n]
-    share = inside / kinds[level].n_children[own]
-    spread: Floats = np.bincount(own, share**2, len(kinds[level].sizes)).astype(np.float64)
+    kind = kinds[level].of[keys % n]
+    # Evenly divided: all finest geounits of a geounit have the same covariance.
+    share = inside / kinds[level].n_children[kind]
+    spread: Floats = np.bincount(kind, share**2, len(kinds[level].sizes)).astype(np.float64)
     finest = float((inside * (1 - share)).sum())
     if level == 0:
-        weights = sparse.csr_matrix((share, (np.arange(len(own)), own)), shape=(len(own), len(spread)))
-        return Touched(used, spread, finest, weights, (), ())
+        weights = sparse.csr_matrix((share, (np.arange(len(kind)), kind)), shape=(len(kind), len(spread)))
+        return TouchedGeounits(used, spread, finest, weights, (), ())
     keys, above = _raised(spine, level, keys)
-    first = sparse.csr_matrix((share, (above, own)), shape=(len(keys), len(spread)))
+    first = sparse.csr_matrix((share, (above, kind)), shape=(len(keys), len(spread)))
     of: list[Integers] = []
     gather: list[sparse.csr_matrix] = []
     for upper in range(level - 1, -1, -1):
@@ -117,7 +122,7 @@ def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> 
             keys, above = _raised(spine, upper, keys)
             ones = np.ones(n_here)
             gather.insert(0, sparse.csr_matrix((ones, (above, np.arange(n_here))), shape=(len(keys), n_here)))
-    return Touched(used, spread, finest, first, tuple(of), tuple(gather))
+    return TouchedGeounits(used, spread, finest, first, tuple(of), tuple(gather))
 
 
 def _raised(spine: Spine, level: int, keys: Integers) -> tuple[Integers, Integers]:

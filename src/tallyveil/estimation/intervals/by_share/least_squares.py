@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.intervals.by_share.dual import Dual
-from tallyveil.estimation.intervals.by_share.kinds import Kinds, Touched
+from tallyveil.estimation.intervals.by_share.kinds import Kinds, TouchedGeounits
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class LeastSquares:
     """
 
     kinds: tuple[Kinds, ...]
-    touched: Mapping[str, Touched]
+    touched: Mapping[str, TouchedGeounits]
 
     @property
     def n_matrices(self) -> int:
         """The largest number of kinds of a geolevel, or of the entries of a family."""
-        entries = (len(own) for one in self.touched.values() for own in one.kinds)
-        return max(*(len(own.sizes) for own in self.kinds), *entries, 1)
+        entries = (len(kinds) for touched in self.touched.values() for kinds in touched.kinds)
+        return max(*(len(kinds.sizes) for kinds in self.kinds), *entries, 1)
 
     def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
         """The mean covariance of every area that is asked about.
@@ -59,12 +59,14 @@ class LeastSquares:
             if isinstance(area, str):
                 means[area] = self._of_entities(self.touched[area], filtered, gains, summed[0])
             else:
+                # Geounits of a geolevel are all counted alike in its mean.
                 n = float(self.kinds[area].sizes.sum())
                 means[area] = summed[area].total().scaled(np.array([1.0 / n]))
         return means
 
     def _up(self, information: list[Dual]) -> tuple[list[Dual], list[Dual]]:
         """P of each kind at each geolevel, and G of each kind at each geolevel that has children."""
+        # A finest geounit has nothing below it: P is the inverse of its own information.
         filtered = [information[-1].inverse()]
         gains: list[Dual] = []
         for level in range(len(self.kinds) - 2, -1, -1):
@@ -80,26 +82,33 @@ class LeastSquares:
         for level, gain in enumerate(gains):
             kinds, below = self.kinds[level], self.kinds[level + 1]
             assert kinds.children is not None
+            # D summed over the geounits of each kind; it is linear in V, so sums suffice.
             drops = gain.scaled(kinds.sizes) - gain.around(summed[level])
-            own = filtered[level + 1]
+            children = filtered[level + 1]
             passed = drops.combined(sparse.csr_matrix(kinds.children.T))
-            summed.append(own.scaled(below.sizes) - own.around(passed))
+            summed.append(children.scaled(below.sizes) - children.around(passed))
         return summed
 
-    def _of_entities(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:
+    def _of_entities(
+        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+    ) -> Dual:
         """The mean covariance of the entities of a family."""
         spread = filtered[-1].scaled(np.array([touched.finest_spread]))
         if gains:
             spread = spread + self._above_finest(touched, filtered, gains, roots)
         return spread.scaled(np.array([1.0 / touched.n_entities]))
 
-    def _above_finest(self, touched: Touched, filtered: list[Dual], gains: list[Dual], roots: Dual) -> Dual:
+    def _above_finest(
+        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+    ) -> Dual:
         """The sum over all entities of what the geolevels above the finest contribute."""
+        # Back from the sum over the roots of a kind to one of them.
         by_root = roots.scaled(1.0 / self.kinds[0].sizes)
         if not touched.kinds:
             return by_root.scaled(touched.spread).total()
         spread = filtered[-2].scaled(touched.spread).total()
         combined = filtered[-2].combined(touched.first)
+        # Up the tree, entry by entry: first what a parent's total takes away, then what the parent adds itself.
         for level in range(len(touched.kinds) - 1, -1, -1):
             kind = touched.kinds[level]
             weights = combined @ gains[level].rows(kind)

@@ -35,8 +35,8 @@ from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, Passes
-from tallyveil.estimation.intervals.by_share.top_down import TopDown
-from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -69,9 +69,12 @@ class LiveVariances:
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision.
         """
+        # A new array, to which the shares are added below.
         precision = self.fixed + known * self.exact + unknown * self.faint
+        # Unbuffered, because several shares belong to one geolevel.
         np.add.at(precision, self.level, shares[:, None] * self.weights)
         inverse = 1.0 / precision
+        # The derivative of 1 / l is -l' / l^2.
         moved = (inverse**2)[self.level] * self.weights
         slopes = -np.einsum("ast,st->as", self.grams[:, self.level], moved)
         return Evaluated(np.einsum("alt,lt->a", self.grams, inverse), slopes)
@@ -104,7 +107,7 @@ def chains_of(schema: Schema, groups: Sequence[QueryGroup]) -> tuple[Chain, ...]
     Raises:
         SchemaError: groups overlap or leave out a level, or two groupings of an attribute are not nested.
     """
-    found = []
+    chains = []
     for axis, attribute in enumerate(schema.attributes):
         named: dict[bytes, tuple[Integers, str]] = {}
         for group in groups:
@@ -117,17 +120,20 @@ def chains_of(schema: Schema, groups: Sequence[QueryGroup]) -> tuple[Chain, ...]
                     code="bad-live-sizes",
                 )
             codes = _numbered(factor.codes)
+            # By codes: two recodes with the same groups are one grouping, under the first name.
             named.setdefault(codes.tobytes(), (codes, factor.name or attribute.name))
         whole = np.arange(attribute.size)
+        # The levels themselves are always the finest grouping, measured or not.
         named[whole.tobytes()] = (whole, attribute.name)
         together = np.zeros(attribute.size, np.int64)
         named.pop(together.tobytes(), None)
-        ordered = sorted(named.values(), key=lambda one: int(one[0].max()))
+        # By number of groups: if they nest at all, then in this order.
+        ordered = sorted(named.values(), key=lambda grouping: int(grouping[0].max()))
         _refuse_crossing(attribute.name, ordered)
-        found.append(
+        chains.append(
             Chain(tuple(name for _, name in ordered), np.array([together, *(codes for codes, _ in ordered)]))
         )
-    return tuple(found)
+    return tuple(chains)
 
 
 def live_variances(
@@ -139,8 +145,8 @@ def live_variances(
     exact: Mapping[str, Sequence[str]],
     drawn: Mapping[str, Sequence[tuple[QueryGroup, float]]],
     passes: Passes,
-    asked: Sequence[Asked],
-    estimator: TopDown,
+    asked: Sequence[AskedVariance],
+    estimator: TopDownEstimator,
 ) -> LiveVariances:
     """The variances of a strategy whose estimates are made from the root downwards.
 
@@ -156,20 +162,23 @@ def live_variances(
         SchemaError: as `chains_of`; or a size is absent, or smaller than that of a coarser grouping.
     """
     names = [(level, query) for level in strategy.geolevels for query in strategy.queries(level)]
-    wanted = [*(query for _, query in names), *(name for own in exact.values() for name in own)]
+    wanted = [*(query for _, query in names), *(name for queries in exact.values() for name in queries)]
     groups = [schema.query(name) for name in dict.fromkeys([*wanted, *(query for _, query in asked)])]
-    given = [group for own in drawn.values() for group, _ in own]
+    given = [group for measurements in drawn.values() for group, _ in measurements]
     chains = chains_of(schema, [*groups, *given])
+    # Before any matrix is made, since sizes come from a user's table.
     _refuse_sizes(chains, geolevels, sizes)
     labels = _Labels(schema, chains, geolevels, sizes)
+    # Precision that the whole budget would buy: rho = sensitivity^2 / (2 variance).
     unit = np.array([2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names])
     weights = []
     for geolevel, query in names:
         earlier = np.zeros(labels.count, np.bool_)
-        for own in passes.get(geolevel, ()):
-            if query in own:
+        for queries in passes.get(geolevel, ()):
+            if query in queries:
                 break
-            earlier |= np.any([labels.below(schema.query(name)) for name in own], axis=0)
+            earlier |= np.any([labels.below(schema.query(name)) for name in queries], axis=0)
+        # What an earlier pass determines is fixed when this query is used.
         weights.append(np.where(earlier, 0.0, labels.eigenvalues(schema.query(query), geolevel)))
     nothing = np.zeros(labels.count)
     fixed = [
@@ -177,7 +186,7 @@ def live_variances(
         for name in geolevels
     ]
     known = [
-        np.any([nothing, *(labels.below(schema.query(one)) for one in exact.get(name, ()))], axis=0)
+        np.any([nothing, *(labels.below(schema.query(query)) for query in exact.get(name, ()))], axis=0)
         for name in geolevels
     ]
     return LiveVariances(
@@ -217,22 +226,23 @@ class _Labels:
 
     def below(self, group: QueryGroup) -> Bools:
         """Which labels a query determines."""
-        found: Bools = np.all(self._labels <= self._places(group), axis=1)
-        return found
+        determined: Bools = np.all(self._labels <= self._places(group), axis=1)
+        return determined
 
     def eigenvalues(self, group: QueryGroup, geolevel: str) -> Floats:
         """Precision of every label where the answers have precision 1."""
         live = self._live[geolevel]
-        each = [own[-1] / own[place] for own, place in zip(live, self._places(group), strict=True)]
+        # How many live levels a live group of each attribute has; their product divides the answers' precision evenly.
+        each = [sizes[-1] / sizes[place] for sizes, place in zip(live, self._places(group), strict=True)]
         return np.where(self.below(group), np.prod(each), 0.0)
 
     def gram(self, group: QueryGroup, geolevel: str) -> Floats:
         """Factor of each label's variance in the mean variance of the answers."""
         differences = np.ones(self.count)
-        for axis, own in enumerate(self._live[geolevel]):
-            differences *= np.diff(own, prepend=0.0)[self._labels[:, axis]]
-        found: Floats = self.eigenvalues(group, geolevel) * differences / group.size
-        return found
+        for axis, sizes in enumerate(self._live[geolevel]):
+            differences *= np.diff(sizes, prepend=0.0)[self._labels[:, axis]]
+        factors: Floats = self.eigenvalues(group, geolevel) * differences / group.size
+        return factors
 
     def _places(self, group: QueryGroup) -> Integers:
         return np.array(
@@ -244,18 +254,20 @@ def _numbered(codes: Int32s) -> Integers:
     """The same groups, numbered in the order in which they first occur."""
     _, first, group = np.unique(codes, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
+    # np.unique numbers by value; what is wanted is the order of levels.
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[group.reshape(-1)]
 
 
 def _refuse_crossing(attribute: str, ordered: Sequence[tuple[Integers, str]]) -> None:
-    for (coarse, one), (fine, other) in pairwise(ordered):
+    for (coarse, coarse_name), (fine, fine_name) in pairwise(ordered):
         pairs = np.unique(np.column_stack([fine, coarse]), axis=0)
+        # Nested if and only if every fine group occurs with one coarse group.
         if len(pairs) > fine.max() + 1:
             raise SchemaError(
-                f"a group of '{other}' lies in several groups of '{one}', both of the attribute '{attribute}'. Live "
-                "sizes are defined for groupings of which each is a refinement of the one before. Leave out `live`, "
-                "or measure and ask for other queries.",
+                f"a group of '{fine_name}' lies in several groups of '{coarse_name}', both of the attribute "
+                f"'{attribute}'. Live sizes are defined for groupings of which each is a refinement of the one before. "
+                "Leave out `live`, or measure and ask for other queries.",
                 code="bad-live-sizes",
             )
 
@@ -274,13 +286,13 @@ def _refuse_sizes(
         )
     for geolevel in geolevels:
         for chain in chains:
-            found = chain.live(sizes, geolevel)
-            if bool((np.diff(found) < 0).any()):
-                place = int(np.flatnonzero(np.diff(found) < 0)[0])
+            live = chain.live(sizes, geolevel)
+            if bool((np.diff(live) < 0).any()):
+                place = int(np.flatnonzero(np.diff(live) < 0)[0])
                 coarse = chain.names[place - 1] if place else "the total"
                 raise SchemaError(
-                    f"the table of live sizes gives '{chain.names[place]}' at {geolevel} {found[place + 1]:g} live "
-                    f"groups, and {coarse} {found[place]:g}. Every live group of the coarser grouping has at least one "
+                    f"the table of live sizes gives '{chain.names[place]}' at {geolevel} {live[place + 1]:g} live "
+                    f"groups, and {coarse} {live[place]:g}. Every live group of the coarser grouping has at least one "
                     "live group of the finer one. Correct one of the two numbers.",
                     code="bad-live-sizes",
                 )

@@ -32,7 +32,7 @@ Passes = Mapping[str, Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class BlockPart:
     """The blocks of one size.
 
     Attributes:
@@ -65,7 +65,7 @@ class MeasuredQueries:
     names: tuple[tuple[str, str], ...]
     level: Integers
     n_levels: int
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPart, ...]
     _merged: tuple[tuple[int, Integers], ...]
 
     def information(self, part: int, run: slice, shares: Floats, known: float, unknown: float) -> list[Dual]:
@@ -80,19 +80,25 @@ class MeasuredQueries:
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision.
         """
-        own = self.parts[part]
-        directions = own.directions[run]
+        blocks = self.parts[part]
+        directions = blocks.directions[run]
         classes, rank, dim, _ = directions.shape
-        found = []
+        geolevels = []
         for level in range(self.n_levels):
             here = self.level == level
-            inside = np.tensordot(shares[here], own.weights[here][:, run], 1)
+            inside = np.tensordot(shares[here], blocks.weights[here][:, run], 1)
             value = np.einsum("cr,crij->cij", inside, directions)
-            value = value + own.fixed[level][run] + known * own.exact[level][run] + unknown * own.faint[level]
+            value = (
+                value
+                + blocks.fixed[level][run]
+                + known * blocks.exact[level][run]
+                + unknown * blocks.faint[level]
+            )
             slope = np.zeros((self.n_levels, rank, classes, dim, dim))
+            # The information of a geolevel moves along its own directions only.
             slope[level] = np.swapaxes(directions, 0, 1)
-            found.append(Dual(value[None], slope.reshape(1, -1, classes, dim, dim)))
-        return found
+            geolevels.append(Dual(value[None], slope.reshape(1, -1, classes, dim, dim)))
+        return geolevels
 
     def grams(self, query: QueryGroup) -> list[Floats]:
         """For each part, blocks whose product with those of a covariance sums to the mean variance of the answers."""
@@ -130,15 +136,22 @@ def measured_queries(
         SchemaError: the blocks would be too large.
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
-    wanted = {*(query for _, query in names), *(name for own in exact.values() for name in own), *asked}
+    wanted = {
+        *(query for _, query in names),
+        *(name for queries in exact.values() for name in queries),
+        *asked,
+    }
     groups = {name: schema.query(name) for name in sorted(wanted)}
     algebra = derive_algebra(
-        schema, [*groups.values(), *(group for own in drawn.values() for group, _ in own)]
+        schema, [*groups.values(), *(group for measurements in drawn.values() for group, _ in measurements)]
     )
+    # Blocks do not depend on shares: they are made once, and evaluations only weight them.
     blocks = _Blocks(algebra, groups)
     # Precision that the whole budget would buy for each query: 1 / variance.
     unit = [2.0 * float(strategy.total) / strategy.answers_moved(query) for _, query in names]
-    packed = np.array([one * blocks.of(*name, passes) for one, name in zip(unit, names, strict=True)])
+    packed = np.array(
+        [precision * blocks.of(*name, passes) for precision, name in zip(unit, names, strict=True)]
+    )
     zero = np.zeros(algebra.n_block_entries)
     fixed = [
         sum((_information(algebra, group) / v for group, v in drawn.get(name, ())), zero)
@@ -148,11 +161,11 @@ def measured_queries(
     faint = np.full(len(geolevels), UNKNOWN * max(unit))
     if passes is None:
         faint[:-1] = 0.0  # what lies below informs about these geolevels
-    views = [algebra.views(one) for one in (packed, np.array(fixed), np.array(known) * KNOWN * max(unit))]
-    made = [_part(own, still, sure, faint) for own, still, sure in zip(*views, strict=True)]
+    views = [algebra.views(array) for array in (packed, np.array(fixed), np.array(known) * KNOWN * max(unit))]
+    parts = [_part(paid, still, sure, faint) for paid, still, sure in zip(*views, strict=True)]
     level = np.array([list(geolevels).index(name) for name, _ in names], np.int64)
-    merged = tuple((len(part.directions), number) for part, number in made)
-    return MeasuredQueries(algebra, names, level, len(geolevels), tuple(part for part, _ in made), merged)
+    merged = tuple((len(part.directions), number) for part, number in parts)
+    return MeasuredQueries(algebra, names, level, len(geolevels), tuple(part for part, _ in parts), merged)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,59 +177,65 @@ class _Blocks:
 
     def of(self, geolevel: str, query: str, passes: Passes | None) -> Floats:
         """Information of a query, without what earlier passes determine."""
-        own = _information(self.algebra, self.groups[query])
+        blocks = _information(self.algebra, self.groups[query])
         earlier: list[str] = []
         for names in (passes or {}).get(geolevel, ()):
             if query in names:
                 break
             earlier += names
         if not earlier:
-            return own
+            return blocks
+        # Projected from both sides, so that the information stays symmetric and has no part in what is fixed.
         rest = self.algebra.identity(1) - self.projector(earlier)[None]
-        found: Floats = times(self.algebra, rest, own[None], rest)[0]
-        return found
+        remaining: Floats = times(self.algebra, rest, blocks[None], rest)[0]
+        return remaining
 
     def projector(self, queries: Sequence[str]) -> Floats:
         """The projector on everything that some queries determine together."""
         summed = np.zeros(self.algebra.n_block_entries)
         for layer in chain(*(self.groups[query].layers for query in queries)):
             summed += information(self.algebra, layer, normalised=True)
-        found: Floats = self.algebra.identity(1)[0] - null_projector(self.algebra, summed[None])[0]
-        return found
+        projector: Floats = self.algebra.identity(1)[0] - null_projector(self.algebra, summed[None])[0]
+        return projector
 
 
 def _information(algebra: BlockAlgebra, group: QueryGroup) -> Floats:
     """Blocks of the information of all layers of a query group, whose groups may overlap."""
-    found = np.zeros(algebra.n_block_entries)
+    blocks = np.zeros(algebra.n_block_entries)
     for layer in group.layers:
-        found += information(algebra, layer)
-    return found
+        blocks += information(algebra, layer)
+    return blocks
 
 
-def _part(own: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[Part, Integers]:
+def _part(paid: Floats, fixed: Floats, known: Floats, faint: Floats) -> tuple[BlockPart, Integers]:
     """The part of blocks of one size, and for each class the number of the class that it is merged into."""
-    count, dim = own.shape[1], own.shape[2]
-    together = np.concatenate([own, fixed, known])
+    count, dim = paid.shape[1], paid.shape[2]
+    together = np.concatenate([paid, fixed, known])
+    # A row for each class, with everything that could tell it from another.
     flat = np.swapaxes(together, 0, 1).reshape(count, -1)
+    # Entry by entry, because precisions and exact answers differ by many powers of ten. 1e-300 guards columns of zeros.
     scale = np.maximum(np.abs(flat).max(axis=0), 1e-300)
+    # Nine digits: classes that differ by rounding errors are one.
     _, first, number = np.unique(np.round(flat / scale, 9), axis=0, return_index=True, return_inverse=True)
-    own, fixed, known = own[:, first], fixed[:, first], known[:, first]
-    directions, weights = _basis_of(own)
+    paid, fixed, known = paid[:, first], fixed[:, first], known[:, first]
+    directions, weights = _basis_of(paid)
     least = faint[:, None, None, None] * np.eye(dim)
-    return Part(directions, weights, fixed, known, least), number.reshape(-1).astype(np.int64)
+    return BlockPart(directions, weights, fixed, known, least), number.reshape(-1).astype(np.int64)
 
 
-def _basis_of(own: Floats) -> tuple[Floats, Floats]:
+def _basis_of(blocks: Floats) -> tuple[Floats, Floats]:
     """For each class, an orthonormal basis of the blocks of all shares, and the blocks in this basis."""
-    n, classes, dim, _ = own.shape
-    rows = np.swapaxes(own, 0, 1).reshape(classes, n, dim * dim)
+    n, classes, dim, _ = blocks.shape
+    rows = np.swapaxes(blocks, 0, 1).reshape(classes, n, dim * dim)
     left, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    # One rank for all classes of the part, the largest, so that arrays are rectangular.
     rank = max(1, int((sizes > FLAT * sizes.max()).sum(axis=1).max()))
     weights = left[:, :, :rank] * sizes[:, None, :rank]
     return right[:, :rank].reshape(classes, rank, dim, dim), np.swapaxes(weights, 0, 1)
 
 
 def _merge(blocks: Floats, number: Integers, count: int) -> Floats:
-    found = np.zeros((count, *blocks.shape[1:]))
-    np.add.at(found, number, blocks)
-    return found
+    summed = np.zeros((count, *blocks.shape[1:]))
+    # Gram blocks of merged classes add up, since their covariances are equal.
+    np.add.at(summed, number, blocks)
+    return summed

@@ -37,8 +37,8 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.estimation.intervals.axis import DENSE, Axis, derive_axis, factor_rows
 from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN
-from tallyveil.estimation.intervals.by_share.top_down import TopDown
-from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.schema.nested_queries import common_groups, determines, first_levels
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
@@ -58,16 +58,18 @@ def on_cells(group: QueryGroup, cells: QueryGroup) -> tuple[Factor, ...]:
         cells: Query of the pass.
     """
     return tuple(
-        Factor(factor.attribute, factor.name, (factor.codes[first_levels(own)],), factor.labels)
-        for factor, own in zip(group.factors, cells.factors, strict=True)
+        Factor(factor.attribute, factor.name, (factor.codes[first_levels(cell_factor)],), factor.labels)
+        for factor, cell_factor in zip(group.factors, cells.factors, strict=True)
     )
 
 
 def axes_of(cells: QueryGroup, queries: list[tuple[Factor, ...]]) -> tuple[Axis, ...]:
     """The atoms of every attribute, which the given factors on a pass's cells treat alike."""
     return tuple(
-        derive_axis(own.size, [query[place] for query in queries], np.zeros(own.size, np.int64))
-        for place, own in enumerate(cells.factors)
+        derive_axis(
+            cell_factor.size, [query[place] for query in queries], np.zeros(cell_factor.size, np.int64)
+        )
+        for place, cell_factor in enumerate(cells.factors)
     )
 
 
@@ -86,13 +88,14 @@ def spread_from(gram: Gram, groups: QueryGroup, cells: QueryGroup, above: QueryG
         cells: Query of the pass.
         above: Query of the pass before.
     """
-    found = []
-    for own, here, there in zip(gram, on_cells(groups, cells), on_cells(groups, above), strict=True):
+    grams = []
+    for factor_gram, here, there in zip(gram, on_cells(groups, cells), on_cells(groups, above), strict=True):
         inside = _incidence(here)
+        # Each cell gets the same share of its group's count; groups are never empty.
         evenly = inside / inside.sum(axis=1)[:, None]
         outside = _incidence(there)
-        found.append(outside.T @ (evenly @ own @ evenly.T) @ outside)
-    return tuple(found)
+        grams.append(outside.T @ (evenly @ factor_gram @ evenly.T) @ outside)
+    return tuple(grams)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,55 +113,59 @@ class BlockClass:
 
     def rows(self, factors: tuple[Factor, ...]) -> Floats:
         """The rows F of a query in the block; shape (rows, dim). There are none where the query is blind."""
-        found: Floats = np.ones((1, 1))
+        rows: Floats = np.ones((1, 1))
         for axis, kind, factor in zip(self.axes, self.kinds, factors, strict=True):
-            found = np.kron(found, factor_rows(axis, factor)[kind]).astype(np.float64, copy=False)
-        return found
+            rows = np.kron(rows, factor_rows(axis, factor)[kind]).astype(np.float64, copy=False)
+        return rows
 
     def roots(self, gram: Gram) -> Floats | None:
         """A matrix W, shape (dim, columns), so that W W' sums F'F over all blocks of the class; None if it is zero."""
-        found: Floats = np.ones((1, 1))
-        for axis, kind, own in zip(self.axes, self.kinds, gram, strict=True):
-            part = _root(_on_atoms(axis, own)) if kind == DENSE else _within(axis, kind, own)
+        roots: Floats = np.ones((1, 1))
+        for axis, kind, factor_gram in zip(self.axes, self.kinds, gram, strict=True):
+            part = _root(_on_atoms(axis, factor_gram)) if kind == DENSE else _within(axis, kind, factor_gram)
+            # One factor without columns makes the whole product zero.
             if part.shape[1] == 0:
                 return None
-            found = np.kron(found, part).astype(np.float64, copy=False)
-        return found
+            roots = np.kron(roots, part).astype(np.float64, copy=False)
+        return roots
 
 
 def _incidence(factor: Factor) -> Floats:
     """F: 1 where a level belongs to a group; shape (groups, levels)."""
-    found: Floats = (np.arange(factor.size)[:, None] == factor.codes[None, :]).astype(np.float64)
-    return found
+    incidence: Floats = (np.arange(factor.size)[:, None] == factor.codes[None, :]).astype(np.float64)
+    return incidence
 
 
-def _on_atoms(axis: Axis, own: Floats) -> Floats:
+def _on_atoms(axis: Axis, gram: Floats) -> Floats:
     """F'F in the normalised sums over atoms."""
-    sums = np.array([own[:, levels].sum(axis=1) for levels in axis.atoms])
+    # First over columns, then over rows: the sums over pairs of atoms.
+    sums = np.array([gram[:, levels].sum(axis=1) for levels in axis.atoms])
     both = np.array([sums[:, levels].sum(axis=1) for levels in axis.atoms])
     roots = np.sqrt([len(levels) for levels in axis.atoms])
-    found: Floats = both / np.outer(roots, roots)
-    return found
+    normalised: Floats = both / np.outer(roots, roots)
+    return normalised
 
 
-def _within(axis: Axis, kind: int, own: Floats) -> Floats:
+def _within(axis: Axis, kind: int, gram: Floats) -> Floats:
     """The root of F'F, summed over all contrasts of a kind; shape (1, 1), or (1, 0) for none."""
     summed = 0.0
     for atom in axis.contrasts[kind - 1]:
         levels = np.array(axis.atoms[atom])
-        block = own[np.ix_(levels, levels)]
+        block = gram[np.ix_(levels, levels)]
+        # The trace over all directions of the atom, less that along its sum: what is left are the contrasts.
         summed += float(np.trace(block)) - float(block.sum()) / len(levels)
     return np.full(
-        (1, 1 if summed > FLAT * max(float(np.trace(own)), 1e-300) else 0), np.sqrt(max(summed, 0.0))
+        (1, 1 if summed > FLAT * max(float(np.trace(gram)), 1e-300) else 0), np.sqrt(max(summed, 0.0))
     )
 
 
 def _root(gram: Floats) -> Floats:
     """A matrix W with W W' equal to a positive semidefinite matrix, and as few columns as its rank."""
     sizes, vectors = np.linalg.eigh(gram)
-    kept = sizes > FLAT * max(float(sizes[-1]), 1e-300)
-    found: Floats = vectors[:, kept] * np.sqrt(sizes[kept])
-    return found
+    # eigh sorts: the last eigenvalue is the largest. 1e-300 stands for a matrix of zeros.
+    nonzero = sizes > FLAT * max(float(sizes[-1]), 1e-300)
+    root: Floats = vectors[:, nonzero] * np.sqrt(sizes[nonzero])
+    return root
 
 
 LARGEST = 2048
@@ -194,7 +201,7 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Level:
+class _PassLevel:
     """One geolevel.
 
     Attributes:
@@ -219,7 +226,7 @@ class PassVariances:
     names: tuple[tuple[str, str], ...]
     unit: Floats
     factors: Floats
-    _levels: Mapping[str, _Level] = field(repr=False)
+    _levels: Mapping[str, _PassLevel] = field(repr=False)
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares.
@@ -234,6 +241,7 @@ class PassVariances:
         for place, (geolevel, level) in enumerate(self._levels.items()):
             here = {query: i for i, (name, query) in enumerate(self.names) if name == geolevel}
             factor = self.factors[:, place]
+            # What is exact has the error of a measurement with KNOWN times the whole budget's precision.
             values += factor * level.exact / (known * KNOWN * scale)
             for block in level.blocks:
                 self._add(block, here, shares, unknown * UNKNOWN * scale, factor, values, slopes)
@@ -250,16 +258,19 @@ class PassVariances:
         slopes: Floats,
     ) -> None:
         """Add what the blocks contribute to values and slopes."""
-        own = [(here[query], rows) for query, rows in block.rows.items() if query in here]
+        seen = [(here[query], rows) for query, rows in block.rows.items() if query in here]
         dim = next(len(root) for roots in block.roots for root in roots)
-        stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in own]
+        # (N'LN) as a product with its own transpose, which keeps it symmetric.
+        stacked = [np.sqrt(self.unit[i] * shares[i]) * rows for i, rows in seen]
         together = np.concatenate(stacked) if stacked else np.zeros((0, dim))
+        # The faint precision makes it positive definite where nothing measures a direction.
         solver = cho_factor(together.T @ together + faint * np.eye(dim), overwrite_a=True)
         for asked, roots in enumerate(block.roots):
             for root in roots:
                 solved = cho_solve(solver, root)
                 values[asked] += factor[asked] * float(np.sum(root * solved))
-                for i, rows in own:
+                # Every query's derivative reuses the one solution: this is why shares cost so little.
+                for i, rows in seen:
                     slopes[asked, i] -= factor[asked] * self.unit[i] * float(np.sum((rows @ solved) ** 2))
 
 
@@ -270,8 +281,8 @@ def pass_variances(
     *,
     passes: Sequence[Fitted],
     exact: Mapping[str, Sequence[str]],
-    asked: Sequence[Asked],
-    estimator: TopDown,
+    asked: Sequence[AskedVariance],
+    estimator: TopDownEstimator,
 ) -> PassVariances:
     """The variances of a strategy whose estimates are made in outer passes.
 
@@ -289,13 +300,14 @@ def pass_variances(
     """
     names = tuple((level, query) for level in strategy.geolevels for query in strategy.queries(level))
     grams = [_grams(schema, passes, query) for _, query in asked]
-    made: dict[tuple[str, ...], _Level] = {}
+    by_exact: dict[tuple[str, ...], _PassLevel] = {}
     levels = {}
     for geolevel in geolevels:
         fixed = tuple(exact.get(geolevel, ()))
-        if fixed not in made:
-            made[fixed] = _level(schema, passes, fixed, grams)
-        levels[geolevel] = made[fixed]
+        # Most geolevels have the same invariants, and thus the same blocks.
+        if fixed not in by_exact:
+            by_exact[fixed] = _level(schema, passes, fixed, grams)
+        levels[geolevel] = by_exact[fixed]
     sizes = [schema.query(query).size for _, query in asked]
     return PassVariances(
         names,
@@ -308,72 +320,81 @@ def pass_variances(
 def _grams(schema: Schema, passes: Sequence[Fitted], query: str) -> dict[int, Gram]:
     """F'F of an answer in the pass that determines it and, by even spreading, in the passes whose counts it divides."""
     group, zeros = _plain(schema.query(query)), schema.barred_levels()
-    number = next((k for k, one in enumerate(passes) if determines(one.cells, group, zeros)), None)
+    number = next((k for k, fitted in enumerate(passes) if determines(fitted.cells, group, zeros)), None)
     if number is None:
         raise BudgetError(
             f"no outer pass determines '{query:.80}', so that its variances are not modelled. The passes count: "
-            f"{'; '.join(one.cells.name for one in passes)}. Ask for sums of these.",
+            f"{'; '.join(fitted.cells.name for fitted in passes)}. Ask for sums of these.",
             code="bad-aim",
         )
-    found = {number: gram_of(group, passes[number].cells)}
+    grams = {number: gram_of(group, passes[number].cells)}
+    # Back to the first pass, whose counts divide no others.
     while number > 0:
-        own, source = passes[number].cells, passes[number].source
+        cells, source = passes[number].cells, passes[number].source
         above = passes[source].cells
-        found[source] = spread_from(found[number], common_groups(own, above), own, above)
+        grams[source] = spread_from(grams[number], common_groups(cells, above), cells, above)
         number = source
-    return found
+    return grams
 
 
 def _level(
     schema: Schema, passes: Sequence[Fitted], exact: Sequence[str], grams: Sequence[Mapping[int, Gram]]
-) -> _Level:
+) -> _PassLevel:
     """The blocks of all passes, where some queries are exact."""
     blocks: list[_Block] = []
     sure = np.zeros(len(grams))
-    for number, one in enumerate(passes):
+    for number, fitted in enumerate(passes):
         if number == 0:
             fixed = [schema.query(name) for name in exact]
-            fixed = [group for group in fixed if determines(one.cells, group)]
+            fixed = [group for group in fixed if determines(fitted.cells, group)]
         else:
-            fixed = [common_groups(one.cells, passes[one.source].cells)]
-        found, certain = _blocks(schema, one, fixed, [own.get(number) for own in grams])
-        blocks += found
+            fixed = [common_groups(fitted.cells, passes[fitted.source].cells)]
+        added, certain = _blocks(schema, fitted, fixed, [by_pass.get(number) for by_pass in grams])
+        blocks += added
         if number == 0:
             sure = certain
-    return _Level(blocks, sure)
+    return _PassLevel(blocks, sure)
 
 
 def _blocks(
-    schema: Schema, one: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
+    schema: Schema, fitted: Fitted, fixed: Sequence[QueryGroup], grams: Sequence[Gram | None]
 ) -> tuple[list[_Block], Floats]:
-    """The different blocks of a pass, and what is known in them; see `_Level`."""
-    queries = {name: on_cells(_plain(schema.query(name)), one.cells) for name in sorted(one.measured)}
-    known = [on_cells(_plain(group), one.cells) for group in fixed]
-    axes = axes_of(one.cells, [*queries.values(), *known])
-    found: dict[bytes, _Block] = {}
+    """The different blocks of a pass, and what is known in them; see `_PassLevel`."""
+    queries = {name: on_cells(_plain(schema.query(name)), fitted.cells) for name in sorted(fitted.measured)}
+    known = [on_cells(_plain(group), fitted.cells) for group in fixed]
+    axes = axes_of(fitted.cells, [*queries.values(), *known])
+    blocks: dict[bytes, _Block] = {}
     sure = np.zeros(len(grams))
     for kinds in product(*(range(len(axis.sizes)) for axis in axes)):
         here = BlockClass(axes, kinds)
         roots = [None if gram is None else here.roots(gram) for gram in grams]
+        # Nothing asked sees these blocks; their number may be large.
         if all(root is None for root in roots):
             continue
         if here.dim > LARGEST:
-            _refuse(one, here.dim)
+            _refuse(fitted, here.dim)
+        # Directions that nothing fixes. The row of zeros makes the matrix non-empty.
         free = null_space(np.concatenate([np.zeros((1, here.dim)), *(here.rows(group) for group in known)]))
         seen = {name: here.rows(factors) @ free for name, factors in queries.items()}
         seen = {name: rows for name, rows in seen.items() if rows.any()}
-        block = found.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
+        # Blocks in which all queries are alike differ only in what is asked, and share one factorisation.
+        block = blocks.setdefault(_key(seen), _Block(seen, [[] for _ in grams]))
         for place, root in enumerate(roots):
             if root is not None:
                 left = free.T @ root
+                # The part of F'F that lies in fixed directions; a difference of squares may be a rounding error below
+                # 0.
                 sure[place] += max(float(np.sum(root**2)) - float(np.sum(left**2)), 0.0)
                 if left.any():
                     block.roots[place].append(left)
-    return [block for block in found.values() if any(block.roots)], sure
+    return [block for block in blocks.values() if any(block.roots)], sure
 
 
 def _key(rows: Mapping[str, Floats]) -> bytes:
-    return b"".join(name.encode() + str(own.shape).encode() + own.tobytes() for name, own in rows.items())
+    # Exact bytes: blocks with the same atoms come from the same operations, and are equal to the bit.
+    return b"".join(
+        name.encode() + str(matrix.shape).encode() + matrix.tobytes() for name, matrix in rows.items()
+    )
 
 
 def _plain(group: QueryGroup) -> QueryGroup:
@@ -386,9 +407,9 @@ def _plain(group: QueryGroup) -> QueryGroup:
     return group
 
 
-def _refuse(one: Fitted, dim: int) -> None:
+def _refuse(fitted: Fitted, dim: int) -> None:
     raise SchemaError(
-        f"the measured queries of the outer pass '{one.cells.name:.80}' divide its cells so finely that covariances "
+        f"the measured queries of the outer pass '{fitted.cells.name:.80}' divide its cells so finely that covariances "
         f"have blocks of size {dim:,}; the limit is {LARGEST:,}. Ask for answers of other passes.",
         code="blocks-too-large",
     )

@@ -35,7 +35,7 @@ from tallyveil.geography.spine import Spine
 
 
 @dataclass(frozen=True, eq=False)
-class TopDown:
+class TopDownEstimator:
     """Estimates from the root downwards.
 
     Attributes:
@@ -56,14 +56,18 @@ class TopDown:
             information: Precision of one geounit of each geolevel, root first.
             areas: Positions of geolevels, and names of families.
         """
-        own = [one.inverse() for one in information]
-        stacked = Dual(np.concatenate([one.value for one in own]), np.concatenate([one.slope for one in own]))
+        covariances = [precision.inverse() for precision in information]
+        # One matrix a geolevel, root first: the weights of an area are in the same order.
+        stacked = Dual(
+            np.concatenate([covariance.value for covariance in covariances]),
+            np.concatenate([covariance.slope for covariance in covariances]),
+        )
         return {area: stacked.scaled(self.weights[area]).total() for area in areas}
 
 
 def top_down_of(
     spine: Spine, levels: Iterable[int], families: Iterable[EntityFamily], sums: Collection[int] = ()
-) -> TopDown:
+) -> TopDownEstimator:
     """The estimates from the root downwards on a spine.
 
     Args:
@@ -76,7 +80,9 @@ def top_down_of(
     for level in range(spine.finest, -1, -1):
         whole = np.ones(spine.n_geounits(level))
         parts.insert(
-            0, np.add.reduceat(parts[0], spine.child_offsets[level][:-1]) if level in sums else whole
+            # A sum of siblings counts for its parts, as nothing is measured for itself.
+            0,
+            np.add.reduceat(parts[0], spine.child_offsets[level][:-1]) if level in sums else whole,
         )
     weights: dict[int | str, Floats] = {}
     for level in levels:
@@ -86,21 +92,24 @@ def top_down_of(
     for family in families:
         sizes = np.diff(family.offsets)
         area = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-        own = _weights(spine, parts, spine.finest, area, family.members)
-        weights[family.name] = own / int((sizes > 0).sum())
-    return TopDown(weights)
+        summed = _weights(spine, parts, spine.finest, area, family.members)
+        weights[family.name] = summed / int((sizes > 0).sum())
+    return TopDownEstimator(weights)
 
 
 def _weights(spine: Spine, parts: Sequence[Floats], level: int, area: Integers, geounit: Integers) -> Floats:
     """The sum of s_l over areas. Each is given by the geounits of one geolevel that it consists of."""
-    found = np.zeros(spine.n_levels)
+    weights = np.zeros(spine.n_levels)
     coefficient = np.ones(len(geounit))
+    # Up the tree: coefficients of children become those of their parents, by the mean over siblings.
     for here in range(level, 0, -1):
-        above, own = spine.n_geounits(here - 1), parts[here][geounit]
+        above, n_parts = spine.n_geounits(here - 1), parts[here][geounit]
+        # Area and parent as one number, so that one pass treats all areas.
         keys, entry = np.unique(area * above + spine.parents(here)[geounit], return_inverse=True)
         children = np.add.reduceat(parts[here], spine.child_offsets[here - 1][:-1])[keys % above]
-        summed = np.bincount(entry.reshape(-1), coefficient * own, len(keys))
-        found[here] = float((coefficient**2 * own).sum() - (summed**2 / children).sum())
+        summed = np.bincount(entry.reshape(-1), coefficient * n_parts, len(keys))
+        # s_l of the module's docstring: squared coefficients less what the parent's sum takes over.
+        weights[here] = float((coefficient**2 * n_parts).sum() - (summed**2 / children).sum())
         area, geounit, coefficient = keys // above, keys % above, summed / children
-    found[0] = float((coefficient**2 * parts[0][geounit]).sum())
-    return found
+    weights[0] = float((coefficient**2 * parts[0][geounit]).sum())
+    return weights

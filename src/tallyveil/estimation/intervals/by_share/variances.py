@@ -10,10 +10,10 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.program import Evaluated
 from tallyveil.estimation.intervals.by_share.dual import Dual
-from tallyveil.estimation.intervals.by_share.measured import MeasuredQueries, Part
+from tallyveil.estimation.intervals.by_share.measured import BlockPart, MeasuredQueries
 
 
-class Asked(NamedTuple):
+class AskedVariance(NamedTuple):
     """One mean variance: of a query's answers, over a geolevel (its position) or a family of entities (its name)."""
 
     area: int | str
@@ -40,9 +40,10 @@ class Added:
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares; see `VariancesByShare.at`."""
-        found = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
+        evaluated = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
         return Evaluated(
-            np.sum([one.values for one in found], axis=0), np.sum([one.slopes for one in found], axis=0)
+            np.sum([term.values for term in evaluated], axis=0),
+            np.sum([term.slopes for term in evaluated], axis=0),
         )
 
 
@@ -77,7 +78,7 @@ class VariancesByShare:
 
     queries: MeasuredQueries
     estimator: Estimator
-    asked: Sequence[Asked]
+    asked: Sequence[AskedVariance]
 
     def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
         """The variances at some shares.
@@ -87,26 +88,30 @@ class VariancesByShare:
             known: Factor on the precision of exact answers.
             unknown: Factor on the least precision of directions that nothing may inform about.
         """
+        # Areas once each, in the order asked: several queries share their covariances.
         n_levels, areas = self.queries.n_levels, dict.fromkeys(area for area, _ in self.asked)
         values = np.zeros(len(self.asked))
         slopes = np.zeros((len(self.asked), len(shares)))
+        # Parts and runs of classes are independent: variances and slopes add up.
         for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
             for run in self._runs(part):
-                own = self.queries.information(number, run, shares, known, unknown)
-                means = self.estimator.means(own, areas)
+                information = self.queries.information(number, run, shares, known, unknown)
+                means = self.estimator.means(information, areas)
                 weights, rank = part.weights[:, run], part.directions.shape[1]
                 for place, (area, _) in enumerate(self.asked):
-                    found, gram = means[area], grams[place][run]
-                    values[place] += float(np.sum(found.value[0] * gram))
-                    slope = np.einsum("tcij,cij->tc", found.slope[0], gram)
+                    mean, gram = means[area], grams[place][run]
+                    values[place] += float(np.sum(mean.value[0] * gram))
+                    slope = np.einsum("tcij,cij->tc", mean.slope[0], gram)
+                    # Derivatives along directions; the chain rule turns them into derivatives by shares.
                     along = slope.reshape(n_levels, rank, len(gram))[self.queries.level]
                     slopes[place] += np.einsum("scr,src->s", weights, along)
         return Evaluated(values, slopes)
 
-    def _runs(self, part: Part) -> list[slice]:
+    def _runs(self, part: BlockPart) -> list[slice]:
         """Runs of classes whose matrices need little memory together."""
         classes, rank, dim, _ = part.directions.shape
         each = self.estimator.n_matrices * self.queries.n_levels * rank * dim * dim
+        # At least one class, even if it alone needs more.
         length = max(1, AT_ONCE // each)
         return [slice(start, start + length) for start in range(0, classes, length)]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts.census_2020.names import ANSWERS
-from tallyveil.measurements.layouts.census_2020.settings import Settings, expected_variances, is_close
+from tallyveil.measurements.layouts.census_2020.settings import SourceSettings, expected_variances, is_close
 from tallyveil.measurements.layouts.census_2020.source import SourceFiles, changed_file
 from tallyveil.measurements.layouts.census_2020.spine import SourceSpine
 from tallyveil.measurements.store import VALUES_PER_PART, write_part
@@ -41,7 +41,7 @@ class _Query:
 def copy_answers(
     files: SourceFiles,
     spine: SourceSpine,
-    settings: Settings,
+    settings: SourceSettings,
     schema: Schema,
     level: int,
     root: Path,
@@ -65,6 +65,7 @@ def copy_answers(
     """
     geolevel = files.geolevels[level]
     named = settings.queries[geolevel]
+    # One buffer a query, as rows of all queries are mixed in the files.
     queries = {
         query: _Query(
             schema.query(query),
@@ -78,27 +79,32 @@ def copy_answers(
         _write(query, root, spine, level, metadata)
 
     for path, batch in files.batches(geolevel, ANSWERS):
+        # In the order of the file, so that the first bad row that is named is the first in it.
         for (name,), rows in batch.group_by("query_name", maintain_order=True):
             if name not in named:
                 raise changed_file(path)
             query = queries[named[str(name)]]
             yield _take(query, path, spine, level, rows)
+            # A part is written as soon as it is full: memory never holds a query of a whole geolevel.
             if query.waiting >= VALUES_PER_PART:
                 write(query)
     for query in queries.values():
         _require_all(query, files, spine, level)
+        # A query that no geounit answers has one part without rows, so that readers find it.
         if query.waiting or not query.parts:
             write(query)
 
 
 def _take(query: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.DataFrame) -> int:
     """Check the rows of one query, and keep them until a part is full; returns the number of values."""
+    # The spine was made from the same files: an unknown geocode means that they changed meanwhile.
     geounits = spine.locate(level, frame["geocode"])
     if bool((geounits < 0).any()):
         raise changed_file(path)
     values = _values_of(query.group, path, frame)
     _require_variances(query, path, geounits, frame)
     _, place, times = np.unique(geounits, return_inverse=True, return_counts=True)
+    # Seen in an earlier batch, or twice in this one.
     twice = query.seen[geounits] | (times[place] > 1)
     if bool(twice.any()):
         code = frame["geocode"][int(np.argmax(twice))]
@@ -113,12 +119,14 @@ def _take(query: _Query, path: Path, spine: SourceSpine, level: int, frame: pl.D
 def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
     """The noisy answers of every row; shape (n_rows, group.size)."""
     sizes = frame["value"].list.len()
+    # Null compares to null in polars, which is neither true nor false: it must be filled.
     wrong = sizes.is_null() | (sizes != group.size).fill_null(True)
     if bool(wrong.any()):
         row = int(wrong.arg_max() or 0)
         what = f"has {sizes[row] or 0} answers of '{group.name}'; wanted {group.size}"
         raise _bad_row(path, frame["geocode"][row], what)
     flat = frame["value"].explode(empty_as_null=False)
+    # Checked before the cast to numpy, which would turn nulls into NaN and all numbers into floats.
     outside = flat.is_null() | ~flat.is_between(-LARGEST_VALUE, LARGEST_VALUE).fill_null(False)
     if bool(outside.any()):
         row = int(outside.arg_max() or 0) // group.size
@@ -133,6 +141,7 @@ def _values_of(group: QueryGroup, path: Path, frame: pl.DataFrame) -> Integers:
 def _require_variances(query: _Query, path: Path, geounits: Integers, frame: pl.DataFrame) -> None:
     """Refuse variances that are not those of the geounits' places in the tree."""
     variances = frame["variance"].to_numpy()
+    # Either of two numbers may be called the variance (`expected_variances`).
     fits = np.any([is_close(variances, wanted[geounits]) for wanted in query.variances], axis=0)
     if not bool(fits.all()):
         row = int(np.argmin(fits))
@@ -148,11 +157,13 @@ def _require_variances(query: _Query, path: Path, geounits: Integers, frame: pl.
 def _write(query: _Query, root: Path, spine: SourceSpine, level: int, metadata: Mapping[str, str]) -> None:
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *query.rows])
     values = np.concatenate([np.zeros((0, query.group.size), dtype=np.int32), *query.values])
+    # Parts are written in the order of the spine, each in itself.
     order = np.argsort(rows)
     codes = spine.spine.geocodes[level].text.gather(rows[order])
     geolevel = spine.spine.geolevels[level]
     variances = query.variances[0][rows[order]]
     write_part(root, geolevel, query.group.name, query.parts, (codes, values[order], variances), metadata)
+    # Emptied before the next batch, so that a part's memory is given back.
     query.rows.clear()
     query.values.clear()
     query.waiting, query.parts = 0, query.parts + 1

@@ -49,6 +49,7 @@ def require_known_constraints(files: SourceFiles, schema: Schema, bounded: Query
         SchemaError: a constraint is unknown or missing, or is not what the schema says.
         StoreError: a file cannot be read.
     """
+    # The files state structural zeros as constraints, which must be those of the schema.
     zeros = [STRUCTURAL_ZEROS[zero.name][0] for zero in schema.structural_zeros]
     known = {TOTAL, *zeros}
     if bounded is not None:
@@ -64,6 +65,7 @@ def require_known_constraints(files: SourceFiles, schema: Schema, bounded: Query
             frame = files.scan(geolevel, CONSTRAINTS, ["query_name", "value", "sign"])
             rows = frame.filter(pl.col("query_name") == name).select("value", "sign").unique()
             stated = files.collect(rows, geolevel, CONSTRAINTS)
+            # A geolevel may leave the constraint out. What it states must be one thing: equal to 0.
             if stated.height and stated.rows() != [([0], EQUAL)]:
                 raise _bad(
                     f"the constraint '{name}' at {geolevel} in {files.root} says something else than that a count is "
@@ -92,6 +94,7 @@ def read_bounds(files: SourceFiles, spine: SourceSpine, query: QueryGroup) -> tu
             f"{files.root} gives a block a lower bound on '{query.name}' above {LARGEST_COUNT:,}, more than any count. "
             "Download the files again."
         )
+    # Found here, by block; the estimator would only say that a family has no solution.
     if bool((lower > upper).any()):
         row = int(np.argmax((lower > upper).any(axis=1)))
         raise ConstraintError(
@@ -102,8 +105,10 @@ def read_bounds(files: SourceFiles, spine: SourceSpine, query: QueryGroup) -> tu
     for name in _NOT_LOOSER:
         if name in files.geolevels and lower_name(query.name) in _names(files, name):
             level = files.geolevels.index(name)
+            # A geounit of the files whose blocks are missing has more than its blocks add up to.
             stated = _values(files, spine, level, lower_name(query.name), AT_LEAST, query.size)
             _require_whole(files, spine, level, stated > _sums(lower, spine.spine, level), "bounds")
+    # A bound that no count can reach is none.
     upper[upper >= LARGEST_COUNT] = NO_LIMIT
     return lower, upper
 
@@ -116,6 +121,7 @@ def read_totals(files: SourceFiles, spine: SourceSpine, level: int) -> Integers:
         StoreError: a file cannot be read.
     """
     totals = _values(files, spine, level, TOTAL, EQUAL, 1)
+    # Numbers first, so that the sum in int64 cannot overflow.
     if bool((totals > LARGEST_COUNT).any()) or int(totals.sum()) > LARGEST_COUNT:
         raise _bad(
             f"the totals of {files.geolevels[level]} in {files.root} have a number above {LARGEST_COUNT:,}, or add up "
@@ -135,6 +141,7 @@ def require_root_total(files: SourceFiles, totals: Integers) -> None:
     frame = files.scan(geolevel, CONSTRAINTS, ["query_name", "value"]).filter(pl.col("query_name") == TOTAL)
     rows = files.collect(frame, geolevel, CONSTRAINTS)["value"].explode(empty_as_null=False)
     stated = int(rows.sum() or 0)
+    # The published files may leave the total of the root out.
     if len(rows) and stated != int(totals.sum()):
         raise ConstraintError(
             f"the totals add up to {int(totals.sum()):,}, and the total of {geolevel} in {files.root} is "
@@ -164,6 +171,7 @@ def read_totals_file(path: Path, codes: pl.Series, geolevel: str) -> Integers:
         raise _bad_totals(
             f"{path} has a count that is no whole number from 0 to {LARGEST_COUNT:,}. Correct it."
         )
+    # A left join keeps the wanted order; a geocode that is twice in the table makes the result longer.
     joined = pl.DataFrame([codes.alias("geocode")]).join(
         table.filter(pl.col("geocode").is_in(codes.implode())),
         on="geocode",
@@ -206,10 +214,12 @@ def _values(
     """The numbers of one constraint for all geounits of a geolevel."""
     geolevel = files.geolevels[level]
     values = np.zeros((spine.spine.n_geounits(level), size), dtype=np.int64)
+    # How often each geounit has the constraint: none and twice are both errors.
     times = np.zeros(len(values), dtype=np.int64)
     for path, batch in files.batches(geolevel, CONSTRAINTS, name):
         lengths = batch["value"].list.len()
         flat = batch["value"].explode(empty_as_null=False)
+        # Before reshaping, which would shift numbers to other geounits.
         if bool((lengths != size).fill_null(True).any()) or flat.null_count():
             raise _bad(
                 f"{path}: a row of '{name}' does not have {size} whole numbers. Download the file again."

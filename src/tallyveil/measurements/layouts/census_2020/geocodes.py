@@ -13,6 +13,7 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.layouts.census_2020.names import GEOLEVELS
 
+# Digits of a tabulation geocode that name its geounit at each geolevel.
 _DIGITS: Final = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12}
 
 
@@ -37,10 +38,12 @@ def published_geocodes(spine: Spine) -> tuple[pl.Series, ...]:
     tabulated = tuple(_tabulated(spine, level, long) for level in range(spine.finest))
     if all(column is not None for column in tabulated):
         return (*(column for column in tabulated if column is not None), long)
+    # From here on geocodes are made up: parents first, so that each begins with that of its parent.
     codes = [_first(spine)]
     for level in range(1, spine.n_levels):
         parents = spine.parents(level)
         number = np.arange(len(parents)) - spine.child_offsets[level - 1][parents]
+        # One width for a geolevel, because all its geocodes have one length.
         width = len(str(int(number.max(initial=0))))
         numbers = pl.Series(number).cast(pl.String).str.zfill(width) if level < spine.finest else long
         codes.append(codes[-1].gather(parents) + numbers)
@@ -62,6 +65,7 @@ def _tabulated(spine: Spine, level: int, blocks: pl.Series) -> pl.Series | None:
         return pl.Series([""]) if spine.n_geounits(level) == 1 else None
     codes = spine.geocodes[level].text
     of_blocks = blocks.str.slice(0, _DIGITS[name])
+    # Compared at the blocks: a geolevel is that of the tabulation if every block agrees.
     return codes if codes.gather(spine.ancestors(level)).equals(of_blocks) else None
 
 

@@ -42,6 +42,7 @@ def queries_by_name(queries: Iterable[str], names: Iterable[str]) -> dict[str, s
 
     The layout orders the factors of a query's name freely. The answers have the order of the schema in any case.
     """
+    # Sets of factors, because the layout's order of factors is free.
     known = {frozenset(query.split("*")): query for query in queries}
     named = {
         name: frozenset(part.strip() for part in name.removesuffix(_SUFFIX).split("*"))

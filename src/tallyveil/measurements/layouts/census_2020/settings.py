@@ -26,10 +26,11 @@ from tallyveil.noise.laws import DiscreteGaussian
 TOLERANCE: Final = 1e-6
 """Largest relative difference of a variance in the files from that of the settings. Files hold 32-bit numbers."""
 _SHOWN: Final = 4
+"""Variances that a message offers as the right ones; bypassing makes some more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settings:
+class SourceSettings:
     """The settings that the files were made with.
 
     Attributes:
@@ -47,7 +48,9 @@ class Settings:
     variances: Mapping[str, pl.DataFrame]
 
 
-def find_settings(files: SourceFiles, spine: SourceSpine, strategies: Mapping[str, Strategy]) -> Settings:
+def find_settings(
+    files: SourceFiles, spine: SourceSpine, strategies: Mapping[str, Strategy]
+) -> SourceSettings:
     """The settings whose geolevels, queries and variances are those of the files.
 
     Args:
@@ -59,6 +62,7 @@ def find_settings(files: SourceFiles, spine: SourceSpine, strategies: Mapping[st
         GeographyError: geounits lack noisy answers although they have siblings.
         StoreError: a file cannot be read.
     """
+    # Geolevels first: they are cheap to compare.
     same = {name: strategy for name, strategy in strategies.items() if strategy.geolevels == files.geolevels}
     if not same:
         known = "; ".join(f"{name}: {', '.join(strategy.geolevels)}" for name, strategy in strategies.items())
@@ -66,6 +70,7 @@ def find_settings(files: SourceFiles, spine: SourceSpine, strategies: Mapping[st
             f"{files.root} has the geolevels {', '.join(files.geolevels)}. Known products have: {known}. Add the "
             "missing geolevels, or remove those above the part of the country that is imported."
         )
+    # Read once for all strategies that are tried.
     tables = {name: _variances(files, name) for name in files.geolevels}
     mistakes = []
     for name, strategy in same.items():
@@ -89,12 +94,13 @@ def expected_variances(allocation: Allocation, geolevel: str, query: str) -> lis
     level = allocation.spine.level_index(geolevel)
     whole = allocation.variances(geolevel, query, 0, allocation.spine.n_geounits(level))
     by_position = np.full(len(allocation.shares.values), np.inf)
+    # Laws are per position in the tree, so that each is computed once and not for every geounit.
     for position, law in allocation.laws(geolevel, query).items():
         by_position[position] = float(law.variance) if isinstance(law, DiscreteGaussian) else np.inf
     return [whole, by_position[allocation.positions(geolevel)]]
 
 
-def rho_of_variances(spine: SourceSpine, settings: Settings) -> float:
+def rho_of_variances(spine: SourceSpine, settings: SourceSettings) -> float:
     """The rho that the variances of the files give: along a path, the sum of 1 / variance, where it is greatest.
 
     Under bounded neighbours a query whose groups do not overlap costs 1 / variance.
@@ -110,12 +116,14 @@ def rho_of_variances(spine: SourceSpine, settings: Settings) -> float:
                 fits = np.any([is_close(variance, wanted) for wanted in laws], axis=0)
                 of_level[fits] = np.maximum(of_level[fits], 1 / variance)
             here += of_level
+        # Along a path from the root: the spends of a geounit and of all above it add up.
         total = here + (total if level == 0 else total[spine.spine.parents(level)])
     return float(total.max())
 
 
 def is_close(variance: NDArray[np.float64] | float, wanted: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether variances agree up to the rounding of a file. Where nothing is measured, none does."""
+    # Infinity times a tolerance would accept anything; 0 accepts nothing.
     finite = np.where(np.isfinite(wanted), wanted, 0.0)
     return np.abs(variance - finite) <= TOLERANCE * finite
 
@@ -126,7 +134,7 @@ def _try(
     name: str,
     strategy: Strategy,
     tables: Mapping[str, pl.DataFrame],
-) -> tuple[Settings | None, str]:
+) -> tuple[SourceSettings | None, str]:
     """The settings if they fit, else the first mistake in words."""
     queries = {}
     for level, geolevel in enumerate(files.geolevels):
@@ -148,7 +156,7 @@ def _try(
                     f"'{query_name}' at {geolevel} has the variance {variance!r}; wanted "
                     f"{' or '.join(f'{variance:.6g}' for variance in wanted[:_SHOWN])}"
                 )
-    return Settings(name, shares, allocation, queries, tables), ""
+    return SourceSettings(name, shares, allocation, queries, tables), ""
 
 
 def _wanted(allocation: Allocation, geolevel: str, query: str) -> NDArray[np.float64]:
@@ -169,6 +177,7 @@ def _shares(spine: SourceSpine, strategy: Strategy) -> GeounitShares | None:
     """Shares after bypassing, if some geounits have no noisy answers; those must be the only children."""
     if all(bool(measured.all()) for measured in spine.measured):
         return None
+    # Bypassing is done again from the geography alone, and must leave out the same geounits as the files.
     uniform = uniform_shares(spine.spine, dict(strategy.geolevel_shares))
     spine_made, shares = bypass(spine.spine, uniform, BypassRule.SINGLE_CHILD)
     if spine_made.spine.digest() != spine.spine.digest():

@@ -64,6 +64,7 @@ class SourceFiles:
 
     def scan(self, geolevel: str, table: str, columns: Sequence[str]) -> pl.LazyFrame:
         """Some columns of a table. Files may store them in different types of numbers."""
+        # A table without files has its columns, too, so that queries on it give no rows instead of an error.
         none = pl.LazyFrame(schema={name: _AS[_WANTED[table][name]] for name in columns})
         return pl.concat([none, *(_scan(path, table, columns) for path in self.paths[geolevel, table])])
 
@@ -95,6 +96,7 @@ class SourceFiles:
         Raises:
             StoreError: a file was changed, replaced or removed.
         """
+        # Inode, size and time catch a file that was replaced or rewritten, without reading it again.
         for path, stamp in self.stamps.items():
             if not path.is_file() or _stamp(path) != stamp:
                 raise changed_file(path)
@@ -112,13 +114,16 @@ def find_files(root: Path) -> SourceFiles:
         StoreError: the folder has no tables of the layout or those of another product, a table has no file, or a file
             cannot be read or lacks a column.
     """
+    # A folder that is still being written may lack files that nobody would miss later.
     refuse_unfinished_folder(root)
     geolevels = _geolevels(root)
     paths = {(geolevel, table): _files(root, geolevel, table) for geolevel in geolevels for table in TABLES}
+    # Before anything is read: a change after this is found by `require_unchanged`.
     stamps = {path: _stamp(path) for files in paths.values() for path in files}
     protected = True
     for (_, table), files in paths.items():
         for path in files:
+            # One file from a test key is enough to mark the whole folder.
             protected &= _is_protected(path)
             _require_columns(path, table)
     return SourceFiles(root, geolevels, paths, protected, stamps)
@@ -167,6 +172,7 @@ def _files(root: Path, geolevel: str, table: str) -> tuple[Path, ...]:
         for path in sorted(folder.rglob("*"))
         if (path.is_symlink() or not path.is_dir()) and not path.name.startswith(("_", "."))
     ]
+    # A stray file could hold the rows that are missing elsewhere, so that it is not passed over.
     if other := [path for path in paths if path.suffix != _ENDING or not path.is_file()]:
         raise _bad_files(
             f"{other[0]} is no Parquet file. Move it out of the folder of the table. If it is a link, put in its place "

@@ -32,9 +32,12 @@ from tallyveil.measurements.layouts.census_2020.source import SourceFiles
 
 _BLOCK: Final = "Block"
 _BLOCK_DIGITS: Final = 16
+"""Digits of a tabulation block with which a block's geocode ends: State 2, county 3, tract 6, block group 1, block
+4."""
 _TABULATION: Final = {"US": 0, "State": 2, "County": 5, "Tract": 11, "Block_Group": 12}
 """Number of digits of a tabulation block's geocode that name its geounit at each geolevel."""
 _SHOWN: Final = 3
+"""Geocodes that a message shows as examples."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +81,7 @@ def read_spine(files: SourceFiles) -> SourceSpine:
             "from the geocodes of blocks. Add the files of the finest geolevel."
         )
     answered = {name: _geocodes(files, name, ANSWERS) for name in geolevels}
+    # Bypassed geounits have constraints and no answers, so that both tables together list all geounits.
     listed = {
         name: pl.concat([answered[name], _geocodes(files, name, CONSTRAINTS)]).unique().sort()
         for name in geolevels
@@ -91,6 +95,7 @@ def read_spine(files: SourceFiles) -> SourceSpine:
         )
     blocks = listed[_BLOCK]
     for name, length in zip(geolevels[:-1], lengths, strict=False):
+        # Prefixes of blocks are the tree; the lists only prove that no file is missing.
         _require_same(files, name, listed[name], blocks.str.slice(0, length).unique().sort())
     source = spine_from_prefixes(blocks, geolevels, lengths)
     hierarchies = _hierarchies(source.geocodes[-1].text, geolevels, lengths)
@@ -163,6 +168,7 @@ def _hierarchies(blocks: pl.Series, geolevels: Sequence[str], lengths: Sequence[
         digits = _TABULATION[name]
         of_tables = numbers.str.slice(0, digits) if digits else pl.repeat(name, len(numbers), eager=True)
         pairs = pl.DataFrame([of_files.alias("files"), of_tables.alias("tables")]).unique()
+        # One to one: each geounit of the files is one of the tabulation, and the other way round.
         is_same = pairs.height == pairs["files"].n_unique() == pairs["tables"].n_unique()
         geocodes[name] = of_tables if is_same else of_files
         tabulated[name] = of_tables
@@ -172,6 +178,7 @@ def _hierarchies(blocks: pl.Series, geolevels: Sequence[str], lengths: Sequence[
     if not replaced:
         return plain_hierarchies(spine)
     original = spine_from_columns({**tabulated, _BLOCK: numbers}, geolevels)
+    # The two trees sort their blocks by different geocodes.
     order = original.locate(original.finest, spine.geocodes[-1].text)
     areas = [geounits_as_entities(original, original.level_index(name)).reordered(order) for name in replaced]
     return Hierarchies(spine, original, replaced=tuple(areas))
@@ -179,6 +186,7 @@ def _hierarchies(blocks: pl.Series, geolevels: Sequence[str], lengths: Sequence[
 
 def _require_tabulation(blocks: pl.Series, numbers: pl.Series) -> None:
     tail = blocks.str.tail(_BLOCK_DIGITS)
+    # The block group is written twice, and must be the same both times.
     bad = ~tail.str.contains(r"^[0-9]{16}$") | (tail.str.slice(11, 1) != tail.str.slice(12, 1))
     if bool(bad.any()):
         raise _bad(
@@ -200,7 +208,9 @@ def _rows(source: Spine, spine: Spine) -> tuple[Integers, ...]:
     numbers = tabulation_blocks(source.geocodes[-1].text)
     blocks = spine.locate(spine.finest, numbers)
     rows = [
-        spine.ancestors(level)[blocks[source.finest_offsets(level)[:-1]]] for level in range(source.finest)
+        # A geounit is found by its first block.
+        spine.ancestors(level)[blocks[source.finest_offsets(level)[:-1]]]
+        for level in range(source.finest)
     ]
     return (*rows, blocks)
 
@@ -208,6 +218,7 @@ def _rows(source: Spine, spine: Spine) -> tuple[Integers, ...]:
 def _located(source: Spine, rows: Integers, level: int, geocodes: pl.Series) -> Integers:
     if source.n_geounits(level) == 1 and len(geocodes) and geocodes.eq("").all():
         return np.full(len(geocodes), rows[0], dtype=np.int64)  # a root with the empty geocode
+    # -1 stays -1, and must not be used as an index from the end.
     places = source.locate(level, geocodes)
     return np.where(places < 0, -1, rows[places])
 

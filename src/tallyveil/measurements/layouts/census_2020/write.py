@@ -33,6 +33,8 @@ from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_parquet
 
 GEOUNITS_AT_ONCE: Final = 1 << 16
+"""Geounits whose constraints are written together, and so are rows of one file before it is divided by State. Another
+number would give other files."""
 _STATE: Final = "State"
 
 
@@ -75,6 +77,7 @@ class LayoutWriter:
             allocation: What they were measured with. The layout has the parameter of the law as its variance.
         """
         geolevel = self._spine.geolevels[level]
+        # The layout has the law's parameter for its variance; `is_close` to either is accepted when files are read.
         _, parameters = expected_variances(allocation, geolevel, group.name)
         columns: dict[str, pl.Series | pl.Expr] = {
             "query_name": pl.lit(answer_name(group.name)),
@@ -90,6 +93,7 @@ class LayoutWriter:
         """Write lower and upper bounds on a query's answers, for consecutive geounits from `start`."""
         for name, sign, values in (
             (lower_name(query.name), AT_LEAST, lower),
+            # "No bound" is 2^62 here, which the layout writes as the largest count.
             (upper_name(query.name), AT_MOST, np.minimum(upper, LARGEST_COUNT)),
         ):
             self._constraint(level, name, sign, query, values, start)
@@ -140,14 +144,17 @@ class LayoutWriter:
         frame = pl.DataFrame({"geocode": self._codes[level].gather(rows)}).with_columns(**columns)
         geolevels = self._spine.geolevels
         state = geolevels.index(_STATE)
+        # A State is one row, so that dividing by State would give a file for each row.
         if level <= state:
             self._part(geolevels[level], table, (), frame)
             return
         width = len(self._codes[state][0])
+        # Geocodes begin with that of their State.
         for (code,), part in frame.group_by(pl.col("geocode").str.slice(0, width), maintain_order=True):
             self._part(geolevels[level], table, (f"{_STATE}={file_name(str(code))}",), part)
 
     def _part(self, geolevel: str, table: str, below: tuple[str, ...], frame: pl.DataFrame) -> None:
+        # Numbered within the table: names stay unique over all folders of States.
         number = self._numbers.get((geolevel, table), 0)
         self._numbers[geolevel, table] = number + 1
         path = inside(self._root, *table_folder(geolevel, table), *below, f"part-{number:05d}.parquet")
@@ -157,6 +164,7 @@ class LayoutWriter:
 def _parts_of_budget(allocation: Allocation, geolevel: str, query: str, rows: Integers) -> pl.Series:
     """For each geounit, the part of the whole budget that a query has there."""
     shares = dict(allocation.strategy.shares_of(geolevel))
+    # Exact fractions are multiplied, and made a float once at the end.
     by_position = np.array([float(value * shares[query]) for value in allocation.shares.values])
     return pl.Series(by_position[allocation.positions(geolevel)[rows]])
 

@@ -17,8 +17,8 @@ from tallyveil.estimation.intervals.by_share.least_squares import LeastSquares
 from tallyveil.estimation.intervals.by_share.live import live_variances
 from tallyveil.estimation.intervals.by_share.measured import MeasuredQueries, Passes, measured_queries
 from tallyveil.estimation.intervals.by_share.passes import Fitted, PassVariances, pass_variances
-from tallyveil.estimation.intervals.by_share.top_down import TopDown, top_down_of
-from tallyveil.estimation.intervals.by_share.variances import Added, Asked, ByShare, VariancesByShare
+from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator, top_down_of
+from tallyveil.estimation.intervals.by_share.variances import Added, AskedVariance, ByShare, VariancesByShare
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
@@ -93,7 +93,7 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     exact: Exact
     spine, exact = exact_geolevels(stated, hierarchies)
-    asked = tuple(Asked(_place(areas[area], spine), query) for area, query in aims.named)
+    asked = tuple(AskedVariance(_place(areas[area], spine), query) for area, query in aims.named)
     families = [one for one in areas.values() if isinstance(one, EntityFamily)]
     if aims.model is VarianceModel.TOP_DOWN:
         exact = _with_sums(exact, spine.geolevels)
@@ -110,7 +110,7 @@ def _queries(
     plan: ReleasePlan,
     geolevels: Sequence[str],
     exact: Exact,
-    asked: Sequence[Asked],
+    asked: Sequence[AskedVariance],
     passes: Passes | None,
 ) -> MeasuredQueries:
     return measured_queries(
@@ -125,8 +125,12 @@ def _queries(
 
 
 def _top_down_terms(
-    spine: Spine, with_wholes: Spine, exact: Exact, asked: Sequence[Asked], families: Sequence[EntityFamily]
-) -> list[tuple[Exact, TopDown]]:
+    spine: Spine,
+    with_wholes: Spine,
+    exact: Exact,
+    asked: Sequence[AskedVariance],
+    families: Sequence[EntityFamily],
+) -> list[tuple[Exact, TopDownEstimator]]:
     """What is exact, and the weights of geolevels, in the terms that the variances are sums of.
 
     There is one term for the geolevels that are measured, and one for each geolevel of sums of siblings, to which the
@@ -137,17 +141,17 @@ def _top_down_terms(
     levels = {place for place, _ in asked if isinstance(place, int)}
     weights = top_down_of(with_wholes, levels, families, sums).weights
     measured = [level for level in range(with_wholes.n_levels) if level not in sums]
-    terms = [(exact, TopDown({area: own[measured] for area, own in weights.items()}))]
+    terms = [(exact, TopDownEstimator({area: own[measured] for area, own in weights.items()}))]
     for level in sorted(sums):
         parts = next(place for place, own in enumerate(measured) if own > level)
         mask = np.arange(len(measured)) == parts
-        estimator = TopDown({area: own[level] * mask for area, own in weights.items()})
+        estimator = TopDownEstimator({area: own[level] * mask for area, own in weights.items()})
         terms.append(({**exact, spine.geolevels[parts]: exact[names[level]]}, estimator))
     return terms
 
 
 def _by_itself(
-    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[Asked], estimator: TopDown
+    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[AskedVariance], estimator: TopDownEstimator
 ) -> ByShare:
     """The variances of estimates from the root downwards."""
     passes = {name: item.passes for name, item in plan.estimation}
@@ -169,7 +173,7 @@ def _by_itself(
 
 
 def _by_outer_passes(
-    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[Asked], estimator: TopDown
+    plan: ReleasePlan, aims: Aims, exact: Exact, asked: Sequence[AskedVariance], estimator: TopDownEstimator
 ) -> PassVariances:
     """The variances of a plan with outer passes.
 

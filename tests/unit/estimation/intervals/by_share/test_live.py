@@ -11,7 +11,7 @@ from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.live import chains_of, live_variances
 from tallyveil.estimation.intervals.by_share.measured import measured_queries
 from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import Asked, VariancesByShare
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance, VariancesByShare
 from tallyveil.schema import Attribute, Recode, Schema
 
 QUERIES = ("total", "half", "age*sex", "half*sex")
@@ -60,7 +60,7 @@ def world(random_spine, random_family):
 
 def variances(world, schema, sizes=None, exact=None, drawn=None):
     spine, family, strategy, _ = world
-    asked = [Asked(area, query) for area in (0, 1, 2, "any") for query in ASKED]
+    asked = [AskedVariance(area, query) for area in (0, 1, 2, "any") for query in ASKED]
     estimator = top_down_of(spine, (0, 1, 2), [family])
     more = {
         "exact": exact or {},

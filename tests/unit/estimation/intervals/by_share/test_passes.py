@@ -12,7 +12,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.intervals.by_share.passes import Fitted, pass_variances
 from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import Asked
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups
@@ -90,7 +90,7 @@ def variances_of(plan, exact, queries):
         plan.geolevels,
         passes=passes_of(plan),
         exact=dict.fromkeys(plan.geolevels, exact),
-        asked=[Asked(0, query) for query in queries],
+        asked=[AskedVariance(0, query) for query in queries],
         estimator=top_down_of(spine, [0], []),
     )
 
@@ -154,7 +154,7 @@ def variance_of_age(*passes):
         spine.geolevels,
         passes=[Fitted(SMALL.query(cells), frozenset([cells]), source) for cells, source in passes],
         exact={},
-        asked=[Asked(0, "age")],
+        asked=[AskedVariance(0, "age")],
         estimator=top_down_of(spine, [0], []),
     )
     return found.at(np.full(3, 1 / 3)).values[0]

@@ -23,7 +23,7 @@ from tallyveil.estimation.intervals.by_share.kinds import kinds_of, touched_by
 from tallyveil.estimation.intervals.by_share.least_squares import LeastSquares
 from tallyveil.estimation.intervals.by_share.measured import measured_queries
 from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import Asked, VariancesByShare
+from tallyveil.estimation.intervals.by_share.variances import AskedVariance, VariancesByShare
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.schema import Attribute, Recode, Schema
 
@@ -89,7 +89,9 @@ def test_least_squares_are_those_of_the_whole_spine(random_spine, random_family,
     family = random_family(rng, spine, 5, "any")
     strategy = strategy_of(spine.geolevels, QUERIES, seed, total=Fraction(1, 50))
     asked = [
-        Asked(area, query) for area in (*range(n_levels), "any") for query in ("sex", "age", "adult*sex")
+        AskedVariance(area, query)
+        for area in (*range(n_levels), "any")
+        for query in ("sex", "age", "adult*sex")
     ]
     found = by_share(SCHEMA, strategy, spine, asked, [family], exact).at(shares_of(strategy)).values
     covariance = tree_covariance(model_of_strategy(SCHEMA, spine, strategy, invariants=exact))
@@ -108,7 +110,7 @@ def test_classes_one_by_one_give_the_same(monkeypatch, random_spine, random_fami
     spine = random_spine(rng, 20, 3, one_root=True)
     family = random_family(rng, spine, 4, "any")
     strategy = strategy_of(spine.geolevels, QUERIES)
-    asked = [Asked(area, query) for area in (0, 2, "any") for query in ("total", "age*sex")]
+    asked = [AskedVariance(area, query) for area in (0, 2, "any") for query in ("total", "age*sex")]
     variances, shares = by_share(SCHEMA, strategy, spine, asked, [family]), shares_of(strategy)
     at_once = variances.at(shares)
     monkeypatch.setattr("tallyveil.estimation.intervals.by_share.variances.AT_ONCE", 1)
@@ -123,7 +125,7 @@ def test_derivatives_are_those_of_differences(random_spine, random_family, passe
     spine = random_spine(rng, 20, 3, one_root=True)
     family = random_family(rng, spine, 4, "any")
     strategy = strategy_of(spine.geolevels, QUERIES)
-    asked = [Asked(area, query) for area in (0, 1, 2, "any") for query in ("total", "age*sex")]
+    asked = [AskedVariance(area, query) for area in (0, 1, 2, "any") for query in ("total", "age*sex")]
     in_passes = None if passes is None else dict.fromkeys(spine.geolevels, passes)
     variances = by_share(SCHEMA, strategy, spine, asked, [family], passes=in_passes)
     shares = shares_of(strategy)
@@ -142,7 +144,7 @@ def test_top_down_uses_the_geounit_and_its_ancestors_alone(random_spine, random_
     family = random_family(rng, spine, 4, "any")
     schema = Schema("one", (Attribute("all", ("x", "y")),), ())
     strategy = strategy_of(spine.geolevels, ("total",), 3)
-    asked = [*(Asked(level, "total") for level in range(4)), Asked("any", "total")]
+    asked = [*(AskedVariance(level, "total") for level in range(4)), AskedVariance("any", "total")]
     passes = {name: [["total"]] for name in spine.geolevels}
     found = by_share(schema, strategy, spine, asked, [family], passes=passes).at(shares_of(strategy)).values
 
@@ -173,7 +175,7 @@ def test_a_total_that_is_fitted_first_ignores_later_queries(random_spine):
     spine = random_spine(np.random.default_rng(0), 6, 1)
     strategy = strategy_of(spine.geolevels, ("total", "age*sex"))
     passes = {"L0": [["total"], ["age*sex"]]}
-    asked = [Asked(0, "total"), Asked(0, "age*sex")]
+    asked = [AskedVariance(0, "total"), AskedVariance(0, "age*sex")]
     found = by_share(SCHEMA, strategy, spine, asked, passes=passes).at(shares_of(strategy)).values
     total, detailed = (1 / float(strategy.share("L0", query)) for query in ("total", "age*sex"))
     # The cells keep their own noise but for its mean, and get a tenth of the error of the total.
@@ -200,7 +202,7 @@ def test_marginals_reach_the_residual_optimum(sizes, workload):
     names = {one: "*".join(f"a{i}" for i in one) or "total" for one in marginals(len(sizes))}
     spine = spine_from_columns({"All": ["0"]}, ["All"])
     strategy = strategy_of(("All",), tuple(names[one] for one in workload), total=Fraction(3, 2))
-    asked = [Asked(0, names[one]) for one in workload]
+    asked = [AskedVariance(0, names[one]) for one in workload]
     variances = by_share(schema, strategy, spine, asked)
     n = len(workload)
     program = ShareProgram(np.ones(n), False, np.full(n, np.inf), np.full(n, 1e-9))

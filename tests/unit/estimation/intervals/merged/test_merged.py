@@ -24,8 +24,13 @@ from tallyveil.estimation.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.estimation.intervals.merged import MergedRows, derive_atoms, merged_model, sums_of
-from tallyveil.estimation.intervals.merged.model import Measured
+from tallyveil.estimation.intervals.merged import (
+    MergedRows,
+    UnmergedModel,
+    derive_atoms,
+    merged_model,
+    sums_of,
+)
 from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
 
 
@@ -63,7 +68,7 @@ def random_measured(seed, *, most_queries=4):
         precisions = np.exp(rng.normal(-1, 1, (n, len(groups))))
         exact = (schema.query("total"),) if rng.random() < 0.2 else ()
         levels.append(LevelModel(name, tuple(groups.values()), precisions, exact))
-    return Measured(schema, spine, levels, tuple(zeros)), rng
+    return UnmergedModel(schema, spine, levels, tuple(zeros)), rng
 
 
 def random_truth(measured, rng):

@@ -90,14 +90,14 @@ class Atoms:
             layer: A query without overlapping groups that does not divide atoms.
         """
         place = np.unravel_index(self.answers, self.group.shape)
-        found = np.zeros(self.n, np.int64)
+        answers = np.zeros(self.n, np.int64)
         left_out = np.zeros(self.n, np.bool_)
-        for own, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
-            level = first_levels(merged)[own]
+        for numbers, merged, factor in zip(place, self.group.factors, layer.factors, strict=True):
+            level = first_levels(merged)[numbers]
             groups = factor.codes[level]
             left_out |= groups < 0
-            found = found * factor.size + groups
-        return np.where(left_out, -1, found).astype(np.int32)
+            answers = answers * factor.size + groups
+        return np.where(left_out, -1, answers).astype(np.int32)
 
     def paired(self, layer: QueryGroup) -> tuple[Integers, Integers]:
         """All pairs of an atom and an answer of a query that have a possible cell in common.
@@ -109,18 +109,20 @@ class Atoms:
         """
         factors, pairs = [], []
         for merged, factor in zip(self.group.factors, layer.factors, strict=True):
+            # Attribute by attribute: pairs of groups with a common level. Their products have the common cells.
             both = np.stack([merged.codes, factor.codes], axis=1)
             distinct, codes = np.unique(both, axis=0, return_inverse=True)
             factors.append(_factor(merged.attribute, codes.reshape(-1)))
             pairs.append(distinct.astype(np.int64))
+        # A product of pairs counts only if a possible cell lies in it, which the schema tells for a query.
         finer = QueryGroup("pairs", tuple(factors))
-        found = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
-        atoms, answers = np.zeros(len(found[0]), np.int64), np.zeros(len(found[0]), np.int64)
+        places = np.unravel_index(self.schema.possible_answers(finer), finer.shape)
+        atoms, answers = np.zeros(len(places[0]), np.int64), np.zeros(len(places[0]), np.int64)
         left_out = np.zeros(len(atoms), np.bool_)
         shapes = self.group.shape, layer.shape
-        for own, pair, n_merged, n_groups in zip(found, pairs, *shapes, strict=True):
-            atoms = atoms * n_merged + pair[own, 0]
-            groups = pair[own, 1]
+        for numbers, pair, n_merged, n_groups in zip(places, pairs, *shapes, strict=True):
+            atoms = atoms * n_merged + pair[numbers, 0]
+            groups = pair[numbers, 1]
             left_out |= groups < 0
             answers = answers * n_groups + groups
         return np.searchsorted(self.answers, atoms), np.where(left_out, -1, answers)
@@ -143,6 +145,7 @@ def derive_atoms(
         zeros: Queries of public zeros.
         most_atoms: Queries divide atoms as long as there are at most this many.
     """
+    # The name breaks ties, so that the order of the plan does not change estimates.
     by_size = sorted(queries, key=lambda group: (group.size, group.name))
     even = _even(schema, by_size, zeros)
     codes: list[Int32s] = [_refined(factor.layers) for factor in asked.factors]
@@ -150,10 +153,11 @@ def derive_atoms(
     largest = max(most_atoms, atoms.n)
     for query in (*zeros, *by_size):
         finer = [
-            own if is_even else _refined((own, *factor.layers))
-            for own, factor, is_even in zip(codes, query.factors, even, strict=True)
+            attribute_codes if is_even else _refined((attribute_codes, *factor.layers))
+            for attribute_codes, factor, is_even in zip(codes, query.factors, even, strict=True)
         ]
         divided = _atoms(schema, finer)
+        # A query that would make too many atoms is skipped; a later one may still fit.
         if divided.n <= largest:
             codes, atoms = finer, divided
     return atoms
@@ -174,12 +178,15 @@ def _even(schema: Schema, queries: Sequence[QueryGroup], zeros: Sequence[QueryGr
 def _refined(layers: Sequence[NDArray[np.integer]]) -> Int32s:
     """The number of each level's set. Levels are in one set if every layer puts them into the same group, or none."""
     table = np.stack(layers, axis=1)
-    found: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    return found
+    numbers: Int32s = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return numbers
 
 
 def _atoms(schema: Schema, codes: Sequence[Int32s]) -> Atoms:
-    factors = (_factor(item.name, own) for item, own in zip(schema.attributes, codes, strict=True))
+    factors = (
+        _factor(item.name, attribute_codes)
+        for item, attribute_codes in zip(schema.attributes, codes, strict=True)
+    )
     group = QueryGroup("atoms", tuple(factors))
     return Atoms(schema, group, schema.possible_answers(group))
 
@@ -200,10 +207,11 @@ def flat_group(name: str, layers: Sequence[Int32s], labels: tuple[str, ...]) -> 
         layers: For each layer, the answer of each atom, or -1.
         labels: Labels of the answers.
     """
-    kept = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
-    for layer in kept:
+    frozen = tuple(np.ascontiguousarray(layer, np.int32) for layer in layers)
+    # Query groups are compared and hashed, so that their arrays may not change.
+    for layer in frozen:
         layer.flags.writeable = False
-    return QueryGroup(name, (Factor("atom", "atom", kept, labels),))
+    return QueryGroup(name, (Factor("atom", "atom", frozen, labels),))
 
 
 def flat_layers(atoms: Atoms, asked: QueryGroup) -> QueryGroup:
@@ -214,7 +222,7 @@ def flat_layers(atoms: Atoms, asked: QueryGroup) -> QueryGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class AnswerSums:
     """The groups of one query. The noise of a sum of m answers has m times the variance of one answer.
 
     Attributes:
@@ -243,11 +251,11 @@ class Sums:
         """Sums of rows of answers; shape (n_rows, n)."""
         if not self.n:
             return np.zeros((len(values), 0), np.int64)
-        found: Integers = np.add.reduceat(values[:, self.answers], self.begin[:-1], axis=1, dtype=np.int64)
-        return found
+        sums: Integers = np.add.reduceat(values[:, self.answers], self.begin[:-1], axis=1, dtype=np.int64)
+        return sums
 
 
-def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
+def sums_of(atoms: Atoms, query: QueryGroup) -> AnswerSums:
     """The finest sums of a query's answers that are sums of atoms.
 
     Args:
@@ -256,18 +264,21 @@ def sums_of(atoms: Atoms, query: QueryGroup) -> Sums:
     """
     atom, answer = atoms.paired(query)
     counted, place = np.unique(answer, return_inverse=True)
+    # A bipartite graph: atoms first, then answers.
     edges = np.ones(len(atom), np.int8), (atom, atoms.n + place.reshape(-1))
     size = atoms.n + len(counted)
     _, component = connected_components(sparse.coo_matrix(edges, shape=(size, size)), directed=False)
+    # Answers are sorted, so that -1, which stands for cells left out, is the first if it is there.
     unusable = component[atoms.n] if counted[0] < 0 else -1
     of_atom, of_answer = component[: atoms.n], component[atoms.n :]
-    kept = np.unique(of_atom[of_atom != unusable])
+    usable = np.unique(of_atom[of_atom != unusable])
     number = np.full(int(component.max()) + 1, -1, np.int32)
-    number[kept] = np.arange(len(kept))
+    number[usable] = np.arange(len(usable))
     sums = number[of_answer]
+    # Stable, so that answers keep their order inside a sum; those without a sum (-1) come first and are cut off.
     order = np.argsort(sums, kind="stable")[int((sums < 0).sum()) :]
-    begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(kept)))])
-    return Sums(query, number[of_atom], counted[order], begin.astype(np.int64))
+    begin = np.concatenate([[0], np.cumsum(np.bincount(sums[sums >= 0], minlength=len(usable)))])
+    return AnswerSums(query, number[of_atom], counted[order], begin.astype(np.int64))
 
 
 SPAN_TOLERANCE: Final = 1e-6
@@ -275,7 +286,7 @@ SPAN_TOLERANCE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class UnmergedModel:
     """What is measured and published exactly, before cells are merged.
 
     Attributes:
@@ -319,47 +330,50 @@ class MergedModel:
     atoms: Atoms
     tree: TreeModel
     asked: QueryGroup
-    measured: tuple[tuple[Sums, ...], ...]
-    exact: tuple[tuple[Sums, ...], ...]
+    measured: tuple[tuple[AnswerSums, ...], ...]
+    exact: tuple[tuple[AnswerSums, ...], ...]
 
     @property
     def determined(self) -> Bools:
         """Whether each answer of the table follows from sums that are measured, or known, at some geolevel."""
-        own = {sums.query.factors: sums for level in (*self.measured, *self.exact) for sums in level}
+        sums_by_query = {
+            sums.query.factors: sums for level in (*self.measured, *self.exact) for sums in level
+        }
         never = self.tree.zero_patterns.all(axis=0)
         rows = [
             np.eye(self.atoms.n)[never],
-            *(_indicators(sums.codes, sums.n) for sums in own.values()),
+            *(_indicators(sums.codes, sums.n) for sums in sums_by_query.values()),
         ]
+        # An orthonormal basis of all sums; a question is determined if it lies in their span.
         base = np.linalg.svd(np.concatenate(rows), full_matrices=False)
         inside = base[2][base[1] > RANK_TOLERANCE * base[1].max(initial=1.0)]
         asked = np.sum(
             [_indicators(layer.factors[0].codes, self.asked.size) for layer in self.asked.layers], axis=0
         )
-        found: Bools = np.abs(asked - asked @ inside.T @ inside).max(axis=1) < SPAN_TOLERANCE
-        return found
+        determined: Bools = np.abs(asked - asked @ inside.T @ inside).max(axis=1) < SPAN_TOLERANCE
+        return determined
 
 
-def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedModel:
+def merged_model(measured: UnmergedModel, asked: QueryGroup, atoms: Atoms) -> MergedModel:
     """The model of one table.
 
     Args:
         measured: What is measured and published exactly.
         asked: The table's query.
-        atoms: The table's atoms, as `Measured.atoms_of` gives them.
+        atoms: The table's atoms, as `UnmergedModel.atoms_of` gives them.
     """
-    found = {group.factors: sums_of(atoms, group) for group in measured.queries}
+    sums_by_query = {group.factors: sums_of(atoms, group) for group in measured.queries}
     flat = Schema("atoms", (Attribute("atom", tuple(str(number) for number in range(atoms.n))),))
 
-    def sums(groups: Sequence[QueryGroup]) -> tuple[Sums, ...]:
-        return tuple(found[group.factors] for group in groups if found[group.factors].n)
+    def sums(groups: Sequence[QueryGroup]) -> tuple[AnswerSums, ...]:
+        return tuple(sums_by_query[group.factors] for group in groups if sums_by_query[group.factors].n)
 
     return MergedModel(
         atoms,
         model_of_levels(
             flat,
             measured.spine,
-            [_flat_level(level, lambda group: found[group.factors]) for level in measured.levels],
+            [_flat_level(level, lambda group: sums_by_query[group.factors]) for level in measured.levels],
             zeros=_flat_zeros(atoms, measured.zeros),
             gaussian=measured.gaussian,
             largest_block=atoms.n,
@@ -372,18 +386,19 @@ def merged_model(measured: Measured, asked: QueryGroup, atoms: Atoms) -> MergedM
 
 def _indicators(codes: Int32s, n: int) -> Floats:
     """A row for each of n groups, with 1 for its atoms."""
-    found: Floats = (codes[None, :] == np.arange(n)[:, None]).astype(np.float64)
-    return found
+    indicators: Floats = (codes[None, :] == np.arange(n)[:, None]).astype(np.float64)
+    return indicators
 
 
-def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], Sums]) -> LevelModel:
+def _flat_level(level: LevelModel, sums: Callable[[QueryGroup], AnswerSums]) -> LevelModel:
     groups, precisions = [], [np.zeros((len(level.precisions), 0))]
     for number, query in enumerate(level.measured):
-        own = sums(query)
-        for terms in np.unique(own.terms).tolist():
-            groups.append(_group_of_terms(own, terms))
+        query_sums = sums(query)
+        for terms in np.unique(query_sums.terms).tolist():
+            groups.append(_group_of_terms(query_sums, terms))
+            # A sum of independent answers has the sum of their variances.
             precisions.append(level.precisions[:, number : number + 1] / terms)
-    exact = tuple(_exact_group(one) for one in map(sums, level.invariants) if one.n)
+    exact = tuple(_exact_group(exact_sums) for exact_sums in map(sums, level.invariants) if exact_sums.n)
     return LevelModel(level.geolevel, tuple(groups), _one_row(np.concatenate(precisions, axis=1)), exact)
 
 
@@ -392,7 +407,7 @@ def _one_row(precisions: Floats) -> Floats:
     return precisions[:1] if same else precisions
 
 
-def _group_of_terms(sums: Sums, terms: int) -> QueryGroup:
+def _group_of_terms(sums: AnswerSums, terms: int) -> QueryGroup:
     """The sums of so many terms, as a query of the flat schema."""
     inside = sums.terms == terms
     number = np.where(inside, np.cumsum(inside) - 1, -1)
@@ -401,21 +416,21 @@ def _group_of_terms(sums: Sums, terms: int) -> QueryGroup:
     return flat_group(f"{sums.query.name} / {terms}", [codes.astype(np.int32)], labels)
 
 
-def _exact_group(sums: Sums) -> QueryGroup:
+def _exact_group(sums: AnswerSums) -> QueryGroup:
     return flat_group(sums.query.name, [sums.codes], tuple(str(number) for number in range(sums.n)))
 
 
 def _flat_zeros(atoms: Atoms, zeros: Sequence[Zeros]) -> list[Zeros]:
     """Atoms of which every cell is zero; cells that are zero in other atoms are not taken into account."""
-    found = []
+    flat = []
     cells = np.arange(atoms.n, dtype=np.int32)
     each = flat_group("atoms", [cells], tuple(str(number) for number in range(atoms.n)))
     for zero in zeros:
         rows, row = distinct_rows(zero.answers)
         empty = _empty_atoms(atoms, zero.query, rows)
         if empty.any():
-            found.append(Zeros(each, zero.geolevel, empty[row]))
-    return found
+            flat.append(Zeros(each, zero.geolevel, empty[row]))
+    return flat
 
 
 def _empty_atoms(atoms: Atoms, query: QueryGroup, zeros: Bools) -> Bools:
@@ -424,12 +439,16 @@ def _empty_atoms(atoms: Atoms, query: QueryGroup, zeros: Bools) -> Bools:
     counted = answer >= 0
     ones = np.ones(int(counted.sum()), np.int64), (answer[counted], atom[counted])
     meets = sparse.csr_matrix(ones, shape=(query.size, atoms.n))
+    # How many answers that may be above zero each atom meets.
     free = (~zeros).astype(np.int64) @ meets > 0
+    # Cells that the query leaves out may have anybody.
     free[:, atom[~counted]] = True
     return np.asarray(~free, np.bool_)
 
 
 ANSWERS_AT_ONCE: Final = 1 << 22
+"""Noisy answers of one query that are in memory at once: 32 MiB as int64. A query of a schema with too many cells may
+have a million answers, so that few geounits are read together. Twice or half of it changes memory alone."""
 
 
 class MergedRows:
@@ -449,6 +468,7 @@ class MergedRows:
         width = sum(group.size for group in queries)
         out, place = np.zeros((stop - start, width), np.int64), 0
         for sums in self._model.measured[level]:
+            # The model has a query for each number of terms, ascending (`_flat_level`); sums follow that order.
             order = np.argsort(sums.terms, kind="stable")
             at_once = max(1, ANSWERS_AT_ONCE // sums.query.size)
             for first in range(start, stop, at_once):
