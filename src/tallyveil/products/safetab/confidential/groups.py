@@ -29,11 +29,11 @@ class PersonCounts:
     def __repr__(self) -> str:
         return f"PersonCounts(run={self.regions.run!r}, persons={REDACTED})"
 
-    def of(self, one: LevelSet) -> "_SetCounts":
+    def of(self, level: LevelSet) -> "_SetCounts":
         """The counts of one level set."""
-        view = one.view
+        view = level.view
         maps = IterationMaps(view.alone_of, view.combination_of, view.ethnicity_of)
-        return _SetCounts(self.persons, self.regions.blocks_of(one.geography), maps, len(view.iterations))
+        return _SetCounts(self.persons, self.regions.blocks_of(level.geography), maps, len(view.iterations))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

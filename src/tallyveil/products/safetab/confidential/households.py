@@ -55,23 +55,25 @@ class HouseholdMeasurer:
     def __repr__(self) -> str:
         return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
+    def measure(self, household_set: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
         """Noisy cells of the groups of each detail, in the order of `groups`."""
-        finest = self._count(one, groups)
+        finest = self._count(household_set, groups)
         return tuple(
-            self._detail(one, number, groups, finest[groups.detail == number])
-            for number in range(len(one.table.details))
+            self._detail(household_set, number, groups, finest[groups.detail == number])
+            for number in range(len(household_set.table.details))
         )
 
-    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Integers:
+    def _count(self, household_set: HouseholdSet, groups: ListedGroups) -> Integers:
         """True finest cells of every group, computed for some regions at a time."""
-        homes = self.households[one.table.name]
-        blocks = self.regions.blocks_of(one.geography)
-        finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)
+        homes = self.households[household_set.table.name]
+        blocks = self.regions.blocks_of(household_set.geography)
+        finest = np.zeros((len(groups.regions) + 1, max(household_set.table.finest_of) + 1), np.int64)
         wanted = np.unique(groups.regions)
-        width = len(one.view.iterations)
+        width = len(household_set.view.iterations)
         step = max(1, GROUPS_AT_ONCE // width)
-        maps = IterationMaps(one.view.alone_of, one.view.combination_of, one.view.ethnicity_of)
+        maps = IterationMaps(
+            household_set.view.alone_of, household_set.view.combination_of, household_set.view.ethnicity_of
+        )
         for first in range(0, len(wanted), step):
             part = np.ascontiguousarray(wanted[first : first + step])
             low, high = np.searchsorted(groups.regions, [part[0], part[-1] + 1])
@@ -81,18 +83,22 @@ class HouseholdMeasurer:
             count_tables(part, blocks, homes.coded(), homes.cells, maps, slots, finest)
         return finest[:-1]
 
-    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Integers) -> Integers:
-        detail = one.table.details[number]
+    def _detail(
+        self, household_set: HouseholdSet, number: int, groups: ListedGroups, finest: Integers
+    ) -> Integers:
+        detail = household_set.table.details[number]
         values = np.zeros((len(finest), detail.n_cells), np.int64)
         for cell, into in enumerate(detail.cell_of):
             values[:, into] += finest[:, cell]
-        own = np.flatnonzero(groups.detail == number)
-        query = query_number(one.level, HOUSEHOLDS[one.table.name] + number)
+        listed = np.flatnonzero(groups.detail == number)
+        query = query_number(household_set.level, HOUSEHOLDS[household_set.table.name] + number)
         step = max(1, ANSWERS_AT_ONCE // detail.n_cells)
-        for first in range(0, len(own), step):
-            part = own[first : first + step]
+        for first in range(0, len(listed), step):
+            part = listed[first : first + step]
             geounits = np.repeat(groups.regions[part], detail.n_cells)
             answers = groups.iterations[part, None] * CELLS_APART + np.arange(detail.n_cells)
-            noise = self.noise.at(one.law, GEOLEVELS[one.geography], query, geounits, answers.ravel())
+            noise = self.noise.at(
+                household_set.law, GEOLEVELS[household_set.geography], query, geounits, answers.ravel()
+            )
             values[first : first + step] += noise.reshape(-1, detail.n_cells)
         return values

@@ -109,10 +109,10 @@ def parsed_records(path: Path, form: FileFormat) -> Iterator[ParsedRecords]:
             if piece is not None:
                 waiting.append(pool.submit(_parsed, piece, rules))
             if waiting and (piece is None or len(waiting) > AHEAD):
-                found = waiting.popleft().result()
-                if found is None:
+                records = waiting.popleft().result()
+                if records is None:
                     raise _ragged(path)
-                yield found
+                yield records
 
 
 def _parsed(piece: bytes, rules: NDArray[np.int64]) -> ParsedRecords | None:
@@ -243,9 +243,9 @@ def read_persons(
         SchemaError, GeographyError: the records break rules.
     Privacy: messages name only the file, columns and rules; never a value, a row or a number of records.
     """
-    found = read_coded_records(folder, PERSONS, _sex_by_age, config, files, regions)
+    by_run = read_coded_records(folder, PERSONS, _sex_by_age, config, files, regions)
     logger.info("person records read and valid")
-    return {run: persons for run, by_table in found.items() for persons in by_table.values()}
+    return {run: persons for run, by_table in by_run.items() for persons in by_table.values()}
 
 
 def _sex_by_age(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
@@ -415,14 +415,14 @@ class _RunCoder:
         here = slice(self._n, self._n + n)
         places, races, ethnicity = self._places[here], self._races[here], self._ethnicity[here]
         out = CodedRows(rows, places, races, ethnicity, lists)
-        kept, added = code_rows(parsed, self._known, self._position, self._n_lists, out, unknown)
-        self.lost |= bool((places[:kept] < 0).any())
+        n_rows, added = code_rows(parsed, self._known, self._position, self._n_lists, out, unknown)
+        self.lost |= bool((places[:n_rows] < 0).any())
         self._lists.append(lists[:added].copy())
-        own = part.values[rows[:kept]]
-        columns = {name: own[:, place] for place, name in enumerate(self._form.columns)}
+        records = part.values[rows[:n_rows]]
+        columns = {name: records[:, place] for place, name in enumerate(self._form.columns)}
         for name, cells in self._cells_of(columns).items():
-            self._cells[name][self._n : self._n + kept] = cells
-        self._n += kept
+            self._cells[name][self._n : self._n + n_rows] = cells
+        self._n += n_rows
         self._n_lists += added
 
     def finished(self) -> dict[str, ConfidentialPersons]:

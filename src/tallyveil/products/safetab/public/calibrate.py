@@ -158,11 +158,11 @@ def _exact_json(values: Mapping[str, Any]) -> str:
     """JSON in which exact numbers are decimals with all their digits."""
     numbers: list[str] = []
 
-    def kept(value: Any) -> str:
+    def noted(value: Any) -> str:
         numbers.append(_decimal(value))
         return f"\0{len(numbers) - 1}"
 
-    text = json.dumps(values, indent=2, default=kept)
+    text = json.dumps(values, indent=2, default=noted)
     return re.sub(r'"\\u0000([0-9]+)"', lambda match: numbers[int(match[1])], text) + "\n"
 
 

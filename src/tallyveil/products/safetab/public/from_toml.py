@@ -120,7 +120,7 @@ def _require_one_map(item: MapTable) -> None:
     """Refuse a map that has no columns, or not one of the two forms of its groups."""
     table = [item.path, item.value, item.group]
     if (item.groups is None) == (item.path is None) or any(
-        (one is None) != (item.path is None) for one in table
+        (entry is None) != (item.path is None) for entry in table
     ):
         raise ValueError("give either groups, or the path of a public table and its columns value and group")
     if not item.columns or len(set(item.columns)) < len(item.columns):
@@ -238,7 +238,7 @@ def load_group_plan(path: Path) -> GroupPlan:
         item.name: made_or_noted(partial(_grouping, item, path.parent), problems) for item in file.groupings
     }
     raise_all(problems, str(path))
-    known = {name: one for name, one in groupings.items() if one is not None}
+    known = {name: grouping for name, grouping in groupings.items() if grouping is not None}
     assert ladder is not None
     levels = [
         made_or_noted(partial(_level, number, item, known, ladder, file.privacy), problems)
@@ -250,7 +250,7 @@ def load_group_plan(path: Path) -> GroupPlan:
         schema=schema,
         columns=tuple((name, file.cells.columns.get(name, name)) for name in schema.attribute_names),
         groupings=tuple(known.values()),
-        levels=tuple(one for one in levels if one is not None),
+        levels=tuple(level for level in levels if level is not None),
         mechanism=Mechanism(file.privacy.mechanism),
         stage_1_fraction=file.privacy.stage_1_fraction,
         declared=file.privacy.rho if file.privacy.rho is not None else file.privacy.epsilon or Fraction(0),
@@ -295,7 +295,7 @@ def _bad_names(file: GroupsFile, schema: Schema) -> Iterator[TallyveilError]:
 
 def _grouping(item: GroupingTable, folder: Path) -> Grouping:
     if item.maps:
-        return grouping_of_maps(item.name, [_mapped(item.name, one, folder) for one in item.maps])
+        return grouping_of_maps(item.name, [_mapped(item.name, part, folder) for part in item.maps])
     return _mapped(item.name, item, folder)
 
 

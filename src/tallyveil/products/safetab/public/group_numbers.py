@@ -62,7 +62,7 @@ class NumberedGroups:
     stage_1: Integers
     cells: Integers
 
-    def kept(self, which: NDArray[np.bool_]) -> "NumberedGroups":
+    def subset(self, which: NDArray[np.bool_]) -> "NumberedGroups":
         """Some of the groups."""
         arrays = (a[which] for a in (self.rows, self.columns, self.stage_1, self.cells))
         return NumberedGroups(self.detail, self.measured, self.bounds, *arrays)
@@ -72,7 +72,7 @@ class CollectedGroups:
     """Collects the published groups of one level, part by part.
 
     Args:
-        one: The level.
+        level: The level.
     """
 
     def __init__(self, level: GroupLevel) -> None:
@@ -151,11 +151,11 @@ def numbers_of(
     raised = not allow_negative and not exact
     columns = [_number(groups, cells, shifts, of_parts[len(cells)], allow_negative, raised) for cells in sums]
     names = ("COUNT", *QUALITY_COLUMNS[:-1])
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         name: np.stack([np.broadcast_to(column[name], size) for column in columns], axis=1).reshape(-1)
         for name in names
     }
-    return found | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
+    return numbers | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
 
 
 def _number(

@@ -279,4 +279,4 @@ def _sums_hold(wide: pl.DataFrame, sums: Sequence[tuple[int, tuple[int, ...]]]) 
 
 
 def _check(name: str, passed: bool) -> OutputCheck:
-    return OutputCheck(name, passed=passed, found="" if passed else "it does not hold")
+    return OutputCheck(name, passed=passed, problem="" if passed else "it does not hold")

@@ -128,7 +128,7 @@ class _Sum:
 
     estimator: DetailEstimator
     parts: int
-    own: NoiseSum
+    noise: NoiseSum
     below: Floats
     sums: tuple[Floats, Floats]
     others: tuple[Floats, Floats]

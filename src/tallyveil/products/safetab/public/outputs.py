@@ -70,12 +70,12 @@ class OutputCheck:
     Attributes:
         name: The promise.
         passed: Whether it is kept.
-        found: What was found if it is not kept.
+        problem: What was found if it is not kept.
     """
 
     name: str
     passed: bool
-    found: str = ""
+    problem: str = ""
 
 
 def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
@@ -89,11 +89,11 @@ def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
         t1, t2 = (_read(out / name / f"{run.run.lower()}.csv", name) for name in TABLES)
         for name, frame in (("t1", t1), ("t2", t2)):
             checks += [
-                OutputCheck(f"{run.run} {name}: {check.name}", check.passed, check.found)
+                OutputCheck(f"{run.run} {name}: {check.name}", check.passed, check.problem)
                 for check in (*_common(frame, TABLES[name], run.run, plan), *_twice(frame, TABLES[name]))
             ]
         checks += [
-            OutputCheck(f"{run.run} t2: {check.name}", check.passed, check.found)
+            OutputCheck(f"{run.run} t2: {check.name}", check.passed, check.problem)
             for check in (*_cells(t2), *_agree(t1, t2))
         ]
     return tuple(checks)
@@ -105,7 +105,7 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
     Raises:
         SolverError: at least one check failed; the message lists all that failed.
     """
-    failed = [f"{check.name}: {check.found}" for check in checks if not check.passed]
+    failed = [f"{check.name}: {check.problem}" for check in checks if not check.passed]
     if failed:
         lines = "".join(f"\n- {line}" for line in failed)
         raise SolverError(
@@ -195,4 +195,4 @@ def _check(name: str, broken: pl.DataFrame) -> OutputCheck:
         return OutputCheck(name, passed=True)
     keys = [column for column in T2_COLUMNS[:3] if column in broken.columns]
     first = ", ".join(str(value) for value in broken.select(keys).row(0))
-    return OutputCheck(name, passed=False, found=f"{broken.height} row(s), the first of {first}")
+    return OutputCheck(name, passed=False, problem=f"{broken.height} row(s), the first of {first}")

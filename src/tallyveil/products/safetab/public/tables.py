@@ -39,7 +39,7 @@ class SetTables:
     """Collects the tables of one level set, part by part.
 
     Args:
-        one: The level set.
+        level_set: The level set.
         regions: The geography of the run.
         config: The config.
         exact: Whether the measurements have no noise. Then no estimate is made, and every margin is 0.
@@ -96,7 +96,7 @@ class SetTables:
         """
         twin_of = np.full(len(self.regions.ids[self.set.geography]), -1, np.int64)
         twin_of[[twin.measured for twin in twins]] = [twin.region for twin in twins]
-        groups = groups.kept(twin_of[groups.rows] >= 0)
+        groups = groups.subset(twin_of[groups.rows] >= 0)
         groups = replace(groups, rows=twin_of[groups.rows])
         nationwide = twins[0].geography in NATIONWIDE
         if groups.detail == TOTAL_ONLY_DETAIL:
@@ -111,7 +111,7 @@ class SetTables:
                 of_detail &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
             if of_detail.any():
                 bounds = _narrower(groups.bounds, bounds_of(thresholds, detail))
-                yield replace(groups.kept(of_detail), detail=detail, bounds=bounds)
+                yield replace(groups.subset(of_detail), detail=detail, bounds=bounds)
 
     def _bound(self, n: int, chance: Fraction) -> int:
         """The bound that a total from n cells must exceed to be published."""

@@ -46,7 +46,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
             path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
             frame, metadata = read_listed_table(run, manifest, path.name), published_tags(path)
             tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
-            found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
-            write_parquet(target, found, {**tags, "consistent": rule})
+            estimates = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
+            write_parquet(target, estimates, {**tags, "consistent": rule})
             written.append(target)
     return written

@@ -65,11 +65,11 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
         for run in inputs.plan.runs:
             regions = inputs.regions[run.run]
             reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
-            found = declassify_groups(
+            declassified = declassify_groups(
                 inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
             )
             mark_declassified(out, ledger.entries)
-            truth: Truth = [(true_totals(one, regions, own), own) for one, own in found]
+            truth: Truth = [(true_totals(level_set, regions, true), true) for level_set, true in declassified]
             groups.append(_group_numbers(run, regions, truth))
             stem = run.run.lower()
             totals = pl.concat(frame for frame, _ in truth)
@@ -112,15 +112,15 @@ def _repeated(
     inputs: SafetabInputs, run: RunPlan, repeats: int, *, once: bool
 ) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
     """T1 and T2 of the repeated runs."""
-    found = []
+    tables = []
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):
         noise = NoiseSource(insecure_key(f"SafeTab evaluation {number}"))
         measurer = measurer_of(inputs, run.run, noise)
         t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
-        found.append((t1, t2))
-    return found
+        tables.append((t1, t2))
+    return tables
 
 
 def _with_truth(
@@ -141,21 +141,25 @@ def _levels(inputs: SafetabInputs) -> pl.Expr:
 def _group_numbers(run: RunPlan, regions: Regions, truth: Truth) -> pl.DataFrame:
     """How many groups of the public product there are in every class of true size."""
     frames = []
-    for one, (_, groups) in zip(run.sets, truth, strict=True):
-        only = groups.iterations >= one.view.n_adaptive
+    for level_set, (_, groups) in zip(run.sets, truth, strict=True):
+        only = groups.iterations >= level_set.view.n_adaptive
         for total_only in (False, True):
-            n = len(one.view.iterations) - one.view.n_adaptive if total_only else one.view.n_adaptive
+            n = (
+                len(level_set.view.iterations) - level_set.view.n_adaptive
+                if total_only
+                else level_set.view.n_adaptive
+            )
             if not n:
                 continue
             totals = pl.Series("TRUE", groups.totals[only == total_only])
-            empty = n * len(regions.ids[one.geography]) - len(totals)
+            empty = n * len(regions.ids[level_set.geography]) - len(totals)
             sizes = pl.DataFrame([totals]).select(size_of(pl.col("TRUE")).alias("SIZE"))
             sizes = sizes.group_by("SIZE").agg(pl.len().cast(pl.Int64).alias("groups"))
             sizes = pl.concat([sizes, pl.DataFrame({"SIZE": ["0"], "groups": [empty]})])
             frames.append(
                 sizes.select(
-                    pl.lit(one.geography).alias("REGION_TYPE"),
-                    pl.lit(one.level).cast(pl.Int64).alias(LEVEL),
+                    pl.lit(level_set.geography).alias("REGION_TYPE"),
+                    pl.lit(level_set.level).cast(pl.Int64).alias(LEVEL),
                     pl.lit(value=total_only).alias("TOTAL_ONLY"),
                     "SIZE",
                     "groups",

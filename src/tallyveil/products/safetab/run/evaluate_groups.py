@@ -47,18 +47,18 @@ def evaluate_groups(
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
     manifest = require_groups_release(plan, out)
-    own = read_group_records(records, plan)
+    records_read = read_group_records(records, plan)
     totals, cells, truths = [], [], {}
     reason = "true counts compared with the release; the results reveal them"
     with Ledger(out / LEDGER, groups_declaration(plan), manifest.run) as ledger:
-        found = declassify_levels(own, plan.levels, ledger=ledger, reason=reason)
+        true_levels = declassify_levels(records_read, plan.levels, ledger=ledger, reason=reason)
         mark_declassified(out, ledger.entries)
-        for truth in found:
-            of_totals, of_cells = _compared(own, truth, out, repeats)
+        for truth in true_levels:
+            of_totals, of_cells = _compared(records_read, truth, out, repeats)
             totals.append(of_totals)
             cells.append(of_cells)
             truths[f"truth-{truth.level.name}"] = truth.table()
-    levels, details = [one.name for one in plan.levels], plan.levels[0].ladder.names
+    levels, details = [level.name for level in plan.levels], plan.levels[0].ladder.names
     errors = {
         "errors-totals": level_total_errors(pl.concat(totals), levels, details, 1 + repeats),
         "errors-cells": level_cell_errors(pl.concat(cells), levels),
@@ -81,14 +81,14 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
             "of groups. Name the file that it was made with.",
             code="no-release",
         )
-    for path in [path for one in plan.levels for path in group_table_paths(one)]:
+    for path in [path for level in plan.levels for path in group_table_paths(level)]:
         require_unchanged(out, manifest, inside(out, *path.split("/")))
     return manifest
 
 
 def group_parameters(plan: GroupPlan) -> pl.DataFrame:
     """What the noise of each level costs by itself, and that of all levels together."""
-    costs = [*((one.name, one.budget) for one in plan.levels), (ALL_LEVELS, plan.budget)]
+    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.budget)]
     return parameter_table(plan.mechanism, costs)
 
 
@@ -98,19 +98,19 @@ def _compared(
     """Totals and cells of the release and of the repeated runs, beside the true ones, at one level."""
     totals, cells = [], []
     for number in range(1 + repeats):
-        own = _tables(records, truth.level, out, number)
-        totals.append(truth.beside_totals(own[0]))
-        cells.append(truth.beside_cells(own[1]))
+        tables = _tables(records, truth.level, out, number)
+        totals.append(truth.beside_totals(tables[0]))
+        cells.append(truth.beside_cells(tables[1]))
     level = pl.lit(truth.level.name).alias("LEVEL")
     return pl.concat(totals).with_columns(level), pl.concat(cells).with_columns(level)
 
 
 def _tables(
-    records: RecordGroups, one: MappedLevel, out: Path, number: int
+    records: RecordGroups, level: MappedLevel, out: Path, number: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of the release (number 0), or of a run like it."""
     if not number:
-        return read_group_tables(out, one)
+        return read_group_tables(out, level)
     noise = NoiseSource(insecure_key(f"population groups evaluation {number}"))
-    totals, cells, _ = tables_of_level(one, GroupMeasurer(records, noise))
+    totals, cells, _ = tables_of_level(level, GroupMeasurer(records, noise))
     return totals, cells

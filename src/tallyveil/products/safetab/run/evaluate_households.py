@@ -77,11 +77,11 @@ def evaluate_households(
     truths: dict[str, pl.DataFrame] = {}
     with Ledger(out / LEDGER, declared, manifest.run) as ledger:
         for run in plan.runs:
-            own, groups = regions[run.run], listed[run.run]
-            truth = _truth(run, own, groups, households[run.run], ledger)
+            geography, groups = regions[run.run], listed[run.run]
+            truth = _truth(run, geography, groups, households[run.run], ledger)
             mark_declassified(out, ledger.entries)
             repeated = (
-                _repeated(plan, run, own, groups, households[run.run], n) for n in range(1, 1 + repeats)
+                _repeated(plan, run, geography, groups, households[run.run], n) for n in range(1, 1 + repeats)
             )
             for frames in chain([released[run.run]], repeated):
                 rows += [_compared(frames[name], truth[name], name) for name in truth]
@@ -105,12 +105,14 @@ def _truth(
 ) -> dict[str, pl.DataFrame]:
     """T3 and T4 as they would be without noise."""
     reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
-    asked = [(one, groups[one.name]) for one in run.sets]
+    asked = [(household_set, groups[household_set.name]) for household_set in run.sets]
     frames: dict[str, list[pl.DataFrame]] = {table.name: [] for table in TABLES}
-    for one, own, cells in declassify_households(households, regions, asked, ledger=ledger, reason=reason):
-        rows = household_rows(one, regions, own, cells, allow_negative=True)
-        kept = rows.select(*KEYS, one.table.column, pl.col("COUNT").alias(TRUE))
-        frames[one.table.name].append(kept)
+    for household_set, listed, cells in declassify_households(
+        households, regions, asked, ledger=ledger, reason=reason
+    ):
+        rows = household_rows(household_set, regions, listed, cells, allow_negative=True)
+        true = rows.select(*KEYS, household_set.table.column, pl.col("COUNT").alias(TRUE))
+        frames[household_set.table.name].append(true)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 

@@ -94,11 +94,11 @@ def tabulate_households_exactly(
     sizes = {}
     with _ledger(out, declared) as ledger:
         for run in plan.runs:
-            own = regions[run.run]
+            geography = regions[run.run]
             source = exact_household_measurer(
-                households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason
+                households[run.run], geography, ledger=ledger, reason=WITHOUT_NOISE.reason
             )
-            frames = tables_of_households(plan, run, own, groups[run.run], source)
+            frames = tables_of_households(plan, run, geography, groups[run.run], source)
             for table in TABLES:
                 marks = {name: pl.lit(0.0) for name in ("VARIANCE", "MARGIN")}
                 frame = frames[table.name].with_columns(**marks)
@@ -114,7 +114,9 @@ def _ledger(out: Path, declared: Declaration) -> Ledger:
 
 def _without_bounds(run: RunPlan) -> RunPlan:
     """The run with suppression bound 0: below the state a total is published if it is above 0."""
-    sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
+    sets = (
+        replace(level_set, keep_above=None if level_set.keep_above is None else 0) for level_set in run.sets
+    )
     return replace(run, sets=tuple(sets))
 
 

@@ -82,7 +82,7 @@ class Groups:
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
         refuse_inputs(out, [self.records])
-        paths = [path for one in self.plan.levels for path in group_table_paths(one)]
+        paths = [path for level in self.plan.levels for path in group_table_paths(level)]
         refuse_long_paths(out, paths, TEMPORARY_SUFFIX)
 
     def read(self, out: Path, observer: Observer) -> Work:
@@ -90,7 +90,7 @@ class Groups:
         watch, plan = Stopwatch(observer), self.plan
         with watch.stage("read records"):
             records = read_group_records(self.records, plan)
-        certify_laws(law for one in plan.levels for law in (one.stage_1, one.stage_2, one.total_only))
+        certify_laws(law for level in plan.levels for law in (level.stage_1, level.stage_2, level.total_only))
         privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
         return _Tabulation(plan, records, watch, level_errors(plan), privacy)
 
@@ -127,20 +127,22 @@ class _Tabulation:
         write_plan_files(run, plan.to_mapping(), self.expected)
         measurer = GroupMeasurer(self.records, noise)
         counts = {
-            one.name: run.stage(
-                f"tabulate {one.name}", group_table_paths(one), partial(self._tabulate, run, one, measurer)
+            level.name: run.stage(
+                f"tabulate {level.name}",
+                group_table_paths(level),
+                partial(self._tabulate, run, level, measurer),
             )
-            for one in plan.levels
+            for level in plan.levels
         }
         return {"name": plan.name, "sizes": counts}
 
-    def _tabulate(self, run: Run, one: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
+    def _tabulate(self, run: Run, level: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
         """Measure and write one level; returns the sizes of its tables."""
-        with self.watch.stage(f"tabulate {one.name}"):
-            totals, cells, n_counts = tables_of_level(one, measurer)
-            write_group_tables(run.path, one, (totals, cells), run.tags)
-        logger.info("%s tabulated", one.name)
-        return {"groups": one.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
+        with self.watch.stage(f"tabulate {level.name}"):
+            totals, cells, n_counts = tables_of_level(level, measurer)
+            write_group_tables(run.path, level, (totals, cells), run.tags)
+        logger.info("%s tabulated", level.name)
+        return {"groups": level.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
 
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
@@ -155,13 +157,13 @@ class _Tabulation:
 
 
 def tables_of_level(
-    one: MappedLevel, measurer: GroupMeasurer[MappedLevel]
+    level: MappedLevel, measurer: GroupMeasurer[MappedLevel]
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Totals, cells and the number of noisy counts of one level."""
-    collected = CollectedGroups(one)
-    for part in measurer.measure(one, np.arange(one.groups.n_rows)):
+    collected = CollectedGroups(level)
+    for part in measurer.measure(level, np.arange(level.groups.n_rows)):
         collected.add(part)
-    return *group_tables(one, collected), collected.n_counts
+    return *group_tables(level, collected), collected.n_counts
 
 
 def groups_declaration(plan: GroupPlan) -> Declaration:

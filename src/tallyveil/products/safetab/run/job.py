@@ -94,6 +94,6 @@ def run_parameters(mechanism: Mechanism, runs: Iterable[_Run]) -> pl.DataFrame:
     """The privacy parameters of every level set of some runs by itself, and of each run together."""
     costs = []
     for run in runs:
-        costs += [(f"{run.run} {one.name}", one.budget) for one in run.sets]
+        costs += [(f"{run.run} {level_set.name}", level_set.budget) for level_set in run.sets]
         costs.append((f"{run.run}, all level sets", run.budget))
     return parameter_table(mechanism, costs)

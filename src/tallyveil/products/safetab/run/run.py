@@ -144,7 +144,10 @@ class Safetab:
         with watch.stage("read records"):
             persons = read_persons(data, plan.config, plan.files, regions)
         certify_laws(
-            law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+            law
+            for run in plan.runs
+            for level_set in run.sets
+            for law in (level_set.stage_1, level_set.stage_2, level_set.total_only)
         )
         inputs = SafetabInputs(plan, regions, persons)
         return _Tabulation(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
@@ -170,15 +173,15 @@ def tables_of(
         exact: Whether the measurements have no noise.
     """
     t1, t2, n_counts = [], [], 0
-    for one in run.sets:
-        tables = SetTables(one, regions, plan.config, exact=exact)
-        for part in source.measure(one, tabulation.measured[one.geography, one.level]):
+    for level_set in run.sets:
+        tables = SetTables(level_set, regions, plan.config, exact=exact)
+        for part in source.measure(level_set, tabulation.measured[level_set.geography, level_set.level]):
             tables.add(part)
-        twins = tabulation.twins[one.geography, one.level]
+        twins = tabulation.twins[level_set.geography, level_set.level]
         t1.append(tables.t1(twins))
         t2.append(tables.t2(twins))
         n_counts += tables.n_counts
-        logger.info("%s tabulated", one.name)
+        logger.info("%s tabulated", level_set.name)
     return pl.concat(t1), pl.concat(t2), n_counts
 
 
@@ -220,30 +223,33 @@ class _Tabulation:
         plan, noise = self.inputs.plan, NoiseSource(run.secrets.noise_key)
         write_plan_files(run, plan.to_mapping(), self.expected)
         sizes = {
-            own.run: run.stage(
-                f"tabulate {own.run}", table_paths(own.run), partial(self._tabulate, run, own, noise)
+            run_plan.run: run.stage(
+                f"tabulate {run_plan.run}",
+                table_paths(run_plan.run),
+                partial(self._tabulate, run, run_plan, noise),
             )
-            for own in plan.runs
+            for run_plan in plan.runs
         }
         run.make(HEADERS, lambda: write_headers(run.path))
         return {"sizes": sizes}
 
-    def _tabulate(self, run: Run, own: RunPlan, noise: NoiseSource) -> JsonObject:
+    def _tabulate(self, run: Run, run_plan: RunPlan, noise: NoiseSource) -> JsonObject:
         """Measure and write one run of the config; returns the sizes of its inputs and tables."""
-        inputs, regions = self.inputs, self.inputs.regions[own.run]
-        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
-            tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
-            measurer = measurer_of(inputs, own.run, noise)
-            t1, t2, n_counts = tables_of(own, inputs.plan, regions, measurer, tabulation)
-        with self.watch.stage(f"write {own.run}"):
-            write_tables(run.path, own.run, t1, t2, run.tags)
+        inputs, regions = self.inputs, self.inputs.regions[run_plan.run]
+        with self.watch.stage(f"tabulate {run_plan.run}", len(run_plan.sets)):
+            tabulation = (tabulate_once if self.once else tabulate_all)(run_plan.sets, regions)
+            measurer = measurer_of(inputs, run_plan.run, noise)
+            t1, t2, n_counts = tables_of(run_plan, inputs.plan, regions, measurer, tabulation)
+        with self.watch.stage(f"write {run_plan.run}"):
+            write_tables(run.path, run_plan.run, t1, t2, run.tags)
         return {
             "noisy_counts": n_counts,
             "groups": {
-                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in own.sets
+                level_set.name: len(regions.ids[level_set.geography]) * len(level_set.view.iterations)
+                for level_set in run_plan.sets
             },
             "coterminous_regions": tabulation.n_twins,
-            "stability": _stability_mapping(own, regions),
+            "stability": _stability_mapping(run_plan, regions),
             "t1_rows": t1.height,
             "t2_rows": t2.height,
         }
@@ -273,12 +279,12 @@ def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
 
 def _privacy(plan: SafetabPlan) -> JsonObject:
     """The privacy guarantee of each run by every accountant, before the spend, because some events have none."""
-    return {one.run: one.to_mapping() for one in privacy_of(plan, DELTA)}
+    return {guarantee.run: guarantee.to_mapping() for guarantee in privacy_of(plan, DELTA)}
 
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
     """Whether a record exists that is in the largest possible number of groups of every level set, and that record."""
-    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    block = first_block_in_all(regions, [level_set.geography for level_set in run.sets])
     attained = run.witness is not None and block is not None
     return {
         "attained_by_one_record": attained,
