@@ -6,7 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 
-class Kind(StrEnum):
+class Claim(StrEnum):
     """What a printed number claims.
 
     VALUE: the number is the quantity, rounded.
@@ -44,7 +44,7 @@ class PrintedNumber:
 
     text: str
     source: str
-    kind: Kind = Kind.VALUE
+    kind: Claim = Claim.VALUE
     remark: str = ""
 
     @property
@@ -77,9 +77,9 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Whether the numbers agree, given how the paper rounded its number."""
-        if self.printed.kind is Kind.OTHER_DATA:
+        if self.printed.kind is Claim.OTHER_DATA:
             return Verdict.NOT_JUDGED
-        is_bound = self.printed.kind is Kind.UPPER_BOUND
+        is_bound = self.printed.kind is Claim.UPPER_BOUND
         if isinstance(self.ours, float) and not math.isfinite(self.ours):
             return Verdict.VIOLATED if is_bound else Verdict.DIFFERS
         difference = Fraction(self.ours) - self.printed.value

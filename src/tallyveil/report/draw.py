@@ -296,5 +296,7 @@ def _draw_boxes(axes: "Axes", series: BoxSeries, shift: float, width: float) -> 
         outside = [end for end, whisker in zip((box.low, box.high), ends, strict=True) if end != whisker]
         if outside:
             axes.scatter([x] * len(outside), outside, s=7, marker="x", linewidths=0.7, color=colour, zorder=2)
-        if box.one is not None:
-            axes.scatter([x], [box.one], s=9, marker="s", color=INK, linewidths=0, zorder=4, label="one draw")
+        if box.single is not None:
+            axes.scatter(
+                [x], [box.single], s=9, marker="s", color=INK, linewidths=0, zorder=4, label="one draw"
+            )

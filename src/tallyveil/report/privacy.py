@@ -56,7 +56,7 @@ MECHANISMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactNumber:
     """An exact number: rounded for reading, and in full if rounding changed it.
 
     Attributes:
@@ -78,7 +78,7 @@ class LedgerLine:
         description: In words.
         reason: The reason for an act that no budget pays for; otherwise "".
         measurements: Number of noisy query releases in the line's event.
-        cost: Exact cost, or None if no budget pays for it.
+        cost: ExactNumber cost, or None if no budget pays for it.
     """
 
     sequence: int
@@ -86,7 +86,7 @@ class LedgerLine:
     description: str
     reason: str
     measurements: int
-    cost: Exact | None
+    cost: ExactNumber | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class PrivacyStatement:
         mechanism: Name of the noise distribution, and how it was used.
         unit: "rho" or "epsilon".
         symbol: The unit's Greek letter.
-        declared, spent: Exact budgets.
+        declared, spent: ExactNumber budgets.
         spent_share: Spent budget divided by declared budget.
         delta: Delta at which epsilon is stated, as text; None for pure differential privacy.
         epsilon: The epsilon that follows from the budget alone, rounded up: by zCDP, or the pure epsilon.
@@ -116,8 +116,8 @@ class PrivacyStatement:
     mechanism: tuple[str, str]
     unit: str
     symbol: str
-    declared: Exact
-    spent: Exact
+    declared: ExactNumber
+    spent: ExactNumber
     spent_share: float
     delta: str | None
     epsilon: str
@@ -186,10 +186,10 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     )
 
 
-def exact(value: Fraction) -> Exact:
+def exact(value: Fraction) -> ExactNumber:
     """An exact number for reading. A fraction that needs more than four digits is rounded up."""
     text = at_most(value, 4) if value.denominator > 1 else str(value.numerator)
-    return Exact(text, "" if Fraction(text) == value else str(value))
+    return ExactNumber(text, "" if Fraction(text) == value else str(value))
 
 
 def _epsilon(rho: Fraction, delta: Fraction) -> str:

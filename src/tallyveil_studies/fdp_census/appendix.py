@@ -129,10 +129,10 @@ def sum_law(variance: Fraction, n: int) -> Floats:
     """Probabilities of the sum of n draws, around 0, in floats."""
     law = DiscreteGaussian(variance)
     reach = math.ceil(_REACH * math.sqrt(float(variance)))
-    one = np.array([law.probability(x) for x in range(-reach, reach + 1)])
-    total = one
+    draw = np.array([law.probability(x) for x in range(-reach, reach + 1)])
+    total = draw
     for _ in range(n - 1):
-        total = np.convolve(total, one)
+        total = np.convolve(total, draw)
     return total
 
 
@@ -178,7 +178,7 @@ def error_budget() -> pl.DataFrame:
     published = zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA)
     exact = overall_guarantee().epsilon(OVERALL_DELTA).upper
     groups = _groups()
-    found = {
+    errors = {
         "E(0)0": len(groups) * math.exp(-72),
         "E(0)1": len(groups) * math.exp(-72),
         "E(0)2": _replacing(groups),
@@ -191,7 +191,7 @@ def error_budget() -> pl.DataFrame:
     return pl.DataFrame(
         [
             {"error": name, "printed": numbers[name].text if name in numbers else None, "ours": value}
-            for name, value in found.items()
+            for name, value in errors.items()
         ]
     )
 

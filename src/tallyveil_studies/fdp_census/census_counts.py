@@ -42,8 +42,8 @@ def census_counts(inputs: StudyInputs, exhibit: str) -> CensusCounts:
     Raises:
         MissingDataError: the user's file has no counts, or the counts of Rhode Island are not there.
     """
-    if inputs.own is not None:
-        return inputs.own.require_counts(exhibit)
+    if inputs.own_data is not None:
+        return inputs.own_data.require_counts(exhibit)
     paths = inputs.files(exhibit, FILES)
     levels = (CountedLevel(name, noise, counts_by(paths, column)) for name, (column, noise) in LEVELS.items())
     return CensusCounts("Rhode Island", tuple(QUERIES.values()), tuple(levels))

@@ -55,12 +55,12 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
     return Findings(
         tables={"figure-9": table, "figure-9-reductions": reductions},
         comparisons=compared("figure-9", compare, "slope error lower by percent (other data)"),
-        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own else _DOLLARS)},
+        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own_data else _DOLLARS)},
         notes=(
             "Bars span what means of three repetitions, as in the paper, give in 95 of 100 cases.",
             *(_luck(gain) for gain in state.iter_rows(named=True)),
             "mae_noise_aware is of a slope that takes account of the noise (footnote 10).",
-            *(() if inputs.own else _PUBLIC_TABLES),
+            *(() if inputs.own_data else _PUBLIC_TABLES),
         ),
     )
 
@@ -169,7 +169,7 @@ def slope_errors(
     truth = slope(places.outcome, _proportions(places.counts))
     n, categories = places.counts.shape
     at_once = min(_MOST_AT_ONCE, max(1, _MOST_DRAWS // (n * categories)))
-    found = []
+    errors = []
     for first in range(0, repetitions, at_once):
         last = min(first + at_once, repetitions)
         drawn = noise.dense(law, *address, range(first * n, last * n), categories)
@@ -180,8 +180,8 @@ def slope_errors(
             if noise_aware
             else slope(places.outcome, _proportions(noisy))
         )
-        found.append(np.abs(estimate - truth))
-    return np.concatenate(found)
+        errors.append(np.abs(estimate - truth))
+    return np.concatenate(errors)
 
 
 def _proportions(counts: npt.NDArray[np.int64]) -> Floats:

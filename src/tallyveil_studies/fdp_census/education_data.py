@@ -34,8 +34,8 @@ def education_regressions(inputs: StudyInputs, exhibit: str) -> tuple[Regression
     Raises:
         MissingDataError: the user's file has no regressions, or the public tables are not there.
     """
-    if inputs.own is not None:
-        return inputs.own.require_regressions(exhibit)
+    if inputs.own_data is not None:
+        return inputs.own_data.require_regressions(exhibit)
     tracts, education, income = inputs.files(exhibit, (TRACTS_FILE, EDUCATION_FILE, INCOME_FILE))
     counties, states = counties_and_states(education, income)
     return (
@@ -83,12 +83,12 @@ def _rows(path: Path, heading: str) -> list[dict[str, str]]:
 
 
 def _places(rows: Iterator[tuple[list[str], str]]) -> Places:
-    kept = []
+    complete = []
     for counts, income in rows:
         numbers = [_number(text) for text in (*counts, income)]
         if all(number is not None for number in numbers):
-            kept.append([number for number in numbers if number is not None])
-    table = np.array(kept, dtype=np.float64)
+            complete.append([number for number in numbers if number is not None])
+    table = np.array(complete, dtype=np.float64)
     return Places(table[:, :-1].astype(np.int64), np.ascontiguousarray(table[:, -1]))
 
 

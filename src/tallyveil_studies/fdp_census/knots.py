@@ -106,15 +106,17 @@ def class_weights(variance: Fraction, n: int) -> Floats:
         for coordinate in range(n - 1):
             by_sum = np.convolve(by_sum, moved if coordinate < k else plain, mode="same")
         weights.append(math.exp(-k * (n - k) / (2 * n * v)) * float(by_sum @ plain))
-    found: Floats = np.array(weights) / plain.sum() ** n
-    return found
+    constants: Floats = np.array(weights) / plain.sum() ** n
+    return constants
 
 
 def sum_by_classes(variance: Fraction, n: int) -> Floats:
     """P(S = y), by the corrected A.5, at the points of `sum_law`."""
     points = _points(variance, n)
-    found: Floats = class_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * n * float(variance)))
-    return found
+    probabilities: Floats = class_weights(variance, n)[points % n] * np.exp(
+        -(points**2) / (2 * n * float(variance))
+    )
+    return probabilities
 
 
 def printed_weights(variance: Fraction, n: int) -> Floats:
@@ -122,15 +124,15 @@ def printed_weights(variance: Fraction, n: int) -> Floats:
     _, plain = _line(variance, n)
     k = np.arange(n)
     factor = np.exp(-(k * (n - 1) - k * (n - k)) / (2 * n * float(variance)))
-    found: Floats = class_weights(variance, n) * factor * plain.sum() ** (n + 1)
-    return found
+    constants: Floats = class_weights(variance, n) * factor * plain.sum() ** (n + 1)
+    return constants
 
 
 def printed_sum(variance: Fraction, n: int) -> Floats:
     """The terms of A.5 as printed, at the points of `sum_law`."""
     points = _points(variance, n)
-    found: Floats = printed_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * float(variance)))
-    return found
+    terms: Floats = printed_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * float(variance)))
+    return terms
 
 
 def printed_total_of_two(variance: float) -> float:

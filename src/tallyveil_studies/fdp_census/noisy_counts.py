@@ -117,7 +117,7 @@ def _errors(
 
 def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Comparison, ...]:
     """The paper's reductions of Pennsylvania beside ours, for geolevels with the paper's names."""
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for nonnegative, section in ((False, "figure-6-without"), (True, "figure-6-nonnegative")):
         part = table.filter(nonnegative=nonnegative)
         reductions = {
@@ -126,8 +126,10 @@ def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Compa
             for name, column in (("MSE", "mse_expected"), ("MAE", "mae_expected"))
         }
         done = ", negatives to zero" if nonnegative else ""
-        found += compared(section, reductions, f"error lower by percent ({counts.name}, expected{done})")
-    return tuple(found)
+        comparisons += compared(
+            section, reductions, f"error lower by percent ({counts.name}, expected{done})"
+        )
+    return tuple(comparisons)
 
 
 def _reductions(table: pl.DataFrame, column: str) -> Floats:

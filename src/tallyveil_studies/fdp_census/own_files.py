@@ -54,7 +54,7 @@ def read_own_data(path: Path, file: StudyFile) -> OwnData:
 
 
 def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
-    source = _Source(folder / table.path, "counts", f"[counts] '{table.name}'", table.rows)
+    source = _OwnTable(folder / table.path, "counts", f"[counts] '{table.name}'", table.rows)
     for geolevel in table.geolevels:
         _require_noise(geolevel.noise, f"[[counts.geolevels]] '{geolevel.name}'")
     keys = list(dict.fromkeys(name for geolevel in table.geolevels for name in geolevel.geounit))
@@ -75,7 +75,7 @@ def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
 
 
 def _regression(folder: Path, table: RegressionTable) -> Regression:
-    source = _Source(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
+    source = _OwnTable(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
     _require_noise(table.noise, source.where)
     rows = source.read(table.geounit, [*table.counts, table.outcome])
     rows = rows.filter(pl.col(table.outcome).is_not_null())
@@ -101,7 +101,7 @@ def _regression(folder: Path, table: RegressionTable) -> Regression:
     return Regression(table.name, Places(counts, outcome), table.noise)
 
 
-def _require_people(counts: npt.NDArray[np.int64], source: "_Source", geolevel: str) -> None:
+def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel: str) -> None:
     """Refuse places so small that in some repetition all their noisy counts may be 0, which have no share."""
     variance = both_noises(geolevel)[BUREAU]
     law = DiscreteGaussian(variance)
@@ -120,7 +120,7 @@ def _require_people(counts: npt.NDArray[np.int64], source: "_Source", geolevel: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _OwnTable:
     """A table of the user's, and how messages name it.
 
     Attributes:
@@ -164,13 +164,13 @@ class _Source:
         self, rows: pl.DataFrame, columns: Sequence[str], keys: Sequence[str]
     ) -> npt.NDArray[np.int64]:
         """Columns of counts, int64 [rows, columns]. It raises SchemaError if a count is not a whole number."""
-        found = []
+        arrays = []
         for name in columns:
             whole = rows[name].cast(pl.Int64, strict=False)
             fits = whole.is_between(0, LARGEST_COUNT) & (whole == rows[name].cast(pl.Float64, strict=False))
             self._require(rows, name, fits, keys, f"whole numbers from 0 to {LARGEST_COUNT:,}")
-            found.append(whole.to_numpy())
-        return np.ascontiguousarray(np.stack(found, axis=1))
+            arrays.append(whole.to_numpy())
+        return np.ascontiguousarray(np.stack(arrays, axis=1))
 
     def numbers(self, rows: pl.DataFrame, column: str, keys: Sequence[str]) -> npt.NDArray[np.float64]:
         """A column of numbers. It raises SchemaError if one is not finite."""

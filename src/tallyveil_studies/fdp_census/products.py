@@ -108,11 +108,11 @@ def queries(_: StudyInputs) -> Findings:
             rows += _query_rows(name, product.strategies[0])
     for geolevel, variance in variances().items():
         event, law = DiscreteGaussian(variance), noise.DiscreteGaussian(variance)
-        found = exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED))
+        parameters = exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED))
         cost = {"rho": float(rho_of(event)), "variance_proxy": float(variance)}
         rows.append(
             {"allocation": "the paper's", "geolevel": geolevel, "query": f"each of {FOLDS}", **cost}
-            | {"mean_squared_error": law.variance_float(), **found.to_mapping()}
+            | {"mean_squared_error": law.variance_float(), **parameters.to_mapping()}
         )
     return Findings(
         tables={"queries": pl.DataFrame(rows, infer_schema_length=None)},

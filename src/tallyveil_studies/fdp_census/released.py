@@ -90,13 +90,13 @@ def _reductions(strategy: Strategy, guarantee: Guarantee) -> pl.DataFrame:
         ("best", zcdp_to_epsilon),
     ):
         epsilon = epsilon_of_rho(rho_of(event), Fraction(PUBLISHED_DELTA))
-        found = calibrate(event, epsilon=epsilon, delta=PUBLISHED_DELTA, neighbours=strategy.neighbours)
+        calibration = calibrate(event, epsilon=epsilon, delta=PUBLISHED_DELTA, neighbours=strategy.neighbours)
         rows.append(
             {
                 "conversion": conversion,
                 "epsilon": epsilon,
-                "variance_reduction_percent": float(100 * (1 - found.factor)),
-                **before_and_after(before, exact_parameters(found.guarantee).to_mapping()),
+                "variance_reduction_percent": float(100 * (1 - calibration.factor)),
+                **before_and_after(before, exact_parameters(calibration.guarantee).to_mapping()),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)

@@ -116,13 +116,13 @@ def variances_of(noise: str) -> dict[str, Fraction]:
     than its epsilon allows, and none is larger than that by more than a part in 500.
     """
     bureau = {level: both_noises(geolevel)[BUREAU] for level, (_, geolevel) in GEOLEVELS.items()}
-    found = bureau
+    chosen = bureau
     if noise == REDUCED:
-        found = {level: both_noises(geolevel)[REDUCED] for level, (_, geolevel) in GEOLEVELS.items()}
+        chosen = {level: both_noises(geolevel)[REDUCED] for level, (_, geolevel) in GEOLEVELS.items()}
     elif noise == TOGETHER:
-        found = {level: variance * _factor() for level, variance in bureau.items()}
+        chosen = {level: variance * _factor() for level, variance in bureau.items()}
     return {
-        level: Fraction(_PRECISION, math.floor(_PRECISION / variance)) for level, variance in found.items()
+        level: Fraction(_PRECISION, math.floor(_PRECISION / variance)) for level, variance in chosen.items()
     }
 
 
@@ -194,8 +194,8 @@ def _released(
             key = f"{KEY_TEXT}, TopDown, {number}"
             published = published_counts(inputs, release_file(noise), counts, blocks, tuple(GEOLEVELS), key)
             for level, (column, _) in GEOLEVELS.items():
-                own = pl.col(column).unique()  # a published geocode is the geounit's own
-                geounits = blocks.select(own.alias("geocode")).with_columns(geounit=pl.col("geocode"))
+                codes = pl.col(column).unique()  # a published geocode is the geounit's own
+                geounits = blocks.select(codes.alias("geocode")).with_columns(geounit=pl.col("geocode"))
                 errors[noise, level].append(nine_counts(published[level], geounits) - truth[level])
     return errors
 

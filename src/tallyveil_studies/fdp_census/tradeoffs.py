@@ -29,7 +29,7 @@ ZOOM = (1e-15, 1e-8)
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _TradeoffCase:
     """One panel: the Bureau's cost, and exact guarantees by label."""
 
     rho: Fraction
@@ -45,7 +45,7 @@ def overall_tradeoff(_: StudyInputs) -> Findings:
     """Figure 12: all geolevels together."""
     paper_factor = 1 - printed("figure-7")["reduction in percent"].value / 100
     reduced = overall_reduced_noise()
-    case = _Case(
+    case = _TradeoffCase(
         RHO,
         (
             (OURS, Role.OURS, overall_guarantee()),
@@ -108,8 +108,8 @@ def county_zoom(_: StudyInputs) -> Findings:
     )
 
 
-def _geolevel_case(variance: Fraction) -> _Case:
-    return _Case(
+def _geolevel_case(variance: Fraction) -> _TradeoffCase:
+    return _TradeoffCase(
         geolevel_rho(variance),
         (
             (OURS, Role.OURS, geolevel_guarantee(variance)),
@@ -118,7 +118,7 @@ def _geolevel_case(variance: Fraction) -> _Case:
     )
 
 
-def _crossing(case: _Case) -> str:
+def _crossing(case: _TradeoffCase) -> str:
     """The point where the curve of the reduced noise crosses the Bureau's curve, in words."""
     alphas = np.geomspace(1e-15, 1e-3, 241)
     exact = np.array([case.exact[1][2].beta(alpha).lower for alpha in alphas.tolist()])
@@ -131,7 +131,7 @@ def _crossing(case: _Case) -> str:
     )
 
 
-def _findings(name: str, cases: dict[str, _Case], *, columns: int) -> Findings:
+def _findings(name: str, cases: dict[str, _TradeoffCase], *, columns: int) -> Findings:
     alphas = _alphas()
     frames, panels = [], []
     for title, case in cases.items():
@@ -156,7 +156,7 @@ def _alphas() -> Floats:
     return np.concatenate([[0.0], near_zero, np.linspace(0.07, 0.93, 44), 1 - near_zero[::-1], [1.0]])
 
 
-def _curves(title: str, case: _Case, alphas: Floats) -> tuple[pl.DataFrame, tuple[Line, ...]]:
+def _curves(title: str, case: _TradeoffCase, alphas: Floats) -> tuple[pl.DataFrame, tuple[Line, ...]]:
     bureau = zcdp_tradeoff(case.rho, alphas)
     columns = {"panel": [title] * alphas.size, "alpha": alphas, "bureau": bureau}
     lines = [Line(BUREAU, Role.PUBLISHED, alphas, bureau)]

@@ -134,10 +134,10 @@ class _SumOfSquares:
             self._sum = _sum(variances(self._spine, shares, self._mechanism))
         trial = tuple(share.copy() for share in shares)
         _give(trial, place, children)
-        found = _sum(variances(self._spine, trial, self._mechanism))
-        if found > self._sum * (1 + ROUNDING):
+        trial_sum = _sum(variances(self._spine, trial, self._mechanism))
+        if trial_sum > self._sum * (1 + ROUNDING):
             return False
-        self._sum = found
+        self._sum = trial_sum
         return True
 
 
@@ -149,8 +149,8 @@ def _give(shares: Shares, place: Place, children: list[Place]) -> None:
     shares[level][geounit] = 0.0
 
 
-def _sum(found: Shares) -> float:
-    return sum(float(variance.sum()) for variance in found)
+def _sum(level_variances: Shares) -> float:
+    return sum(float(variance.sum()) for variance in level_variances)
 
 
 def _divisions(spine: Spine) -> dict[str, Shares]:
@@ -167,8 +167,8 @@ def _rows(spine: Spine, shares: Shares, mechanism: Mechanism, division: str) -> 
     rows: list[dict[str, object]] = []
     for name in RuleName:
         after, given = bypassed(spine, shares, rule_of(name, spine, mechanism))
-        found = variances(spine, after, mechanism)
-        ratios = [float((new / old).max()) for old, new in zip(start, found, strict=True)]
+        reached = variances(spine, after, mechanism)
+        ratios = [float((new / old).max()) for old, new in zip(start, reached, strict=True)]
         rows.append(
             {
                 "law": mechanism.value,
@@ -176,9 +176,9 @@ def _rows(spine: Spine, shares: Shares, mechanism: Mechanism, division: str) -> 
                 "rule": name.value,
                 "bypassed": len(given),
                 "of": sum(spine.n_geounits(level) for level in range(spine.finest)),
-                "sum of squares": _sum(found),
-                "relative sum": _sum(found) / _sum(start),
-                "greatest variance": max(float(variance.max()) for variance in found),
+                "sum of squares": _sum(reached),
+                "relative sum": _sum(reached) / _sum(start),
+                "greatest variance": max(float(variance.max()) for variance in reached),
                 "greatest growth": max(ratios) - 1,
                 "at": spine.geolevels[int(np.argmax(ratios))],
                 **whole_budget_parameters(mechanism),

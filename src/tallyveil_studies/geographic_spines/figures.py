@@ -35,8 +35,8 @@ _TRACT: Final = 100
 def aian_spine(_: StudyInputs) -> Findings:
     """Figure 1 on two made-up states, one of which has two tribal areas that cross its counties and tracts."""
     plain, family = _two_states()
-    made = branch_spine(plain, family.inside(), "State", "AIAN")
-    moved = family.reordered(made.rows)
+    branched = branch_spine(plain, family.inside(), "State", "AIAN")
+    moved = family.reordered(branched.rows)
     distances = [
         {
             "spine": name,
@@ -45,13 +45,13 @@ def aian_spine(_: StudyInputs) -> Findings:
                 **dict(zip(areas.codes, off_spine_distances(spine, areas).distance.tolist(), strict=True)),
             },
         }
-        for name, spine, areas in (("census spine", plain, family), ("AIAN spine", made.spine, moved))
+        for name, spine, areas in (("census spine", plain, family), ("AIAN spine", branched.spine, moved))
     ]
     together = {"tribal areas of the state together": distances[1]["tribal areas together"]}
     return Findings(
-        tables={"figure-1": _geounits(plain, made.spine), "figure-1-distances": pl.DataFrame(distances)},
+        tables={"figure-1": _geounits(plain, branched.spine), "figure-1-distances": pl.DataFrame(distances)},
         comparisons=beside_ours(_PAPER, "distance", together, "off-spine distance"),
-        drawings={"figure-1": _tree_drawing(made.spine)},
+        drawings={"figure-1": _tree_drawing(branched.spine)},
         notes=("The figure has no numbers. The states, with two counties each, are made up.",),
     )
 
@@ -86,12 +86,12 @@ def fan_out(_: StudyInputs) -> Findings:
     everywhere = entities_from_columns(
         tract, {"geocode": tract.geocodes[-1].tolist(), "place": ["p"] * _TRACT}, ["place"]
     )
-    made = group_by_membership(
+    grouped = group_by_membership(
         tract, everywhere, geolevel="Block_Group", children="Block", limit=FanOutLimit(0)
     )
     ours = {
         "least greatest fan-out": min(row["greatest fan-out"] for row in rows),
-        "groups of the tract": made.spine.n_geounits(1),
+        "groups of the tract": grouped.spine.n_geounits(1),
     }
     return Findings({"fan-out": pl.DataFrame(rows)}, beside_ours(_PAPER, "fan-out", ours, "section 4"))
 
@@ -115,17 +115,17 @@ def _together(spine: Spine, family: EntityFamily) -> int:
     return int(off_spine_distances(spine, union).distance[0])
 
 
-def _geounits(plain: Spine, made: Spine) -> pl.DataFrame:
+def _geounits(plain: Spine, branched: Spine) -> pl.DataFrame:
     """Number of geounits of each geolevel: on the census spine, and in both branches of the AIAN spine."""
     return pl.DataFrame(
         [
             {
                 "geolevel": name,
                 "census spine": plain.n_geounits(level),
-                "AIAN branch": sum(_in_branch(code) for code in _branch_codes(made, level)),
-                "outside": sum(not _in_branch(code) for code in _branch_codes(made, level)),
+                "AIAN branch": sum(_in_branch(code) for code in _branch_codes(branched, level)),
+                "outside": sum(not _in_branch(code) for code in _branch_codes(branched, level)),
             }
-            for level, name in enumerate(made.geolevels)
+            for level, name in enumerate(branched.geolevels)
         ]
     )
 
@@ -173,6 +173,6 @@ def _matrix_drawing(matrix: np.ndarray[tuple[int, int], np.dtype[np.int64]], que
     roles = dict(_QUERIES)
     lines = tuple(
         Line(queries[row], roles[queries[row]], (float(column), column + 0.9), (-float(row), -float(row)))
-        for row, column in zip(*(found.tolist() for found in np.nonzero(matrix)), strict=True)
+        for row, column in zip(*(places.tolist() for places in np.nonzero(matrix)), strict=True)
     )
     return LinePlot((LinePanel("", lines),), 1, "cells of both blocks", "rows, first on top")

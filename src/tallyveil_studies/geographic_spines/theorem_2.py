@@ -62,10 +62,10 @@ def remark_1(_: StudyInputs) -> Findings:
     ours: dict[str, float] = {}
     for children in (2, 3, 4):
         spine = balanced(children)
-        kept = shares_by_level(spine, (1, 1))
-        for name, shares in (("kept", kept), ("bypassed", given_to_children(spine, kept, 0, [0]))):
-            found = variances(spine, shares, LAPLACE)[0][0]
-            ours[f"{_children(children)}, parent {name}"] = float(found)
+        whole = shares_by_level(spine, (1, 1))
+        for name, shares in (("kept", whole), ("bypassed", given_to_children(spine, whole, 0, [0]))):
+            variance_of_parent = variances(spine, shares, LAPLACE)[0][0]
+            ours[f"{_children(children)}, parent {name}"] = float(variance_of_parent)
     cost = whole_budget_parameters(LAPLACE, shares=2)
     frame = pl.DataFrame([{"case": case, "variance": variance, **cost} for case, variance in ours.items()])
     return Findings(

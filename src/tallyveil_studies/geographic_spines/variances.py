@@ -21,13 +21,13 @@ def discrete_variances(_: StudyInputs) -> Findings:
     """The decrease of the variance, certified from both sides."""
     decreases = {square: decrease(square) for square in _SQUARES}
     gaussian = [
-        {"law": "Gaussian", "parameter": float(square), "continuous": float(square), "decrease": found}
-        for square, found in decreases.items()
+        {"law": "Gaussian", "parameter": float(square), "continuous": float(square), "decrease": saved}
+        for square, saved in decreases.items()
     ]
     laplace = [_laplace(scale) for scale in _SCALES]
     ours = {
-        f"sigma squared {square}": math.nextafter(found * (1 + _RELATIVE_ERROR), math.inf)
-        for square, found in decreases.items()
+        f"sigma squared {square}": math.nextafter(saved * (1 + _RELATIVE_ERROR), math.inf)
+        for square, saved in decreases.items()
     }
     return Findings(
         tables={"variances": pl.DataFrame([*gaussian, *laplace])},

@@ -15,7 +15,7 @@ from tallyveil.subspace.mcmc import tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, plan_chain
 from tallyveil.subspace.mechanisms import Norm
-from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY, NORMS
 
@@ -92,7 +92,7 @@ def iterations(_: StudyInputs) -> Findings:
                     printed = PrintedNumber(
                         f"1e{round(math.log10(paper[norm]))}",
                         "section 5, appendix E",
-                        Kind.UPPER_BOUND,
+                        Claim.UPPER_BOUND,
                         "burn-in by potential scale reduction"
                         if name == "Illinois"
                         else "read off its figure",

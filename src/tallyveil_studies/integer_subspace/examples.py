@@ -88,8 +88,8 @@ def boxed(draws: Integers) -> tuple[Box, ...]:
     """A box for each cell, with the first draw marked separately."""
     five = np.quantile(draws, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
-        Box(low, first, middle, third, high, float(one))
-        for (low, first, middle, third, high), one in zip(five, draws[0].tolist(), strict=True)
+        Box(low, first, middle, third, high, float(single))
+        for (low, first, middle, third, high), single in zip(five, draws[0].tolist(), strict=True)
     )
 
 
@@ -116,7 +116,7 @@ def summary(draws: Integers, names: tuple[str, ...], **columns: object) -> pl.Da
         {
             **{name: pl.Series([value] * len(names)) for name, value in columns.items()},
             "cell": list(names),
-            "one_draw": [box.one for box in boxes],
+            "one_draw": [box.single for box in boxes],
             "mean": draws.mean(axis=0),
             "standard_deviation": draws.std(axis=0, ddof=1),
             "least": [box.low for box in boxes],

@@ -66,8 +66,8 @@ def nonnegative(inputs: StudyInputs) -> Findings:
         "restricted, same cost": (halved, half, True),
     }
     tables = [
-        with_parameters(_by_size(kind, drawn - truth), own, lattice, restricted=limited)
-        for kind, (drawn, own, limited) in kinds.items()
+        with_parameters(_by_size(kind, drawn - truth), kind_law, lattice, restricted=limited)
+        for kind, (drawn, kind_law, limited) in kinds.items()
     ]
     return Findings(
         tables={"figure-9": pl.concat(tables)},

@@ -15,7 +15,7 @@ from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import STARTS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY
 
@@ -41,13 +41,15 @@ def reduced(_: StudyInputs) -> Findings:
         states.append(run_chain(plan, KEY, ITERATIONS, chain=chain, part=STARTS, thin=THIN, start=start))
     rows = []
     for share in (0.1, 0.25, 0.5, 1.0):
-        kept = math.ceil(share * len(states[0]))
-        factors = potential_scale_reduction(np.stack([one[kept // 2 : kept] for one in states]))
+        n_states = math.ceil(share * len(states[0]))
+        factors = potential_scale_reduction(
+            np.stack([chain_states[n_states // 2 : n_states] for chain_states in states])
+        )
         rows.append(
-            {"iterations": kept * THIN, "largest": factors.max(), "median": float(np.median(factors))}
+            {"iterations": n_states * THIN, "largest": factors.max(), "median": float(np.median(factors))}
         )
     table = pl.DataFrame(rows)
-    printed = PrintedNumber("1.01", "appendix E.4", Kind.UPPER_BOUND, "for each county of each State")
+    printed = PrintedNumber("1.01", "appendix E.4", Claim.UPPER_BOUND, "for each county of each State")
     return Findings(
         tables={"scale-reduction": table},
         comparisons=(

@@ -30,20 +30,22 @@ def counties(inputs: StudyInputs) -> Findings:
     """Box-plot numbers of every county, and for each State spread, bias, and draws with a negative county."""
     populations = county_populations(inputs)
     tables, rows = [], []
-    for state, own in sorted(populations.partition_by("state", as_dict=True).items()):
+    for state, of_state in sorted(populations.partition_by("state", as_dict=True).items()):
         code = str(state[0])
-        if own.height < 2:  # one county is the State, whose total is exact
+        if of_state.height < 2:  # one county is the State, whose total is exact
             continue
-        draws = _draws(int(code), own.height)
-        truth = own["pop"].to_numpy()
+        draws = _draws(int(code), of_state.height)
+        truth = of_state["pop"].to_numpy()
         tables.append(
-            summary(draws, tuple(own["name"].to_list()), state=code).with_columns(population=own["pop"])
+            summary(draws, tuple(of_state["name"].to_list()), state=code).with_columns(
+                population=of_state["pop"]
+            )
         )
         errors = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
         rows.append(
             {
                 "state": code,
-                "counties": own.height,
+                "counties": of_state.height,
                 "smallest": int(truth.min()),
                 "standard_deviation": float(draws.std()),
                 "within_30": float((np.abs(draws) <= 30).mean()),

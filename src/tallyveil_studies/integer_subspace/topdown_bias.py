@@ -194,21 +194,21 @@ def release_file(digits: Mapping[str, int], passes: str) -> str:
         digits: The geolevels and the digits of their geocodes.
         passes: Passes of the estimation, as in a release file.
     """
-    made = strategy(digits)
+    plan = strategy(digits)
     shares, queries, of_the_state = (
         "\n".join(f'{name} = "{share}"' for name, share in part)
-        for part in (made.geolevel_shares, SHARES.items(), STATE_SHARES.items())
+        for part in (plan.geolevel_shares, SHARES.items(), STATE_SHARES.items())
     )
     tables = f"""
 [privacy]
-neighbours = "{made.neighbours.value}"
-mechanism = "{made.mechanism.value}"
-epsilon = "{made.total}"
+neighbours = "{plan.neighbours.value}"
+mechanism = "{plan.mechanism.value}"
+epsilon = "{plan.total}"
 [[invariants]]
 query = "total"
 geolevels = ["State"]
 [strategy]
-epsilon = "{made.total}"
+epsilon = "{plan.total}"
 [strategy.geolevels]
 {shares}
 [strategy.queries."*"]
@@ -344,10 +344,10 @@ def _slopes(counties: Population, errors: Errors) -> pl.DataFrame:
 
 
 def _by_county(counties: Population, errors: Errors, places: Integers) -> pl.DataFrame:
-    own = counties.totals[places].rename({"geocode": "county", "total": "population"})
+    of_places = counties.totals[places].rename({"geocode": "county", "total": "population"})
     return pl.concat(
         [
-            own.with_columns(
+            of_places.with_columns(
                 method=pl.lit(method),
                 draws=pl.lit(len(drawn)),
                 mean_error=pl.Series(drawn[:, places].mean(axis=0)),
@@ -373,13 +373,13 @@ def _sentences(slopes: pl.DataFrame, by_population: Mapping[str, tuple[Populatio
 def _size_plot(by_size: pl.DataFrame, geolevel: str, title: str) -> DotPlot:
     series = []
     for method, role in ROLES.items():
-        own = by_size.filter(geolevel=geolevel, method=method)
-        means, errors = own["mean_error"], own["mean_error_standard_error"]
+        of_method = by_size.filter(geolevel=geolevel, method=method)
+        means, errors = of_method["mean_error"], of_method["mean_error_standard_error"]
         ranges = tuple(zip(means - 2 * errors, means + 2 * errors, strict=True))
         series.append(Dots(method, role, tuple(means), ranges))
     rows = tuple(
         f"{low:,} to {high:,}" if high > low else f"{low:,}"
-        for low, high in own.select("smallest", "largest").iter_rows()
+        for low, high in of_method.select("smallest", "largest").iter_rows()
     )
     return DotPlot(
         rows, (DotPanel(title, tuple(series), "mean error, persons, with two standard errors"),), 1

@@ -115,7 +115,7 @@ def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float | None]]
         cell = (1 - GAMMA) * budget
         laws = {"composition": cell / STABILITY, "stability": cell / STABILITY**power}
         margins = {
-            name: law_of(MECHANISMS[noise], own).margin(PAPER_CONFIDENCE) for name, own in laws.items()
+            name: law_of(MECHANISMS[noise], share).margin(PAPER_CONFIDENCE) for name, share in laws.items()
         }
         by_stability = (
             pure_parameters(fraction_bounds(budget).upper)

@@ -124,18 +124,18 @@ def printed_recipe(budgets: Budgets) -> float:
 def _rows(name: str, budgets: Callable[[str], Budgets]) -> list[dict[str, str | float | None]]:
     rows: list[dict[str, str | float | None]] = []
     for noise in ("Geometric", "Gaussian"):
-        own = budgets(noise)
+        level_budgets = budgets(noise)
         for kind in KINDS:
-            event = paper_event(noise, own, kind)
+            event = paper_event(noise, level_budgets, kind)
             rho = rho_of(event) if noise == "Gaussian" else None
             rows.append(
                 {
                     "budgets": name,
                     "noise": noise,
                     "TotalOnly": kind,
-                    "budget": float(sum(own, Fraction(0))),
+                    "budget": float(sum(level_budgets, Fraction(0))),
                     "pure": float(epsilon_of(event)) if rho is None else None,
-                    "RDP as stated": printed_recipe(own) if rho is None and kind == "all" else None,
+                    "RDP as stated": printed_recipe(level_budgets) if rho is None and kind == "all" else None,
                     "RDP, corrected": renyi_epsilon(event, DELTA).value,
                     "zCDP, analytical": None if rho is None else zcdp_to_epsilon_textbook(rho, DELTA),
                     "zCDP, experimental": None if rho is None else zcdp_to_epsilon(rho, DELTA),

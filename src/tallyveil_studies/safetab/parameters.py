@@ -17,7 +17,7 @@ from tallyveil.accounting.events import (
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget.strategy import Mechanism
-from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
 
 DELTA: Final = Fraction(1, 10**10)
 GAMMA: Final = Fraction(1, 10)
@@ -72,7 +72,7 @@ def compared(
     quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
 ) -> Comparison:
     """A comparison of a printed number with ours."""
-    kind = Kind.UPPER_BOUND if bound else Kind.VALUE
+    kind = Claim.UPPER_BOUND if bound else Claim.VALUE
     return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
 
 

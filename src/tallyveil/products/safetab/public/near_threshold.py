@@ -123,7 +123,7 @@ class NearThreshold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sum:
+class _SumOfCells:
     """The law of one sum of k cells, together with the other n - k cells and stage 1."""
 
     estimator: DetailEstimator
@@ -203,11 +203,11 @@ def _of_total(estimator: DetailEstimator) -> tuple[Floats, Floats]:
     return _quantiles(whole, counts, 1 - _LEFT_OUT, guess), _mean_squares(whole, counts)
 
 
-def _mean_squares(whole: _Sum, counts: Floats) -> Floats:
+def _mean_squares(whole: _SumOfCells, counts: Floats) -> Floats:
     return np.array([whole.mean_square(int(count)) for count in counts])
 
 
-def _sum_of(estimator: DetailEstimator, parts: int) -> _Sum:
+def _sum_of(estimator: DetailEstimator, parts: int) -> _SumOfCells:
     parts_noise, others = (
         noise_sum(estimator.stage_2, parts),
         noise_sum(estimator.stage_2, estimator.n - parts),
@@ -215,7 +215,9 @@ def _sum_of(estimator: DetailEstimator, parts: int) -> _Sum:
     below = np.concatenate([[0.0], np.cumsum(parts_noise.probabilities)])
     stage_1 = noise_sum(estimator.stage_1, 1)
     step = _step(stage_1, _FINE_STEPS_A_SPREAD if parts == estimator.n else _STEPS_A_SPREAD)
-    return _Sum(estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step)
+    return _SumOfCells(
+        estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step
+    )
 
 
 def _atoms(noise: NoiseSum) -> tuple[Floats, Floats]:
@@ -253,7 +255,7 @@ def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[
     return inside[np.array(chance) >= RAREST / 2].astype(np.float64), step, ends
 
 
-def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> Floats:
+def _quantiles(noisy_sum: _SumOfCells, counts: Floats, level: float, guess: float) -> Floats:
     """At every true count, the smallest multiple of 1/64 that |e| does not exceed with probability `level`."""
     stepped = (
         max(

@@ -59,11 +59,11 @@ def run_groups(
     Privacy: spends the budgets of the levels once (`GroupPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
-    return run_product(Groups(plan, records), out, test_key=test_key, observer=observer)
+    return run_product(GroupsProduct(plan, records), out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupsProduct:
     """The tabulation of a plan.
 
     Attributes:
@@ -92,11 +92,11 @@ class Groups:
             records = read_group_records(self.records, plan)
         certify_laws(law for level in plan.levels for law in (level.stage_1, level.stage_2, level.total_only))
         privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
-        return _Tabulation(plan, records, watch, level_errors(plan), privacy)
+        return _GroupsWork(plan, records, watch, level_errors(plan), privacy)
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _GroupsWork:
     """Everything read and checked. Holds confidential records."""
 
     plan: GroupPlan
@@ -106,7 +106,7 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_GroupsWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""

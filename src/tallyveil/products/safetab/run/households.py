@@ -82,12 +82,12 @@ def run_households(
         totals = read_group_totals(data, published, plan)
         groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     digest = binding_of(plan.digest(), totals_digest(totals))
-    product = Households(plan, folders, regions, groups, digest, watch)
+    product = HouseholdsProduct(plan, folders, regions, groups, digest, watch)
     return run_product(product, out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Households:
+class HouseholdsProduct:
     """The tabulation of a plan, with the detail that a published T1 chooses.
 
     Attributes:
@@ -122,7 +122,7 @@ class Households:
             households = read_households(self.folders[1], plan, self.regions)
         certify_laws(household_set.law for run in plan.runs for household_set in run.sets)
         privacy = {run.run: _privacy(run) for run in plan.runs}
-        return _Tabulation(
+        return _HouseholdsWork(
             plan,
             self.regions,
             self.groups,
@@ -135,7 +135,7 @@ class Households:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _HouseholdsWork:
     """Everything read and checked. Holds confidential records."""
 
     plan: HouseholdPlan
@@ -148,7 +148,7 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_HouseholdsWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""

@@ -70,7 +70,7 @@ def parameter_table(mechanism: Mechanism, costs: Iterable[tuple[str, Fraction]])
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-class _Set(Protocol):
+class _PlannedSet(Protocol):
     """A level set, whatever it counts."""
 
     @property
@@ -79,7 +79,7 @@ class _Set(Protocol):
     def budget(self) -> Fraction: ...
 
 
-class _Run(Protocol):
+class _PlannedRun(Protocol):
     """One run of a plan."""
 
     @property
@@ -87,10 +87,10 @@ class _Run(Protocol):
     @property
     def budget(self) -> Fraction: ...
     @property
-    def sets(self) -> Sequence[_Set]: ...
+    def sets(self) -> Sequence[_PlannedSet]: ...
 
 
-def run_parameters(mechanism: Mechanism, runs: Iterable[_Run]) -> pl.DataFrame:
+def run_parameters(mechanism: Mechanism, runs: Iterable[_PlannedRun]) -> pl.DataFrame:
     """The privacy parameters of every level set of some runs by itself, and of each run together."""
     costs = []
     for run in runs:

@@ -104,12 +104,12 @@ def run_safetab(
     Privacy: spends the budgets of the config once (`SafetabPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
-    product = Safetab(read_plan(params), (params, data), coterminous_once)
+    product = SafetabProduct(read_plan(params), (params, data), coterminous_once)
     return run_product(product, out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True)
-class Safetab:
+class SafetabProduct:
     """The tabulation of a plan.
 
     Attributes:
@@ -150,7 +150,7 @@ class Safetab:
             for law in (level_set.stage_1, level_set.stage_2, level_set.total_only)
         )
         inputs = SafetabInputs(plan, regions, persons)
-        return _Tabulation(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
+        return _SafetabWork(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
 
 
 def tables_of(
@@ -191,7 +191,7 @@ def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> Group
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _SafetabWork:
     """Everything read and checked. Holds confidential records."""
 
     inputs: SafetabInputs
@@ -202,7 +202,7 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_SafetabWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
