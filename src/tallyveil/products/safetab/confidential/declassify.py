@@ -122,11 +122,14 @@ def exact_household_measurer(
 
 def _true_level(records: RecordGroups, level: MappedLevel) -> TrueLevel:
     """All groups of a level. Every nonempty group that may have a table gets the finest one."""
+    # All rows at once: a plan allows at most 2**27 numbers a level, a GiB.
     counts, rows = records.of(level), np.arange(level.groups.n_rows)
     totals = counts.totals(rows)
     slots = np.full(totals.shape, -1, np.int32)
     held = np.zeros(totals.shape, np.bool_)
+    # Total-only groups stand last in each row and never have a table, so they keep slot -1.
     held[:, : level.n_adaptive] = totals[:, : level.n_adaptive] > 0
+    # Row-major, the order in which `tables` fills its slots.
     slots[held] = np.arange(held.sum())
     adaptive = np.ascontiguousarray(slots[:, : level.n_adaptive])
     finest = counts.tables(rows, adaptive, int(held.sum()))
@@ -143,21 +146,30 @@ class _NoNoise:
 
     def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
         """Return zeros."""
+        # Not drawn with a tiny scale: a law with no noise would still be a law in a plan, and the ledger must
+        # say non-private.
         return np.zeros(len(answers), np.int64)
 
 
 def _true_groups(measurer: GroupMeasurer[LevelSet], level_set: LevelSet, n_regions: int) -> TrueGroups:
     """All nonempty groups. Every group that may have a table and contains somebody gets the finest table."""
+    # All thresholds 1: whoever is not empty passes all three and gets the finest table, whose sum is the
+    # total. No suppression, as empty groups alone would be left out.
     exact = replace(level_set, thresholds=(1, 1, 1), keep_above=None)
     everywhere = np.arange(n_regions, dtype=np.int64)
     parts = []
     for part in measurer.measure(exact, everywhere):
+        # Detail 3 alone occurs: 0 is for empty groups, and 1 and 2 lie between equal thresholds.
         finest = part.tables[2]
         rows, iterations = np.divmod(finest.places, level_set.view.n_adaptive)
+        # int32 is enough for a cell (at most the 330 million people of a country); sums are taken before, in
+        # int64.
         totals = finest.values.sum(axis=1)
         parts.append(TrueGroups(part.rows[rows], iterations, totals, finest.values.astype(np.int32)))
         rows, iterations = np.nonzero(part.total_only)
         totals = part.total_only[rows, iterations]
+        # Total-only groups have no cells; zeros keep one shape for all groups. Their columns follow the
+        # adaptive ones.
         empty = np.zeros((len(rows), FINEST_CELLS), np.int32)
         parts.append(
             TrueGroups(

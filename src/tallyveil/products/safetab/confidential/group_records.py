@@ -46,6 +46,7 @@ class ConfidentialGroups:
     def totals(self, rows: Integers) -> Integers:
         """Records in each group of some rows, shape (rows, width)."""
         groups, _ = self._within(rows)
+        # `minlength` keeps the empty groups behind the last occupied one, which are measured like all others.
         size = len(rows) * self.level.width
         return np.bincount(groups, minlength=size).astype(np.int64).reshape(len(rows), self.level.width)
 
@@ -54,19 +55,24 @@ class ConfidentialGroups:
         finest, adaptive = self.level.ladder.finest_cells, self.level.n_adaptive
         groups, cells = self._within(rows)
         row, column = np.divmod(groups, self.level.width)
+        # Total-only columns have no entry in `slots`, which is as wide as the adaptive part of a row.
         slot = np.full(len(groups), -1, np.int64)
         tabulated = column < adaptive
         slot[tabulated] = slots.ravel()[row[tabulated] * adaptive + column[tabulated]]
         wanted = slot >= 0
+        # One bincount over (slot, cell) is O(records of the rows) and needs no loop over the groups.
         flat = slot[wanted] * finest + cells[wanted]
         return np.bincount(flat, minlength=n * finest).astype(np.int64).reshape(n, finest)
 
     def _within(self, rows: Integers) -> tuple[Integers, Integers]:
         """Groups, numbered from the first one of these rows, and cells of the records in the rows."""
         width = self.level.width
+        # Places are sorted, so that the records of neighbouring rows are one slice, found in O(log n).
         bounds = np.searchsorted(self.places, (rows[0] * width, (rows[-1] + 1) * width))
         span = slice(int(bounds[0]), int(bounds[1]))
         row, column = np.divmod(self.places[span], width)
+        # The slice also has the rows between the first and the last one that were not asked for; these are
+        # dropped. `place` is in range, because no row of the slice is above the last one asked for.
         place = np.searchsorted(rows, row)
         asked = rows[place] == row
         return place[asked] * width + column[asked], self.cells[span][asked]
@@ -93,8 +99,11 @@ class RecordGroups:
         """SHA-256 of the groups and cells, whatever the order of the records."""
         digest = hashlib.sha256()
         for level in self.levels:
+            # The length keeps two arrays apart that would give the same bytes when written one after the
+            # other.
             digest.update(len(level.places).to_bytes(8, "little"))
             for array in (level.places, level.cells):
+                # Little endian whatever the machine: the digest binds the key, and a run may go on elsewhere.
                 digest.update(array.astype("<i8").tobytes())
         return digest.digest()
 
@@ -117,9 +126,12 @@ def read_group_records(path: Path, plan: GroupPlan) -> RecordGroups:
     )
     frame = scan_table(path, list(named), "records", confidential=True)
     require_levels(frame, list(named), path, "records")
+    # Codes are made inside the query, so that the texts of a column are never all in memory.
     coded, collected = frame.select(_coded(plan)), _Collected(plan)
     for batch in collect_batches(coded, path, "records"):
         collected.add(batch)
+    # Only after the last batch: the message then names every broken rule, and its moment tells nothing of
+    # where in the file a record breaks it.
     collected.refuse(path)
     logger.info("records read and valid")
     return collected.finished()
@@ -160,6 +172,7 @@ def _values(plan: GroupPlan) -> Iterator[tuple[str, ValueMap, tuple[str, ...]]]:
 
 
 def _code(text: pl.Expr, levels: Sequence[str]) -> pl.Expr:
+    # Not strict: an unknown text becomes null here and is reported by column alone, without its value.
     return text.cast(pl.String).cast(pl.Enum(list(levels)), strict=False).to_physical()
 
 
@@ -177,10 +190,12 @@ class _Collected:
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add the records of a batch."""
+        # Before nulls are dropped, because a null is how an unknown value is seen.
         self.unknown |= self._unknown(batch)
         batch = batch.drop_nulls()  # the other rules are checked with the records whose values are known
         schema = self.plan.schema
         codes = [batch[f"attribute {n}"].to_numpy() for n in range(len(schema.attributes))]
+        # A record's cell does not depend on its groups, so it is computed once for all levels.
         cells = schema.encode(np.stack(codes, axis=1))
         members = {
             grouping.name: _members(grouping, [self._codes(batch, value_map) for value_map in grouping.maps])
@@ -188,9 +203,13 @@ class _Collected:
         }
         for level, parts in zip(self.plan.levels, self.parts, strict=True):
             pairs = [members[value_map.name] for value_map in level.groups.groupings]
+            # Combinations of a record: the product over the groupings of its groups in each. One grouping
+            # without a group gives 0, and the record is in no group of the level.
             sizes = np.ones(batch.height, np.int64)
             for records, _ in pairs:
                 sizes *= np.bincount(records, minlength=batch.height)
+            # Refused and never truncated: dropping a group of a record silently would make its count wrong,
+            # and keeping it would break the stability that the noise was chosen for.
             if (sizes > level.stability).any():
                 self.over.add(level.name)
             else:
@@ -198,6 +217,7 @@ class _Collected:
                 parts.append((places, cells[records]))
 
     def _codes(self, batch: pl.DataFrame, value_map: ValueMap) -> list[Integers]:
+        # By identity: two maps may be equal and still be of two groupings.
         return [batch[name].to_numpy() for name, source, _ in _values(self.plan) if source is value_map]
 
     def _unknown(self, batch: pl.DataFrame) -> set[str]:
@@ -236,9 +256,13 @@ class _Collected:
         """The groups of all records, level by level."""
         levels = []
         for level, parts in zip(self.plan.levels, self.parts, strict=True):
+            # So that a file without any record of a level still concatenates to int64.
             none = np.empty(0, np.int64)
             places, cells = (np.concatenate([none, *(part[n] for part in parts)]) for n in (0, 1))
+            # The parts of a level are freed before the next one is joined: two copies of one level, not of
+            # all.
             parts.clear()
+            # Sorted by group, then cell: the digest must not depend on the order of the records in the file.
             order = np.lexsort((cells, places))
             levels.append(ConfidentialGroups(level, places[order], cells[order]))
         return RecordGroups(tuple(levels))
@@ -255,20 +279,24 @@ def _members(grouping: Grouping, codes: Sequence[Sequence[Integers]]) -> tuple[I
     pairs = [
         _mapped(value_map, columns, n_groups) for value_map, columns in zip(grouping.maps, codes, strict=True)
     ]
+    # A record that two maps put into the same group counts in it once; np.unique also sorts by record.
     records, groups = np.divmod(np.unique(np.concatenate(pairs)), n_groups)
     return records, groups
 
 
 def _mapped(value_map: ValueMap, columns: Sequence[Integers], n_groups: int) -> Integers:
     """Numbers record * n_groups + group of the records in groups of one map, each once."""
+    # -1 is a missing value, which puts a record into no group.
     known = [np.flatnonzero(codes >= 0) for codes in columns]
     n_values = len(value_map.values)
     coded = [rows * n_values + codes[rows] for rows, codes in zip(known, columns, strict=True)]
     held = np.divmod(np.unique(np.concatenate(coded)), n_values)  # each value of a record once
+    # A compressed row layout of the pairs: groups of value v from first[v] on, n_of[v] of them.
     order = np.argsort(value_map.pairs[:, 0])
     groups, n_of = value_map.pairs[order, 1], np.bincount(value_map.pairs[:, 0], minlength=n_values)
     first = np.cumsum(n_of) - n_of
     times = n_of[held[1]]
+    # 0, 1, ... within each run of length `times`: the flat index minus the start of its run.
     within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     flat = np.repeat(held[0], times) * n_groups + groups[np.repeat(first[held[1]], times) + within]
     numbers: Integers
@@ -289,8 +317,11 @@ def _combined(
         n_of = np.bincount(members, minlength=n_records)
         first = np.cumsum(n_of) - n_of
         times = n_of[records]
+        # Every combination so far is repeated for each group of its record in this grouping, as in a product of lists.
         within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
         places = np.repeat(first[records], times) + within
         records = np.repeat(records, times)
+        # C order over the groupings, the last one fastest, as `GroupList.places` reads it. The product of the
+        # sizes is at most 2**27, so it fits int64.
         combination = np.repeat(combination, times) * len(grouping.groups) + groups[places]
     return records, level.groups.places(combination)

@@ -72,6 +72,7 @@ def expected_errors(plan: SafetabPlan) -> dict[str, list[dict[str, Any]]]:
 
 def size_errors(level: GroupLevel) -> Iterator[SizeError]:
     """Expected errors of groups of adaptive detail of several sizes, without data."""
+    # A level of total-only groups has no choice of detail to predict.
     for size in SIZES if level.n_adaptive else ():
         yield _of_size(level, size)
 
@@ -83,9 +84,11 @@ def detail_estimator(level: GroupLevel, detail: int) -> DetailEstimator:
 
 def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
     """Margins of every detail of a level, without data."""
+    # The margins here are those far from a threshold; near one they depend on the true count.
     for detail in range(level.ladder.total_only if level.n_adaptive else 0):
         estimator = detail_estimator(level, detail)
         combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
+        # Detail 0 is the total alone and has no cells.
         cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
         yield DetailError(
             level.ladder.names[detail],
@@ -105,6 +108,7 @@ def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
 
 def detail_chances(level: GroupLevel, size: int) -> tuple[float, ...]:
     """Probabilities of the details, for a group of a given true size."""
+    # P(stage 1 is below each threshold); differences of neighbours are the chances of the details.
     below = [0.0, *(_at_most(level.stage_1, bound - 1 - size) for bound in level.thresholds), 1.0]
     return tuple(higher - lower for lower, higher in pairwise(below))
 
@@ -113,12 +117,14 @@ def publication_chance(level: GroupLevel, size: int) -> float:
     """Probability that the total of a group of adaptive detail with a given true size is published."""
     if level.keep_above is None:
         return 1.0
+    # Tables are never suppressed, so only detail 0 can be left out.
     return 1 - detail_chances(level, size)[0] * _at_most(level.stage_2, level.keep_above - size)
 
 
 def _of_size(level: GroupLevel, size: int) -> SizeError:
     chances = detail_chances(level, size)
     estimators = [detail_estimator(level, detail) for detail in range(level.ladder.total_only)]
+    # Both are unbiased but near a threshold, so root mean squares are roots of variances.
     errors = [(estimator.combined(estimator.n), estimator.measured(estimator.n)) for estimator in estimators]
     return SizeError(
         size,

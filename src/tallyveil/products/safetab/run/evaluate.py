@@ -68,12 +68,17 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
             declassified = declassify_groups(
                 inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
             )
+            # The folder says so, too, before anything is computed; whoever finds it later sees that records
+            # were compared.
             mark_declassified(out, ledger.entries)
+            # Generated now, after the entry and the mark are on disk: a process killed in between has shown
+            # no true count.
             truth: Truth = [(true_totals(level_set, regions, true), true) for level_set, true in declassified]
             groups.append(_group_numbers(run, regions, truth))
             stem = run.run.lower()
             totals = pl.concat(frame for frame, _ in truth)
             tables[f"truth-t1-{stem}"] = totals
+            # The release itself is the first of the runs whose errors are pooled.
             for published in [released[run.run], *_repeated(inputs, run, repeats, once=once)]:
                 t1, t2 = _with_truth(published, truth, totals)
                 t1_rows.append(t1)
@@ -90,6 +95,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
 
 def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
     """Whether the release measured coterminous regions once, by its plan digest; refuses a release of another plan."""
+    # The manifest holds the digest alone, so both ways of tabulating are tried; only one of them can match.
     for once in (True, False):
         if binding_of(inputs.plan.digest(), bytes([once])).hex() == digest:
             return once
@@ -116,6 +122,8 @@ def _repeated(
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):
+        # A public key for each number: these runs can be repeated by anybody, protect nobody and are never
+        # published.
         noise = NoiseSource(insecure_key(f"SafeTab evaluation {number}"))
         measurer = measurer_of(inputs, run.run, noise)
         t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
@@ -127,9 +135,11 @@ def _with_truth(
     published: tuple[pl.DataFrame, pl.DataFrame], truth: Truth, totals: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     t1, t2 = published
+    # The detail of each group is that of this run, since each run chooses its own.
     cells = [true_tables(frame, groups, t1) for frame, groups in truth]
     of_group = totals.rename({TRUE: "TOTAL"})
     compared = with_truth(t2, cells, CELL_KEYS).join(of_group, on=KEYS, how="left", maintain_order="left")
+    # A group that is published and has no true row is empty, so its true total is 0.
     return with_truth(t1, [totals], KEYS), compared.with_columns(pl.col("TOTAL").fill_null(0))
 
 
@@ -149,9 +159,11 @@ def _group_numbers(run: RunPlan, regions: Regions, truth: Truth) -> pl.DataFrame
                 if total_only
                 else level_set.view.n_adaptive
             )
+            # A level below the state has no total-only groups.
             if not n:
                 continue
             totals = pl.Series("TRUE", groups.totals[only == total_only])
+            # Empty groups are most of the product and are counted, never listed.
             empty = n * len(regions.ids[level_set.geography]) - len(totals)
             sizes = pl.DataFrame([totals]).select(size_of(pl.col("TRUE")).alias("SIZE"))
             sizes = sizes.group_by("SIZE").agg(pl.len().cast(pl.Int64).alias("groups"))

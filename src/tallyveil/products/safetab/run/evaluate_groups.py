@@ -46,18 +46,23 @@ def evaluate_groups(
         StoreError: the folder holds no finished release that was made with this plan.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
+    # Before the records are read: the plan, and the tables as they were written.
     manifest = require_groups_release(plan, out)
     records_read = read_group_records(records, plan)
     totals, cells, truths = [], [], {}
     reason = "true counts compared with the release; the results reveal them"
     with Ledger(out / LEDGER, groups_declaration(plan), manifest.run) as ledger:
         true_levels = declassify_levels(records_read, plan.levels, ledger=ledger, reason=reason)
+        # Entry and mark come before the first true count; `true_levels` is a generator that has not yet
+        # begun.
         mark_declassified(out, ledger.entries)
+        # One level at a time: the finest tables of all levels may not fit in memory together.
         for truth in true_levels:
             of_totals, of_cells = _compared(records_read, truth, out, repeats)
             totals.append(of_totals)
             cells.append(of_cells)
             truths[f"truth-{truth.level.name}"] = truth.table()
+    # All levels have the same ladder.
     levels, details = [level.name for level in plan.levels], plan.levels[0].ladder.names
     errors = {
         "errors-totals": level_total_errors(pl.concat(totals), levels, details, 1 + repeats),
@@ -97,6 +102,7 @@ def _compared(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of the release and of the repeated runs, beside the true ones, at one level."""
     totals, cells = [], []
+    # Number 0 is the release; the others have public keys made from their numbers.
     for number in range(1 + repeats):
         tables = _tables(records, truth.level, out, number)
         totals.append(truth.beside_totals(tables[0]))
@@ -109,6 +115,7 @@ def _tables(
     records: RecordGroups, level: MappedLevel, out: Path, number: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of the release (number 0), or of a run like it."""
+    # Read as published, never tabulated again: the key of the release is gone.
     if not number:
         return read_group_tables(out, level)
     noise = NoiseSource(insecure_key(f"population groups evaluation {number}"))

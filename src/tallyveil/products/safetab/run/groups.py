@@ -89,8 +89,12 @@ class GroupsProduct:
         """Read and check the records; nothing is written."""
         watch, plan = Stopwatch(observer), self.plan
         with watch.stage("read records"):
+            # Everything that can be refused is refused here, before the ledger shows a spend.
             records = read_group_records(self.records, plan)
+        # The noise must have certified boundaries before the spend: afterwards an error would cost the
+        # budget.
         certify_laws(law for level in plan.levels for law in (level.stage_1, level.stage_2, level.total_only))
+        # Also before the spend, because an epsilon may turn out not to exist at this delta.
         privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
         return _GroupsWork(plan, records, watch, level_errors(plan), privacy)
 
@@ -114,6 +118,8 @@ class _GroupsWork:
         return safetab_job(
             ReleaseKind.GROUPS,
             plan.digest(),
+            # The key is bound to the records: other records would get other noise, so that no difference of
+            # two runs shows a true one.
             [self.records.digest()],
             groups_declaration(plan),
             plan.event(),
@@ -125,8 +131,11 @@ class _GroupsWork:
         """Measure and write every level; returns the body of the manifest."""
         plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
         write_plan_files(run, plan.to_mapping(), self.expected)
+        # One source for all levels: their addresses differ in geolevel or query
+        # (`GroupsFile._addresses_apart`).
         measurer = GroupMeasurer(self.records, noise)
         counts = {
+            # A stage for each level, so that a killed run does only the begun level again.
             level.name: run.stage(
                 f"tabulate {level.name}",
                 group_table_paths(level),
@@ -161,6 +170,7 @@ def tables_of_level(
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Totals, cells and the number of noisy counts of one level."""
     collected = CollectedGroups(level)
+    # All rows: empty groups are measured like others, or their absence would tell that they are empty.
     for part in measurer.measure(level, np.arange(level.groups.n_rows)):
         collected.add(part)
     return *group_tables(level, collected), collected.n_counts

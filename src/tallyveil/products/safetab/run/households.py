@@ -72,15 +72,18 @@ def run_households(
         differ by one record. T1 is public; its cost was spent by the run that made it.
     """
     folders = (params, data, *([] if published is None else [published]))
+    # Before anything is read: an output folder with inputs in it is refused at once.
     refuse_safetab_folder(out, folders)
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     if published is not None:
+        # Refuses a run that is not finished, whose T1 may yet change.
         read_manifest(published, ReleaseKind.SAFETAB)
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
         totals = read_group_totals(data, published, plan)
         groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
+    # T1 chooses the addresses that are used, so it is part of what the noise means.
     digest = binding_of(plan.digest(), totals_digest(totals))
     product = HouseholdsProduct(plan, folders, regions, groups, digest, watch)
     return run_product(product, out, test_key=test_key, observer=observer)
@@ -120,6 +123,7 @@ class HouseholdsProduct:
         plan = self.plan
         with self.watch.stage("read records"):
             households = read_households(self.folders[1], plan, self.regions)
+        # Certified now, so that no law can fail after the spend.
         certify_laws(household_set.law for run in plan.runs for household_set in run.sets)
         privacy = {run.run: _privacy(run) for run in plan.runs}
         return _HouseholdsWork(
@@ -154,11 +158,13 @@ class _HouseholdsWork:
         """The inputs that identify the run, and what it spends."""
         plan = self.plan
         parts = [self.regions[run.run].digest() for run in plan.runs]
+        # Both tables' records: they share blocks and codes, but their cells differ.
         parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
         return safetab_job(
             ReleaseKind.HOUSEHOLDS,
             self.digest,
             parts,
+            # The larger of the two runs: a household is in one of them, so they compose in parallel.
             Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
             plan.event(),
             self.privacy,
@@ -198,6 +204,7 @@ class _HouseholdsWork:
         for run_plan in plan.runs:
             listed = self.groups[run_plan.run].items()
             for table in TABLES:
+                # Set names begin with the table's name ("t3 COUNTY level 2").
                 n = sum(len(groups.regions) for name, groups in listed if name.startswith(table.name))
                 allowed = plan.config.allow_negative
                 checks += check_household_tables(run.path, run_plan.run, table, n, allow_negative=allowed)
@@ -252,6 +259,7 @@ def _expected(plan: HouseholdPlan) -> list[JsonObject]:
 
 def _privacy(run: HouseholdRun) -> JsonObject:
     """The privacy guarantee of a run. It is computed before the spend, because some events have none."""
+    # A household may move, so the guarantee for a changed record is stated beside that for an added one.
     epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
     return {
         "budget": str(run.budget),

@@ -76,6 +76,7 @@ def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
     Raises:
         TallyveilError: a file breaks its rules. The error names the first such file and all rules that it breaks.
     """
+    # Public files first: most mistakes are found without opening a record.
     plan = read_plan(params)
     regions = read_regions(data, plan.config)
     return SafetabInputs(plan, regions, read_persons(data, plan.config, plan.files, regions))
@@ -125,6 +126,7 @@ class SafetabProduct:
     @property
     def digest(self) -> bytes:
         """Digest of the plan and of how it is tabulated."""
+        # Whether twins are measured changes which counts exist, so a run may not be resumed in the other way.
         return binding_of(self.plan.digest(), bytes([self.once]))
 
     @property
@@ -175,8 +177,10 @@ def tables_of(
     t1, t2, n_counts = [], [], 0
     for level_set in run.sets:
         tables = SetTables(level_set, regions, plan.config, exact=exact)
+        # Parts of limited size; a country's groups at a tract level do not fit in memory at once.
         for part in source.measure(level_set, tabulation.measured[level_set.geography, level_set.level]):
             tables.add(part)
+        # Twins are copies of published numbers and so need no further noise and no further spend.
         twins = tabulation.twins[level_set.geography, level_set.level]
         t1.append(tables.t1(twins))
         t2.append(tables.t2(twins))
@@ -207,6 +211,7 @@ class _SafetabWork:
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
         plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
+        # Geography and records of each run, in the order of the runs.
         parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
         return safetab_job(
             ReleaseKind.SAFETAB,
@@ -230,6 +235,7 @@ class _SafetabWork:
             )
             for run_plan in plan.runs
         }
+        # Written after the runs, which share them.
         run.make(HEADERS, lambda: write_headers(run.path))
         return {"sizes": sizes}
 
@@ -237,6 +243,7 @@ class _SafetabWork:
         """Measure and write one run of the config; returns the sizes of its inputs and tables."""
         inputs, regions = self.inputs, self.inputs.regions[run_plan.run]
         with self.watch.stage(f"tabulate {run_plan.run}", len(run_plan.sets)):
+            # Depends on public files alone, so it is the same after an interruption.
             tabulation = (tabulate_once if self.once else tabulate_all)(run_plan.sets, regions)
             measurer = measurer_of(inputs, run_plan.run, noise)
             t1, t2, n_counts = tables_of(run_plan, inputs.plan, regions, measurer, tabulation)
@@ -274,6 +281,7 @@ def declaration_of(plan: SafetabPlan) -> Declaration:
 def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
     """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
     refuse_inputs(out, inputs)
+    # Before the spend: a path that the system refuses in the middle of a run would waste it.
     refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
 
 
@@ -284,11 +292,13 @@ def _privacy(plan: SafetabPlan) -> JsonObject:
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
     """Whether a record exists that is in the largest possible number of groups of every level set, and that record."""
+    # A record attains all stabilities at once only if it can also lie in a region of every geography.
     block = first_block_in_all(regions, [level_set.geography for level_set in run.sets])
     attained = run.witness is not None and block is not None
     return {
         "attained_by_one_record": attained,
         "race_codes": list(run.witness[0]) if run.witness else None,
         "ethnicity_code": run.witness[1] if run.witness else None,
+        # 15 digits: state 2, county 3, tract 6, block 4.
         "block": None if block is None else f"{block:015d}",
     }
