@@ -20,7 +20,7 @@ FINEST_CELLS: Final = 46
 """Cells of the finest table: two sexes and 23 age groups."""
 
 STARTS_4: Final = (0, 18, 45, 65)
-"""First years of four groups, the coarsest table (T02002 of the published tables)."""
+"""First years of four groups, the coarsest table."""
 
 STARTS_9: Final = (0, 5, 18, 25, 35, 45, 55, 65, 75)
 """First years of nine groups. Each of the four is a union of these."""

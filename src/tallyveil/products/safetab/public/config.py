@@ -33,8 +33,8 @@ LEVELS: Final = (1, 2)
 STATES: Final = tuple(f"{n:02d}" for n in range(1, 57) if n not in (3, 7, 14, 43, 52))
 PUERTO_RICO: Final = "72"
 MOST_CODES: Final = 8
-"""Race codes of a record in the published format: QRACE1 to QRACE8. The kernels have room for ten iterations of
-a person, so twice as many codes would not fit."""
+"""Race codes of a record in the published format: QRACE1 to QRACE8. The
+kernels have room for 16 iterations of a person, so twice as many codes would not fit."""
 
 LARGEST_THRESHOLD: Final = 2**60
 """Largest absolute value of a threshold, so that it and its differences from noisy counts fit int64. No
@@ -218,6 +218,7 @@ class ConfigReading:
         # Keys of a run that is switched off are known, too, and may be left in the file.
         places = [(g, level) for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS]
         known = {budget_key(*place, table) for table in tables for place in places}
+        # An unknown key is a misspelled one: ignoring it would silently use another setting.
         if unknown := sorted(set(self.values) - known - set(fixed)):
             self.problems.append(f"unknown key(s) {some(unknown)}. Remove them, or correct their spelling.")
         if not self.problems:
@@ -283,6 +284,7 @@ class ConfigReading:
             self._wrong("state_filter_us", value, "a list of states, 2 digits each")
             return ()
         unknown = sorted({state for state in value if state not in STATES})
+        # A repeated state would do no harm, but another one was probably meant.
         twice = sorted({state for state in value if value.count(state) > 1})
         if unknown:
             self.problems.append(f"'state_filter_us' has {some(unknown)}, which are no states. Remove them.")
@@ -313,6 +315,7 @@ class ConfigReading:
             return Fraction(value)
         else:
             self._wrong(key, value, "a number, 0 or more")
+        # Above 0, so that a run with one wrong budget is not also reported as having none.
         return Fraction(1)
 
     def thresholds(self, runs: tuple[str, ...]) -> dict[Level, tuple[int, int, int]]:

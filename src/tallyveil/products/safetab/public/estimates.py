@@ -236,8 +236,7 @@ def correction_of(estimator: DetailEstimator) -> Correction:
 @lru_cache(maxsize=1024)
 def fade_of(estimator: DetailEstimator) -> Fade:
     """How the weight of stage 1 with Laplace noise grows away from the thresholds."""
-    # 8 standard deviations of stage 1 to 0, then 20 of the measured total to 1: wide enough that the change
-    # of the weight hardly biases. Twice the width would use stage 1 in fewer groups.
+    # Weight 0 up to 8 standard deviations of stage 1 from a threshold, and 1 after 20 more of the total.
     begin = int(8 * estimator.stage_1.standard_deviation()) + 1
     return Fade(begin, int(20 * estimator.measured(estimator.n).variance ** 0.5) + 1)
 

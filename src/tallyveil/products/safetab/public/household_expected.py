@@ -40,6 +40,7 @@ def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]
     errors = []
     for run in plan.runs:
         for household_set in run.sets:
+            # A cell has the same law in every detail; only sums differ.
             cell = quality_of_sum(household_set, 1)
             for number, detail in enumerate(household_set.table.details):
                 total = quality_of_sum(household_set, detail.n_cells)
