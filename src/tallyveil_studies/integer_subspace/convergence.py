@@ -23,7 +23,13 @@ PAIRS: Final = 200
 """Number of pairs of chains, as in the paper."""
 
 CONVERGED: Final = 0.01
+"""Estimated total variation distance below which a chain counts as converged, as in the paper's text. A smaller
+one needs more iterations, about as many again for each power of ten."""
+
 LAG_FACTORS: Final = (0.25, 1.0, 4.0)
+"""Lags that are drawn, in terms of the middle one. The paper's lags are in its pictures alone, so a range is
+shown."""
+
 PAPER: Final = "Algorithm 1, the paper's jumps"
 TUNED: Final = "Algorithm 1, tuned jumps"
 SLICES: Final = "slices"
@@ -36,9 +42,18 @@ PAPER_RATES: Final = {
 """-ln(a) of the paper's double-geometric jumps (appendix E)."""
 
 _LONGEST_JUMPS: Final = 500_000
+"""Sweeps after which a pair of Algorithm 1 counts as not met. A longer wait would move only curves of chains
+that are too slow anyway."""
+
 _LONGEST_SLICES: Final = 5_000
+"""The same for slices, which meet in hundreds of sweeps."""
+
 _BOUND_PAIRS: Final = 1000
+"""Pairs of the certified bound; the first pair of the other runs has this number, so that the two have no pair
+in common."""
+
 _POINTS: Final = 300
+"""Points of a curve, evenly spaced on a logarithmic axis: more than a panel has pixels between its labels."""
 
 
 def children_l1(_: StudyInputs) -> Findings:
@@ -72,6 +87,7 @@ def iterations(_: StudyInputs) -> Findings:
                 lag = _lag(name, norm, way)
                 meetings = _meetings(name, norm, way, lag)
                 needed = sweeps_until(meetings, CONVERGED)
+                # A sweep tries every column; an iteration of the paper as many as a basis has.
                 count = needed * plan.columns.n_columns / lattice_of(make().system).dimension
                 rows.append(
                     {
@@ -90,6 +106,7 @@ def iterations(_: StudyInputs) -> Findings:
                 )
                 if norm in paper:
                     printed = PrintedNumber(
+                        # The paper states powers of ten.
                         f"1e{round(math.log10(paper[norm]))}",
                         "section 5, appendix E",
                         Claim.UPPER_BOUND,
@@ -125,6 +142,7 @@ def _plan(name: str, norm: Norm, way: str) -> ChainPlan:
         return plan_chain(example.law(norm), lattice_columns(lattice_of(example.system)))
     columns = basis_columns(lattice_of(example.system, "smith").basis)
     if way == PAPER:
+        # Scale of a double-geometric jump: the reciprocal of -ln(a).
         jumps = JumpMoves((1 / PAPER_RATES[name, norm],) * columns.n_columns)
         return plan_chain(example.law(norm), columns, jumps)
     return plan_chain(example.law(norm), columns, tune_jumps(example.law(norm), columns, KEY))
@@ -147,6 +165,7 @@ def _longest(way: str) -> int:
 def _bound(name: str, norm: Norm, way: str, lag: int) -> dict[str, float]:
     if way != SLICES:  # a thousand pairs of Algorithm 1 would take minutes
         return {"bound_at": math.nan, "bound": math.nan}
+    # Chosen from other pairs than those of the bound, so that the choice does not bias it.
     sweeps = int(1.3 * _meetings(name, norm, way, lag).times.max())
     pairs = meeting_times(_plan(name, norm, way), KEY, lag, _BOUND_PAIRS, _longest(way))
     bound = total_variation_bound(_plan(name, norm, way), pairs, sweeps, confidence=0.95)
@@ -190,5 +209,6 @@ def _curve(name: str, norm: Norm, way: str, lag: int) -> pl.DataFrame:
     scale = plan.columns.n_columns / plan.columns.dimension
     last = math.log10(max(2, int(meetings.times.max()) + 1))
     sweeps = np.unique(np.concatenate([[0], np.logspace(0, last, _POINTS).astype(np.int64)]))
+    # The estimator of Biswas, Jacob and Vanetti: the mean of max(0, ceil((meeting - t) / lag)).
     late = np.maximum(0, -(-(meetings.times[None, :] - sweeps[:, None]) // lag))
     return pl.DataFrame({"iterations": sweeps * scale, "estimate": late.mean(axis=1)})

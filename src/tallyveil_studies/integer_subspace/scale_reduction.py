@@ -20,8 +20,14 @@ from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY
 
 CHAINS: Final = 4
+"""Chains, as in appendix E.4 of the paper."""
+
 ITERATIONS: Final = 1_000_000
+"""Iterations of each chain, as in appendix E.4: a million."""
+
 THIN: Final = 500
+"""Every how many iterations a state is kept, as in the paper: 2,000 states of each chain."""
+
 RATE: Final = 2.5
 """-ln(a) of the paper's jumps."""
 
@@ -37,11 +43,14 @@ def reduced(_: StudyInputs) -> Findings:
     plan = plan_chain(GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON), columns, jumps)
     states = []
     for chain in range(CHAINS):
+        # Dispersed starts: a law with half the epsilon of the examples or less is wider.
         start = run_chain(wide, KEY, ITERATIONS, chain=chain, part=STARTS)[0]
         states.append(run_chain(plan, KEY, ITERATIONS, chain=chain, part=STARTS, thin=THIN, start=start))
     rows = []
+    # The factor as it would have looked earlier in the run.
     for share in (0.1, 0.25, 0.5, 1.0):
         n_states = math.ceil(share * len(states[0]))
+        # The later half of the chain so far: the first is burn-in.
         factors = potential_scale_reduction(
             np.stack([chain_states[n_states // 2 : n_states] for chain_states in states])
         )

@@ -23,7 +23,10 @@ from tallyveil_studies.integer_subspace.noise import upper_tail
 from tallyveil_studies.integer_subspace.privacy import NOTE, with_parameters
 
 _GEOLEVEL: Final = 253
+"""Field geolevel of this exhibit's addresses; the query is the State's code."""
+
 _LAW: Final = GeneralisedLaplace(Norm.L1, ILLINOIS_EPSILON)
+"""The law of Illinois, for every State."""
 
 
 def counties(inputs: StudyInputs) -> Findings:
@@ -50,6 +53,7 @@ def counties(inputs: StudyInputs) -> Findings:
                 "standard_deviation": float(draws.std()),
                 "within_30": float((np.abs(draws) <= 30).mean()),
                 "largest_mean_in_standard_errors": float(np.abs(draws.mean(axis=0) / errors).max()),
+                # Averaged over draws: each draw has noise with a slope of its own.
                 "slope_on_rank": float(_slopes(draws).mean()),
                 "slope_standard_error": float(_slopes(draws).std(ddof=1) / np.sqrt(len(draws))),
                 "negative_draws": int((truth + draws < 0).any(axis=1).sum()),
@@ -86,5 +90,6 @@ def _draws(state: int, n: int) -> Integers:
 
 def _slopes(draws: Integers) -> npt.NDArray[np.float64]:
     """For each draw, the slope of the noise on the rank from 0 (smallest county) to 1."""
+    # Centred, so that the slope is a plain ratio of sums. Counties are sorted by population.
     rank = np.linspace(-0.5, 0.5, draws.shape[1])
     return np.asarray(draws @ rank / (rank @ rank), dtype=np.float64)

@@ -53,10 +53,13 @@ NEAR: Final = 6.5
 
 _BELOW: Final = 6  # from this many t on the wrong side of a threshold, the correction is linear
 _KNOTS_A_SPREAD: Final = 16
+"""Knots of a correction in each spread t. Linear interpolation between them errs by about 1/2000 of the
+curvature; half as many knots err four times as much, twice as many take twice the time to tabulate."""
+
 _BITS: Final = 192
 """Bits of the balls in which a correction is computed. Tails at 6.5 spreads are near 2**-34 and are subtracted
-from each other, so 192 leave far more than the 12 bits of a step of 1/4096; half as many would do, and the time
-is not felt, because each correction is computed once a knot."""
+from each other, so 192 leave far more than the 12 bits of a step of 1/4096; half as
+many would do."""
 
 _WHOLE_SPREADS: Final = (
     0.8,
