@@ -56,6 +56,7 @@ class PrintedNumber:
     def unit(self) -> Fraction:
         """One unit of its last digit."""
         mantissa, _, exponent = self.text.lower().partition("e")
+        # Trailing zeros count: "5.00" is known to a hundredth.
         decimals = len(mantissa.partition(".")[2])
         return Fraction(10) ** (int(exponent or 0) - decimals)
 
@@ -80,11 +81,13 @@ class Comparison:
         if self.printed.kind is Claim.OTHER_DATA:
             return Verdict.NOT_JUDGED
         is_bound = self.printed.kind is Claim.UPPER_BOUND
+        # Infinity has no exact fraction.
         if isinstance(self.ours, float) and not math.isfinite(self.ours):
             return Verdict.VIOLATED if is_bound else Verdict.DIFFERS
         difference = Fraction(self.ours) - self.printed.value
         if is_bound:
             return Verdict.HOLDS if difference <= 0 else Verdict.VIOLATED
+        # Half a unit of the last digit: the number rounds to the printed one. Exactly, in fractions.
         if 2 * abs(difference) <= self.printed.unit:
             return Verdict.AGREES
         return Verdict.LAST_DIGIT if abs(difference) <= self.printed.unit else Verdict.DIFFERS

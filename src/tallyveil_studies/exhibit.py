@@ -46,6 +46,7 @@ class StudyInputs:
                 "DIR."
             )
         paths = tuple(self.data / name for name in names)
+        # All missing files are named at once.
         absent = [path for path in paths if not path.is_file()]
         if absent:
             raise MissingDataError(

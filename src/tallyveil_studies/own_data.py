@@ -93,6 +93,7 @@ class OwnData:
         Raises:
             MissingDataError: the file has no such table.
         """
+        # None and the empty tuple both mean that the file has no such table.
         if not getattr(self, table):
             name = {"counts": "[counts]", "regressions": "[[regressions]]"}[table]
             raise MissingDataError(

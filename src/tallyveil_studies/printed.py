@@ -50,6 +50,7 @@ def beside_ours(
     """
     return tuple(
         Comparison(f"{what}, {name}", number, ours[name])
+        # In the order of the paper.
         for name, number in printed_numbers(paper, section).items()
         if name in ours
     )
@@ -57,5 +58,6 @@ def beside_ours(
 
 @cache
 def _sections(paper: str) -> Mapping[str, Any]:
+    # Read from the package, so that an installed copy has it, too.
     text = (resources.files("tallyveil_studies") / paper / "printed.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

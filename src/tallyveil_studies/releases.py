@@ -62,6 +62,7 @@ def published_counts(
     Raises:
         TallyveilError: the release cannot be made.
     """
+    # Removed with everything in it: a release with a known key must not be left where it could be mistaken.
     with TemporaryDirectory(prefix="tallyveil-study-") as name:
         folder = Path(name)
         write_parquet(folder / _RECORDS, records, {})

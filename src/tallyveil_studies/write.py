@@ -44,6 +44,7 @@ def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFram
                 "exhibit": exhibit.name,
                 "quantity": comparison.quantity,
                 "printed": comparison.printed.text,
+                # Fractions are exact and are written as floats, which have more digits than any paper prints.
                 "ours": float(comparison.ours),
                 "verdict": comparison.verdict.value,
                 "source": comparison.printed.source,

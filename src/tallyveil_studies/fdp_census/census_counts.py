@@ -73,7 +73,9 @@ def nine_counts(counts: pl.DataFrame, geounits: pl.DataFrame) -> Integers:
         .agg(pl.col("count").sum())
         .pivot(on="race_ethnicity", index="geocode", on_columns=races, values="count")
     )
+    # Left, so that empty blocks stay.
     joined = geounits.join(wide, on="geocode", how="left").with_columns(pl.col(*races).fill_null(0))
     summed = joined.group_by("geounit").agg(pl.col(*races).sum()).sort("geounit")
+    # The total is the sum of the eight groups, which are disjoint.
     summed = summed.with_columns(pl.sum_horizontal(*races).alias("total"))
     return np.ascontiguousarray(summed.select(*QUERIES).to_numpy().astype(np.int64))

@@ -31,12 +31,21 @@ TRIPLE: Final = 3
 _MOST_AT_ONCE: Final = 333
 """Largest number of repetitions, and _MOST_DRAWS of noisy counts, that are in memory at a time."""
 _MOST_DRAWS: Final = 10_000_000
+"""Noisy counts in memory at a time: 80 MB as int64. The numbers do not depend on it, because noise is
+addressed."""
+
 _MOST_REPETITIONS: Final = 99_900
+"""Repetitions of a regression with few places, a multiple of 3: standard errors of a mean error are then 0.3 %
+of it."""
+
 _FEWEST_REPETITIONS: Final = 999
+"""Repetitions however many places there are, a multiple of 3; standard errors are then near 3 %."""
+
 _MOST_SHARES: Final = 62_760_000
 """Number of noisy shares, places times repetitions, above which there are fewer repetitions."""
 _FIRST_GEOLEVEL: Final = 16  # so the noise addresses differ from those of the other figures
 _PAPERS_REDUCTION: Final = 60.57
+"""Percent by which the slope's error fell in the paper's Figure 9, State, with three repetitions."""
 
 
 def slope_distortion(inputs: StudyInputs) -> Findings:
@@ -77,6 +86,7 @@ _PUBLIC_TABLES: Final = (
 
 def repetitions_of(places: int) -> int:
     """Number of repetitions for so many places, a multiple of 3: 99,900, or fewer where there are many places."""
+    # Work grows with places times repetitions, which is what is bounded.
     fitting = TRIPLE * (_MOST_SHARES // (TRIPLE * places))
     return min(_MOST_REPETITIONS, max(_FEWEST_REPETITIONS, fitting))
 
@@ -89,6 +99,7 @@ def _measured(
     repetitions = repetitions_of(len(places.outcome))
     error = slope_errors(noise, places, variance, address, repetitions)
     aware = slope_errors(noise, places, variance, address, repetitions, noise_aware=True)
+    # The spread that the paper's three repetitions would show.
     low, high = np.quantile(_triples(error), (0.025, 0.975))
     row: dict[str, object] = {
         "places": regression.name,
@@ -121,6 +132,7 @@ def _luck(gain: Mapping[str, Any]) -> str:
 
 def slope(outcome: Floats, proportion: Floats) -> float | Floats:
     """Least-squares slope of outcome on proportion, over the last axis."""
+    # Slope = sum of products of deviations over the sum of squares; centring one of the two is enough.
     centred = proportion - proportion.mean(axis=-1, keepdims=True)
     result = (centred * (outcome - outcome.mean())).sum(axis=-1) / (centred**2).sum(axis=-1)
     return float(result) if np.ndim(result) == 0 else result
@@ -139,8 +151,10 @@ def noise_aware_slope(outcome: Floats, noisy: npt.NDArray[np.int64], variance: f
     """
     totals, x = noisy.sum(axis=-1), _proportions(noisy)
     categories = noisy.shape[-1]
+    # By the delta method: of the share's own count with weight 1 - p, of each other one with weight p.
     added = variance * ((1 - x) ** 2 + (categories - 1) * x**2) / totals**2
     centred = x - x.mean(axis=-1, keepdims=True)
+    # n - 1 of n: centring takes away the part of the mean.
     spread = (centred**2).sum(axis=-1) - (1 - 1 / x.shape[-1]) * added.sum(axis=-1)
     result: Floats = (centred * (outcome - outcome.mean())).sum(axis=-1) / spread
     return result
@@ -172,8 +186,10 @@ def slope_errors(
     errors = []
     for first in range(0, repetitions, at_once):
         last = min(first + at_once, repetitions)
+        # Geounits are numbered through all repetitions, so the draws are the same however they are cut.
         drawn = noise.dense(law, *address, range(first * n, last * n), categories)
         drawn = drawn.reshape(last - first, n, categories)
+        # Negative counts to zero, as in the paper.
         noisy = np.maximum(places.counts + drawn, 0)
         estimate = (
             noise_aware_slope(places.outcome, noisy, float(variance))
@@ -199,6 +215,7 @@ def _gain(regression: Regression, bureau: Floats, ours: Floats) -> dict[str, obj
     """Reduction of the mean error, its standard error, and how this reduction varies with only three repetitions."""
     before, after = both_noises(regression.noise).values()
     ratio = ours.mean() / bureau.mean()
+    # Of a ratio of means: relative variances add, since the two noises are independent.
     spread = np.sqrt(ours.var(ddof=1) / ours.mean() ** 2 + bureau.var(ddof=1) / bureau.mean() ** 2) / np.sqrt(
         ours.size
     )

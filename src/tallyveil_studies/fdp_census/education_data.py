@@ -63,6 +63,7 @@ def counties_and_states(education: Path, income: Path) -> tuple[Places, Places]:
     for row in _rows(education, heading="FIPS Code"):
         code = row["FIPS Code"]
         place = [row[name] for name in _ERS_EDUCATION], incomes.get(code, "")
+        # 00000 is the United States, and a code that ends in 000 is a State.
         if code != "00000":
             (states if code.endswith("000") else counties).append(place)
     return _places(iter(counties)), _places(iter(states))
@@ -78,6 +79,7 @@ def _rows(path: Path, heading: str) -> list[dict[str, str]]:
             f"{path} has no line of column names that starts with '{heading}'. Give the file as its publisher "
             "distributes it."
         )
+    # The publisher's headings have spaces at their ends.
     names = [name.strip() for name in lines[starts[0]]]
     return [dict(zip(names, line, strict=False)) for line in lines[starts[0] + 1 :]]
 
@@ -86,6 +88,7 @@ def _places(rows: Iterator[tuple[list[str], str]]) -> Places:
     complete = []
     for counts, income in rows:
         numbers = [_number(text) for text in (*counts, income)]
+        # A place without an estimate in some column is left out.
         if all(number is not None for number in numbers):
             complete.append([number for number in numbers if number is not None])
     table = np.array(complete, dtype=np.float64)

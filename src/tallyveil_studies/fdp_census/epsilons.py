@@ -153,6 +153,7 @@ def _improvement_table() -> pl.DataFrame:
     for geolevel, variance in variances().items():
         rho, guarantee = geolevel_rho(variance), geolevel_guarantee(variance)
         for exponent in _EXPONENTS:
+            # The float of a half power of ten, taken exactly.
             delta = Fraction(10.0 ** float(exponent))
             bureau = zcdp_to_epsilon_textbook(rho, delta)
             best = zcdp_to_epsilon(rho, delta)

@@ -30,6 +30,9 @@ from tallyveil_studies.fdp_census.allocation import FOLDS, geolevel_guarantee, v
 from tallyveil_studies.fdp_census.appendix import sum_law
 
 QUERIES: Final = (2, 3, FOLDS)
+"""Numbers of queries: two, as in Theorem A.8; three, the first with a remainder that is not its own mirror; and
+the paper's ten."""
+
 _REACH: Final = 16
 """Standard deviations that a sum is taken over: what is beyond is below 1e-55 of it."""
 
@@ -43,6 +46,7 @@ def knots(_: StudyInputs) -> Findings:
         points = np.arange(law.size) - law.size // 2
         ours, printed = sum_by_classes(variance, n), printed_sum(variance, n)
         spread = math.sqrt(n * float(variance))
+        # From the middle of the two laws outwards, in spreads of the sum.
         for t in sorted({round(n / 2 + step * spread) for step in (0, 1, 2, 4)}):
             alpha = float(law[points > t].sum())
             known = guarantee.beta(Fraction(alpha))
@@ -102,9 +106,13 @@ def class_weights(variance: Fraction, n: int) -> Floats:
     weights = []
     for k in range(n):
         by_sum = np.zeros(line.size)
+        # The sum of no coordinates is 0.
         by_sum[line.size // 2] = 1.0
+        # One convolution for each coordinate, O(n reach**2), in the place of a sum over reach**(n - 1)
+        # points.
         for coordinate in range(n - 1):
             by_sum = np.convolve(by_sum, moved if coordinate < k else plain, mode="same")
+        # The last coordinate is minus the sum of the others: its square is the term (sum u)^2.
         weights.append(math.exp(-k * (n - k) / (2 * n * v)) * float(by_sum @ plain))
     constants: Floats = np.array(weights) / plain.sum() ** n
     return constants

@@ -18,6 +18,9 @@ from tallyveil_studies.fdp_census.study_noise import expected_errors, study_nois
 from tallyveil_studies.own_data import CensusCounts, CountedLevel
 
 LEAST_DRAWS: Final = 200_000
+"""Draws of each geolevel and noise. Measured errors are then within some 0.5 % of the expected ones, which are
+exact."""
+
 _FIRST_RACE_GEOLEVEL: Final = 8  # so the noise addresses differ from those of Figure 6
 
 
@@ -66,6 +69,7 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
     for number, level in enumerate(counts.levels):
         for place, label in enumerate(counts.labels):
             column = np.ascontiguousarray(level.counts[:, place : place + 1])
+            # A query number for each geolevel and label, so that no two share noise.
             query = number * len(counts.labels) + place
             for method_number, (method, variance) in enumerate(both_noises(level.noise).items()):
                 address = (_FIRST_RACE_GEOLEVEL + method_number, query)
@@ -97,6 +101,7 @@ def _drawn(
     noise: NoiseSource, address: tuple[int, int], counts: Integers, variance: Fraction
 ) -> tuple[Integers, Integers]:
     """True and noisy counts, repeated until there are LEAST_DRAWS. The address is a geolevel and a query."""
+    # Counts are repeated as a whole, so that each weighs the same.
     true = np.tile(counts, (-(-LEAST_DRAWS // counts.size), 1))
     return true, true + noise.dense(DiscreteGaussian(variance), *address, range(len(true)), true.shape[1])
 
@@ -119,6 +124,7 @@ def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Compa
     """The paper's reductions of Pennsylvania beside ours, for geolevels with the paper's names."""
     comparisons: list[Comparison] = []
     for nonnegative, section in ((False, "figure-6-without"), (True, "figure-6-nonnegative")):
+        # The paper's percentages are of other counts, so they are shown and not judged.
         part = table.filter(nonnegative=nonnegative)
         reductions = {
             f"{name}, {level.name}": float(_reductions(part.filter(geolevel=level.name), column)[0])

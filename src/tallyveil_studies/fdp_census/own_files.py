@@ -67,8 +67,10 @@ def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
         )
     levels = []
     for geolevel in table.geolevels:
+        # Geounits are numbered by all columns that name them, in their order.
         numbers = rows.select(geounit=pl.struct(geolevel.geounit).rank("dense"))["geounit"].to_numpy() - 1
         sums = np.zeros((int(numbers.max()) + 1, whole.shape[1]), dtype=np.int64)
+        # Sums of at most 2**31 counts of 2**32 fit int64.
         np.add.at(sums, numbers, whole)
         levels.append(CountedLevel(geolevel.name, geolevel.noise, sums))
     return CensusCounts(table.name, tuple(table.columns), tuple(levels))
@@ -78,8 +80,10 @@ def _regression(folder: Path, table: RegressionTable) -> Regression:
     source = _OwnTable(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
     _require_noise(table.noise, source.where)
     rows = source.read(table.geounit, [*table.counts, table.outcome])
+    # A place without an outcome is passed over, not refused.
     rows = rows.filter(pl.col(table.outcome).is_not_null())
     source.require_once(rows, table.geounit)
+    # The category whose share explains comes last.
     columns = [*(name for name in table.counts if name != table.share), table.share]
     counts = source.whole_numbers(rows, columns, table.geounit)
     outcome = source.numbers(rows, table.outcome, table.geounit)
@@ -106,6 +110,7 @@ def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel
     variance = both_noises(geolevel)[BUREAU]
     law = DiscreteGaussian(variance)
     reach = math.ceil(SAFE_DEVIATIONS * law.standard_deviation())
+    # A count above the noise's reach is never zero in effect; few different values are left.
     values, index = np.unique(np.minimum(counts, reach), return_inverse=True)
     tails = np.array([float(law.cdf(-value)) for value in values.tolist()])
     all_zero = tails[index].reshape(counts.shape).prod(axis=1)
@@ -167,6 +172,7 @@ class _OwnTable:
         arrays = []
         for name in columns:
             whole = rows[name].cast(pl.Int64, strict=False)
+            # Compared as floats as well, so that 1.5 is not read as 1.
             fits = whole.is_between(0, LARGEST_COUNT) & (whole == rows[name].cast(pl.Float64, strict=False))
             self._require(rows, name, fits, keys, f"whole numbers from 0 to {LARGEST_COUNT:,}")
             arrays.append(whole.to_numpy())

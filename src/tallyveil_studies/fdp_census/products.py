@@ -73,6 +73,7 @@ def replacement(_: StudyInputs) -> Findings:
     }
     for name, event in (events | {"all eight geolevels": overall_event()}).items():
         rho = rho_of(event)
+        # A replaced record is one removed and one added: every query counts twice.
         replaced = translate(event, Neighbours.UNBOUNDED, Neighbours.BOUNDED)
         added = compose(event, neighbours=Neighbours.UNBOUNDED)
         changed = compose(replaced, neighbours=Neighbours.BOUNDED)

@@ -29,9 +29,16 @@ from tallyveil_studies.fdp_census.whole_curve import overall_least_noise
 from tallyveil_studies.fdp_census.zcdp_curves import zcdp_log_delta
 
 POINTS = 121
+"""Points of a drawn curve: enough for a straight line between them to be invisible."""
+
 SMALLEST_DELTA = Fraction("1e-15")
+"""Smallest delta of the figures' axes, where a curve ends."""
+
 FOLDS_ACS = 1890
+"""Queries of Figure 11: the columns of four tables of the American Community Survey."""
+
 VARIANCES_ACS = (200, 400)
+"""Variances of Figure 11."""
 
 BUREAU = "Bureau (zCDP)"
 OURS = "exact"
@@ -123,6 +130,7 @@ def overall_profile(_: StudyInputs) -> Findings:
         )
     }
     bureau = zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA)
+    # The paper's number comes out by the paper's method, not by the exact delta.
     by_first_term = first_term_reduction(bureau)
     ours = {"Bureau, delta 1e-10": bureau, "reduction in percent": by_first_term}
     findings = _findings("figure-7", curves, columns=1, mark=(OVERALL_DELTA, "1e-10"), first_term=True)
@@ -190,8 +198,10 @@ def _findings(
     """The curves of several panels and the Bureau's curves, as a table and a drawing."""
     frames, panels = [], []
     for title, (rho, exact) in curves.items():
+        # A little beyond where the Bureau's curve leaves the plot.
         end = 1.04 * zcdp_to_epsilon_textbook(rho, SMALLEST_DELTA)
         epsilons = np.linspace(0.0, end, POINTS)
+        # As logarithms first: small deltas would underflow in between.
         bureau = np.exp(zcdp_log_delta(rho, epsilons))
         columns_of = {"panel": [title] * POINTS, "epsilon": epsilons, "bureau": bureau}
         lines = [Line(BUREAU, Role.PUBLISHED, epsilons, bureau)]
@@ -202,6 +212,7 @@ def _findings(
             bounds = curve.guarantee.profile_curve(epsilons.tolist())
             columns_of[f"{curve.label}: lower"] = np.array([bound.lower for bound in bounds])
             upper = columns_of[f"{curve.label}: upper"] = np.array([bound.upper for bound in bounds])
+            # The upper bound is drawn; both bounds are in the table.
             lines.append(Line(curve.label, curve.role, epsilons, upper))
         frames.append(pl.DataFrame(columns_of))
         panels.append(LinePanel(title, tuple(lines), ((float(mark[0]), mark[1]),) if mark else ()))

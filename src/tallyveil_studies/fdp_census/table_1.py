@@ -66,6 +66,7 @@ def _parameters() -> pl.DataFrame:
         }
         for noise, reduced in noises.items():
             rho = geolevel_rho(reduced)
+            # What the Bureau's conversion would say of the reduced noise.
             claimed = {
                 f"textbook_epsilon_at_{delta}": ZcdpConversion.TEXTBOOK.epsilon(rho, Fraction(delta))
                 for delta in DELTAS
@@ -87,6 +88,7 @@ def _reduced(bureau: Mapping[str, Fraction]) -> pl.DataFrame:
     """One row each geolevel, from the Bureau's variances."""
     rows = []
     for geolevel, variance in bureau.items():
+        # The factor is rounded up by the search, so the variance is never too small.
         calibration = reduced_noise(variance)
         rows.append(
             {

@@ -58,6 +58,7 @@ def overall_tradeoff(_: StudyInputs) -> Findings:
         ),
     )
     wide = _findings("figure-12", {"all eight geolevels": case}, columns=1)
+    # Logarithmic near both corners.
     near_zero = np.geomspace(1e-7, 0.5, 80)
     corner_alphas = np.concatenate([near_zero, 1 - near_zero[::-1]])
     frame, lines = _curves("all eight geolevels", case, corner_alphas)
@@ -85,6 +86,7 @@ def county_zoom(_: StudyInputs) -> Findings:
     case = _geolevel_case(variances()["County"])
     alphas = np.geomspace(*ZOOM, 121)
     frame, lines = _curves("County", case, alphas)
+    # Power of the best test; relative to the Bureau's, since the curves themselves cannot be told apart.
     bureau = 1 - np.asarray(lines[0].y)
     relative = tuple(Line(line.label, line.role, line.x, (1 - np.asarray(line.y)) / bureau) for line in lines)
     plot = LinePlot(
@@ -121,6 +123,7 @@ def _geolevel_case(variance: Fraction) -> _TradeoffCase:
 def _crossing(case: _TradeoffCase) -> str:
     """The point where the curve of the reduced noise crosses the Bureau's curve, in words."""
     alphas = np.geomspace(1e-15, 1e-3, 241)
+    # The lower bound, so that a crossing is certain.
     exact = np.array([case.exact[1][2].beta(alpha).lower for alpha in alphas.tolist()])
     below = alphas[exact < zcdp_tradeoff(case.rho, alphas)]
     if below.size == 0:

@@ -27,8 +27,15 @@ from tallyveil_studies.geographic_spines.trees import (
 )
 
 _BLOCKS: Final = 3_000
+"""Blocks of the made-up country: the rejected rule computes all variances once for each geounit, so the time
+grows with the square of it."""
+
 _STATES: Final = 2
+"""States of the made-up country."""
+
 _SEED: Final = 4
+"""Seed of the made-up country; any other makes another country of the same kind."""
+
 _GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 _NOTES: Final = (
     "Every geounit measures its total. The noise has scale 1 / share (Laplace) or variance 1 / share (Gaussian), and "
@@ -90,12 +97,15 @@ def bypassed(spine: Spine, shares: Shares, rule: Rule) -> tuple[Shares, list[Pla
     """Algorithm 3 with a rule of choice: the shares after it, and the geounits that gave theirs away."""
     after = tuple(share.copy() for share in shares)
     given: list[Place] = []
+    # For each geounit of the geolevel below: itself, or whoever has taken its share.
     below: list[list[Place]] = [[(spine.finest, block)] for block in range(spine.n_geounits(spine.finest))]
+    # From the finest geolevel up, as in Algorithm 3: a parent sees what its children have become.
     for level in range(spine.finest - 1, -1, -1):
         offsets = spine.child_offsets[level]
         here: list[list[Place]] = []
         for geounit in range(spine.n_geounits(level)):
             children = [place for child in below[offsets[geounit] : offsets[geounit + 1]] for place in child]
+            # Decided with the shares so far, so the order matters.
             if rule(after, (level, geounit), children):
                 _give(after, (level, geounit), children)
                 given.append((level, geounit))
@@ -119,6 +129,7 @@ def rule_of(name: RuleName, spine: Spine, mechanism: Mechanism) -> Rule:
 
 def _theorem_2(shares: Shares, place: Place, children: list[Place]) -> bool:
     least = min(shares[level][geounit] for level, geounit in children)
+    # Theorem 2: bypass if each child's share is at least (c - 1) / 2 of the parent's.
     return bool(least >= (len(children) - 1) * shares[place[0]][place[1]] / 2)
 
 
@@ -130,8 +141,10 @@ class _SumOfSquares:
         self._sum = np.inf
 
     def __call__(self, shares: Shares, place: Place, children: list[Place]) -> bool:
+        # The first call: the sum with nothing bypassed.
         if not np.isfinite(self._sum):
             self._sum = _sum(variances(self._spine, shares, self._mechanism))
+        # On a copy, because the rule only answers; the caller gives the share away.
         trial = tuple(share.copy() for share in shares)
         _give(trial, place, children)
         trial_sum = _sum(variances(self._spine, trial, self._mechanism))
@@ -155,6 +168,7 @@ def _sum(level_variances: Shares) -> float:
 
 def _divisions(spine: Spine) -> dict[str, Shares]:
     sizes = [spine.n_geounits(level) for level in range(spine.n_levels)]
+    # Shares in inverse proportion to the numbers of geounits, which the paper names.
     inverse = 1 / np.array(sizes)
     return {
         "equal": shares_by_level(spine, [1 / spine.n_levels] * spine.n_levels),

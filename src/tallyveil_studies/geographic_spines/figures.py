@@ -30,6 +30,7 @@ _QUERIES: Final = (
     ("detailed", Role.OTHER),
 )
 _TRACT: Final = 100
+"""Blocks of the tract in the example of section 4: 100, whose square root is the least greatest fan-out."""
 
 
 def aian_spine(_: StudyInputs) -> Findings:
@@ -79,6 +80,7 @@ def workload_matrix(_: StudyInputs) -> Findings:
 def fan_out(_: StudyInputs) -> Findings:
     """A tract of 100 blocks: the greatest fan-out by the number of groups, and the groups that the step makes."""
     rows = [
+        # The tract has as many children as groups, and the largest group as many as the rounded-up quotient.
         {"groups": groups, "greatest fan-out": max(groups, -(-_TRACT // groups))}
         for groups in range(1, _TRACT + 1)
     ]
@@ -108,6 +110,7 @@ def _two_states() -> tuple[Spine, EntityFamily]:
 
 def _together(spine: Spine, family: EntityFamily) -> int:
     """Off-spine distance of the union of all entities."""
+    # The union of disjoint areas is one area with all their blocks.
     members = np.flatnonzero(family.inside()).astype(np.int64)
     union = EntityFamily(
         family.name, ("all",), np.array([0, len(members)], dtype=np.int64), members, family.n_finest
@@ -132,6 +135,7 @@ def _geounits(plain: Spine, branched: Spine) -> pl.DataFrame:
 
 def _branch_codes(spine: Spine, level: int) -> list[str]:
     """Geocode of the state-level geounit that contains each geounit; for the root, its own."""
+    # The branch is made at the State, so a geounit's branch is told by its geounit there.
     owner = spine.ancestors(min(level, 1))[spine.finest_offsets(level)[:-1]]
     return [str(spine.geocodes[min(level, 1)][geounit]) for geounit in owner]
 
@@ -165,6 +169,7 @@ def _workload() -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], list[t
     queries = [name for name, group in groups for _ in range(group.size)]
     spine = incidence(balanced(2))
     names = [(geounit, query) for geounit in ("US", "block 1", "block 2") for query in queries]
+    # B tensor W: every query at every geounit.
     return np.kron(spine, answers), names
 
 

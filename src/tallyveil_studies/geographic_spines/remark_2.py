@@ -18,6 +18,7 @@ from tallyveil_studies.geographic_spines.trees import (
 )
 
 _TREES = ((2, 6), (3, 4))
+"""Fan-out and depth of the trees that are bypassed: 64 intervals by halving, 81 by division into three."""
 
 
 def more_sub_intervals(_: StudyInputs) -> Findings:
@@ -29,6 +30,7 @@ def more_sub_intervals(_: StudyInputs) -> Findings:
         start = _covariance(fine, shares)
         rows.append(_row(f"{fan_out} sub-intervals", fan_out**depth, start, start))
         merged = shares
+        # Every second level above the leaves; the root stays.
         for level in range(depth - 1, 0, -2):
             merged = given_to_children(fine, merged, level, range(fine.n_geounits(level)))
         rows.append(_row("every second level bypassed", fan_out**depth, start, _covariance(fine, merged)))
@@ -51,6 +53,7 @@ def more_sub_intervals(_: StudyInputs) -> Findings:
 
 
 def _row(name: str, intervals: int, start: Floats, after: Floats) -> dict[str, object]:
+    # Ratios of the variances of any linear query are generalised eigenvalues of the two covariances.
     ratios = np.linalg.eigvals(np.linalg.solve(start, after)).real
     return {
         "intervals": intervals,
@@ -73,6 +76,7 @@ def _mean_of_ranges(covariance: Floats) -> float:
     """Mean variance of the sums of all ranges of neighbouring counts."""
     n = len(covariance)
     corner = np.zeros((n + 1, n + 1))
+    # Sums over a range are differences of corners, so all ranges take O(n^2) together.
     corner[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
     start, stop = np.triu_indices(n + 1, 1)
     summed = corner[stop, stop] - corner[start, stop] - corner[stop, start] + corner[start, start]

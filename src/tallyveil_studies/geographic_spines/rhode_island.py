@@ -102,6 +102,7 @@ def errors(inputs: StudyInputs) -> Findings:
     frames = [
         _errors(state, name, case, case.rule if bypassing else None)
         for case in _cases()
+        # Without tract groups: they add a geolevel that the strategy has no share for.
         for name in list(_SPINES)[:3]
         for bypassing in (False, True)
     ]
@@ -130,6 +131,7 @@ class _NoiseCase:
 
 def _cases() -> tuple[_NoiseCase, ...]:
     laplace = replace(_GAUSSIAN, mechanism=Mechanism.DISCRETE_LAPLACE, total=_EPSILON)
+    # Equal queries are what Theorem 2 supposes.
     state = _GAUSSIAN.shares_of("State")
     equal = laplace.with_shares([(name, share, state) for name, share in laplace.geolevel_shares])
     return (
@@ -179,6 +181,7 @@ def _accuracies(state: _RhodeIsland, optimised: OptimisedSpine, case: _NoiseCase
     variances = measured_variances(
         optimised.spine, case.strategy, summed, shares=optimised.shares, exact=case.exact
     )
+    # Geounits of the census spine as areas: on the spine that is made they may be off it.
     levels = [geounits_as_entities(state.spine, level) for level in range(state.spine.n_levels)]
     families = [family.reordered(optimised.rows) for family in (*levels, *state.families)]
     return family_accuracies(variances, families)

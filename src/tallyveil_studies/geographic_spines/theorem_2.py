@@ -25,8 +25,14 @@ from tallyveil_studies.printed import beside_ours
 
 _PAPER: Final = "geographic_spines"
 _CHILDREN: Final = (1, 2, 3, 4, 5, 10)
+"""Numbers of children at which the boundary (c - 1) / 2 is found."""
+
 _BLOCKS: Final = ((1, 1, 1), (4, 4, 4), (1, 4, 4), (1, 20, 20), (1, 1, 20))
+"""Blocks of the three children of a parent, equal and unequal, for the converse."""
+
 _CELLS: Final = 4
+"""Cells of a geounit where the query strategies differ. Two would do; more make the difference larger."""
+
 LAPLACE: Final = Mechanism.DISCRETE_LAPLACE
 GAUSSIAN: Final = Mechanism.DISCRETE_GAUSSIAN
 
@@ -35,6 +41,7 @@ def boundary(_: StudyInputs) -> Findings:
     """The least share of the children at which nothing grows, found by bisection, beside (c - 1) / 2."""
     rows = [_boundary_row(children) for children in _CHILDREN]
     ours = {_children(n): row["least ratio"] for n, row in zip(_CHILDREN, rows, strict=True)}
+    # The largest number of children that may be bypassed at equal shares: 3, by the theorem.
     equal = max(n for n in range(1, 20) if _change(_alike(n), LAPLACE, 1.0) <= ROUNDING)
     return Findings(
         tables={
@@ -80,6 +87,7 @@ def least_ratio(grows: Callable[[float], float], upper: float) -> float:
     low, high = 0.0, upper
     if grows(low) <= ROUNDING:
         return low
+    # 60 halvings: below the rounding of a double from any start.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if grows(middle) <= ROUNDING else (middle, high)
@@ -144,6 +152,8 @@ def _strategy_rows() -> list[dict[str, object]]:
             ("bypassed, measured by the child's queries", 0.0, 2.0),
             ("bypassed, measured by the parent's queries", 2.0, 0.0),
         ):
+            # Precision is share**2 / 2 with Laplace noise and share with Gaussian noise; the constant is left
+            # out.
             information = above**power * total.T @ total + below**power * cells.T @ cells
             cost = whole_budget_parameters(mechanism, shares=2)
             rows.append({"law": law, "case": name, **_total_and_cell(information), **cost})

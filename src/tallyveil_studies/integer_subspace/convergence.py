@@ -23,8 +23,8 @@ PAIRS: Final = 200
 """Number of pairs of chains, as in the paper."""
 
 CONVERGED: Final = 0.01
-"""Estimated total variation distance below which a chain counts as converged, as in the paper's text. A smaller
-one needs more iterations, about as many again for each power of ten."""
+"""Estimated total variation distance below which a chain counts as converged, as in the paper's text. A smaller one
+needs more iterations, in proportion to its logarithm."""
 
 LAG_FACTORS: Final = (0.25, 1.0, 4.0)
 """Lags that are drawn, in terms of the middle one. The paper's lags are in its pictures alone, so a range is

@@ -56,7 +56,7 @@ def illinois_boxes(inputs: StudyInputs) -> Findings:
     negative = {norm: int((counties["pop"].to_numpy() + drawn < 0).sum()) for norm, drawn in draws.items()}
     tables = [_summary("Illinois", norm, drawn, names) for norm, drawn in draws.items()]
     populations = pl.concat([counties["pop"]] * len(tables))
-    # 30: the range that the paper's Figure 2 shows.
+    # The paper says that the overwhelming majority lies within 30.
     within = float((np.abs(draws[Norm.L1]) <= 30).mean())
     return Findings(
         tables={"figure-2": pl.concat(tables).with_columns(population=populations)},

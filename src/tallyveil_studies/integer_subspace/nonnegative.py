@@ -39,7 +39,7 @@ NEAREST_DRAWS: Final = 10_000
 """Tables with free noise, then set to the nearest without negative counts."""
 
 RESTRICTED_DRAWS: Final = 200
-"""Tables from the restricted law, each of which takes a chain and so far longer."""
+"""Tables from the restricted law, each of which is drawn alone and takes far longer."""
 
 _GEOLEVEL: Final = 254
 """Field geolevel of this exhibit's addresses; 252 to 255 are those of this study's exhibits beyond its

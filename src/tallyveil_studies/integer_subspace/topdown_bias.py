@@ -268,7 +268,7 @@ def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:
         text = release_file(population.digits, passes)
         drawn = []
         for number in range(keys):
-            # A key for each release; both methods share it, so that they meet the same noise.
+            # A key for each release, the same ones for both methods.
             key = f"tallyveil study integer-subspace, TopDown, {number}"
             geography, level = population.totals.select("geocode"), population.geolevel
             published = published_counts(inputs, text, population.records, geography, (level,), key)

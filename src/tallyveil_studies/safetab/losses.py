@@ -118,7 +118,7 @@ def printed_recipe(budgets: Budgets) -> float:
             * max(divergence(alpha, gamma * e) + divergence(alpha, (1 - gamma) * e), divergence(alpha, e))
             for e in shares
         )
-        # Equation 40: from Renyi divergence to (epsilon, delta).
+        # From Renyi divergence to (epsilon, delta).
         saved = (alpha - 1) * math.log(1 - 1 / alpha) - math.log(alpha)
         return total + (math.log(1 / DELTA) + saved) / (alpha - 1)
 

@@ -96,7 +96,7 @@ def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly =
         budgets: Budgets of the levels.
         total_only: Levels in which every group is counted only by its total.
     """
-    # The paper's Table 2 does not say how many groups are TotalOnly, so three cases are looked at.
+    # The cost depends on how many groups are TotalOnly, so three cases are looked at.
     only = {"none": (), "nation and state": NATIONWIDE_LEVELS, "all": LEVELS}[total_only]
     return SequentialEvent(
         tuple(
