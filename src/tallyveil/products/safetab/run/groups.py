@@ -16,7 +16,6 @@ from tallyveil.products.safetab.confidential.group_records import RecordGroups, 
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer
 from tallyveil.products.safetab.public.group_numbers import CollectedGroups
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
-from tallyveil.products.safetab.public.group_record import level_errors, privacy_of_groups
 from tallyveil.products.safetab.public.group_tables import (
     check_group_tables,
     group_table_paths,
@@ -25,6 +24,7 @@ from tallyveil.products.safetab.public.group_tables import (
 )
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.outputs import require_passed
+from tallyveil.products.safetab.public.plan_record import level_errors, privacy_of_groups
 from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product

@@ -16,7 +16,7 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
-from tallyveil.products.safetab.public.household_expected import expected_household_errors
+from tallyveil.products.safetab.public.expected import expected_household_errors
 from tallyveil.products.safetab.public.household_tables import (
     ListedGroups,
     check_household_tables,
