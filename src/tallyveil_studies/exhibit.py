@@ -16,6 +16,7 @@ ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
 
 
 def _no_releases(release_file: Path, _out: Path, _key: str) -> None:
+    # A mistake of the program, not of the user: the command gives every study its maker.
     raise RuntimeError(f"nothing was given to these inputs that could make the release of {release_file}")
 
 

@@ -103,6 +103,7 @@ class OwnData:
 
     def require_counts(self, exhibit: str) -> CensusCounts:
         """The counts. Raises MissingDataError if the file has none, as `require` does."""
+        # Raises; the assertion is for the type checker.
         self.require("counts", exhibit)
         assert self.counts is not None
         return self.counts

@@ -32,6 +32,7 @@ def errors_by_geolevel(inputs: StudyInputs) -> Findings:
     for number, level in enumerate(counts.levels):
         for query, (method, variance) in enumerate(both_noises(level.noise).items()):
             true, noisy = _drawn(noise, (number, query), level.counts, variance)
+            # The same draws with and without the step, so that only the step differs.
             for nonnegative in (False, True):
                 rows.append(
                     {
@@ -68,6 +69,7 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
     rows = []
     for number, level in enumerate(counts.levels):
         for place, label in enumerate(counts.labels):
+            # One count at a time: groups differ in size, and with it in what clipping does.
             column = np.ascontiguousarray(level.counts[:, place : place + 1])
             # A query number for each geolevel and label, so that no two share noise.
             query = number * len(counts.labels) + place
@@ -111,6 +113,7 @@ def _errors(
 ) -> dict[str, float]:
     """Mean squared and mean absolute error, of the draws and expected."""
     error = ((np.maximum(noisy, 0) if nonnegative else noisy) - true).astype(np.float64)
+    # Exact expectations beside measured ones: a check of both.
     squared, absolute = expected_errors(counts, variance, nonnegative=nonnegative)
     return {
         "mse": float(np.mean(error**2)),
@@ -140,6 +143,7 @@ def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Compa
 
 def _reductions(table: pl.DataFrame, column: str) -> Floats:
     """How much smaller an error is with the reduced noise, in percent, for each pair of rows."""
+    # Rows are in the same order for both methods.
     bureau, ours = (table.filter(method=method)[column].to_numpy() for method in (BUREAU, REDUCED))
     return np.asarray(100 * (1 - ours / bureau), dtype=np.float64)
 
@@ -188,6 +192,7 @@ def _range_of_reductions(table: pl.DataFrame, level: CountedLevel) -> str:
         expected_errors(level.counts, variance, nonnegative=False)[0]
         for variance in both_noises(level.noise).values()
     )
+    # Without clipping the reduction is that of the variance, whatever the counts.
     free = 100 * (1 - after / before)
     return (
         f"{level.name} (number of geounits: {len(level.counts):,}): the reduction lies between "

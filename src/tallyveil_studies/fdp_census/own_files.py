@@ -61,6 +61,7 @@ def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
     rows = source.read(keys, list(table.columns.values()))
     finest = table.geolevels[-1].geounit
     whole = source.whole_numbers(rows, list(table.columns.values()), finest)
+    # Counts of a geolevel are sums of the finer ones, so geounits must nest.
     for coarse, fine in pairwise(table.geolevels):
         _require_nested(
             rows, coarse.geounit, fine.geounit, f"{source.where}: geolevel '{fine.name}'", coarse.name
@@ -107,6 +108,7 @@ def _regression(folder: Path, table: RegressionTable) -> Regression:
 
 def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel: str) -> None:
     """Refuse places so small that in some repetition all their noisy counts may be 0, which have no share."""
+    # The larger of the two noises.
     variance = both_noises(geolevel)[BUREAU]
     law = DiscreteGaussian(variance)
     reach = math.ceil(SAFE_DEVIATIONS * law.standard_deviation())
@@ -114,6 +116,7 @@ def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel
     values, index = np.unique(np.minimum(counts, reach), return_inverse=True)
     tails = np.array([float(law.cdf(-value)) for value in values.tolist()])
     all_zero = tails[index].reshape(counts.shape).prod(axis=1)
+    # Expected number over all places and repetitions: a bound on the chance that any is undefined.
     expected = repetitions_of(len(counts)) * float(all_zero.sum())
     if expected > MOST_UNDEFINED:
         raise ConfigError(

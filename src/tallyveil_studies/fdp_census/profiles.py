@@ -71,6 +71,7 @@ def geolevel_profiles(_: StudyInputs) -> Findings:
         geolevel: (geolevel_rho(variance), (Curve(OURS, Role.OURS, geolevel_guarantee(variance)),))
         for geolevel, variance in variances().items()
     }
+    # delta at epsilon 0 is the total variation distance.
     zero = {geolevel: curve.guarantee.delta(0).upper for geolevel, (_, (curve,)) in curves.items()}
     return _findings(
         "figure-2",
@@ -125,6 +126,7 @@ def many_folds(_: StudyInputs) -> Findings:
 def overall_profile(_: StudyInputs) -> Findings:
     """Figure 7: all geolevels together, exactly; the paper's upper bound; and with reduced noise."""
     reduced = overall_reduced_noise()
+    # The reduction that the paper prints, accounted for exactly.
     paper_factor = 1 - printed("figure-7")["reduction in percent"].value / 100
     curves = {
         "all eight geolevels": (
@@ -169,6 +171,7 @@ def _overall_values(bureau: float, exact: float, by_first_term: float) -> pl.Dat
         "epsilon at 1e-10, Bureau": bureau,
         "epsilon at 1e-10, exact": exact,
         first_term: by_first_term,
+        # 21.97 is the Bureau's epsilon as the text rounds it; the reduction depends on it.
         f"{first_term}, from epsilon 21.97": first_term_reduction(21.97),
         "variance reduction in percent, exact": float(100 * (1 - overall_reduced_noise().factor)),
         "variance reduction in percent, exact, at every delta of 1e-10 or more": float(
@@ -241,6 +244,7 @@ def _findings(
 def first_terms(epsilons: Floats) -> Floats:
     """P(L > epsilon) of all geolevels together, rounded up."""
     engine = TiltedFFT(of_integers(loss_law_of(overall_event())))
+    # Logarithms until here: tails of 1e-300 and less are no floats.
     return np.array([math.exp(engine.log_tails(epsilon).log_first.upper) for epsilon in epsilons.tolist()])
 
 

@@ -43,6 +43,7 @@ def geolevel_tradeoffs(_: StudyInputs) -> Findings:
 
 def overall_tradeoff(_: StudyInputs) -> Findings:
     """Figure 12: all geolevels together."""
+    # The reduction that the paper prints, drawn beside ours.
     paper_factor = 1 - printed("figure-7")["reduction in percent"].value / 100
     reduced = overall_reduced_noise()
     case = _TradeoffCase(
@@ -125,6 +126,7 @@ def _crossing(case: _TradeoffCase) -> str:
     alphas = np.geomspace(1e-15, 1e-3, 241)
     # The lower bound, so that a crossing is certain.
     exact = np.array([case.exact[1][2].beta(alpha).lower for alpha in alphas.tolist()])
+    # The Bureau's curve is the larger here: less noise is less private at these rates.
     below = alphas[exact < zcdp_tradeoff(case.rho, alphas)]
     if below.size == 0:
         return "The curve with reduced noise is nowhere below the Bureau's, as far as was looked (1e-15)."
@@ -156,6 +158,7 @@ def _findings(name: str, cases: dict[str, _TradeoffCase], *, columns: int) -> Fi
 def _alphas() -> Floats:
     """False positive rates, closer together near both ends, where the curves bend."""
     near_zero = np.geomspace(1e-6, 0.05, 24)
+    # 0 and 1 themselves, where the curve begins and ends.
     return np.concatenate([[0.0], near_zero, np.linspace(0.07, 0.93, 44), 1 - near_zero[::-1], [1.0]])
 
 
@@ -165,6 +168,7 @@ def _curves(title: str, case: _TradeoffCase, alphas: Floats) -> tuple[pl.DataFra
     lines = [Line(BUREAU, Role.PUBLISHED, alphas, bureau)]
     for label, role, guarantee in case.exact:
         bounds = [guarantee.beta(alpha) for alpha in alphas.tolist()]
+        # The lower bound of beta is drawn: it is what is guaranteed.
         lower = columns[f"{label}: lower"] = np.array([bound.lower for bound in bounds])
         columns[f"{label}: upper"] = np.array([bound.upper for bound in bounds])
         lines.append(Line(label, role, alphas, lower))

@@ -70,6 +70,7 @@ def whole_curve_table() -> pl.DataFrame:
     """One row for each geolevel: the noise matched at one delta, the paper's, and the least for all deltas."""
     rows = []
     for geolevel, variance in variances().items():
+        # The Bureau's whole curve is the reference, not its epsilon at one delta.
         curve, paper = ZcdpCurve(geolevel_rho(variance)), printed("table-1-ours")[geolevel].value
         matched, least = reduced_noise(variance), least_noise(variance)
         end = curve.epsilon(DELTA)
@@ -109,6 +110,7 @@ def largest_delta_missed(guarantee: Guarantee, curve: ZcdpCurve) -> float | None
     end = curve.epsilon(DELTA)
 
     def excess(epsilon: float) -> float:
+        # As logarithms of delta: the two differ by less than a float of delta could show.
         return guarantee.log_delta(epsilon).lower - curve.log_delta_below(epsilon) - _ROUNDED
 
     epsilons = np.linspace(_FROM * end, end, _POINTS).tolist()

@@ -85,6 +85,7 @@ def fan_out(_: StudyInputs) -> Findings:
         for groups in range(1, _TRACT + 1)
     ]
     tract = spine_from_prefixes([f"{block:03}" for block in range(_TRACT)], ("Tract", "Block"), (0, 3))
+    # One entity with all blocks, so that membership does not divide the tract.
     everywhere = entities_from_columns(
         tract, {"geocode": tract.geocodes[-1].tolist(), "place": ["p"] * _TRACT}, ["place"]
     )
@@ -100,9 +101,11 @@ def fan_out(_: StudyInputs) -> Findings:
 
 def _two_states() -> tuple[Spine, EntityFamily]:
     """Two states of two counties of two tracts of two block groups of two blocks; tribal areas lie in the second."""
+    # Each digit is a geolevel below the US: geocodes by prefix.
     codes = ["".join(map(str, path)) for path in np.ndindex(2, 2, 2, 2, 2)]
     spine = spine_from_prefixes(codes, _GEOLEVELS, (0, 1, 2, 3, 4, 5))
     areas = {"10010": "West", "10011": "West", "10100": "West"}
+    # Crosses a county and a tract on purpose: such areas are why there is an AIAN branch.
     areas |= {code: "East" for code in codes if "10111" <= code <= "11001"}
     table = {"geocode": pl.Series(codes), "tribal_area": pl.Series(map(areas.get, codes), dtype=pl.String)}
     return spine, entities_from_columns(spine, table, ["tribal_area"])[0]
@@ -157,6 +160,7 @@ def _tree_drawing(spine: Spine) -> Drawing:
             label, role = ("AIAN branch", Role.PUBLISHED) if _in_branch(code) else ("outside", Role.OURS)
             x = (float(places[level - 1][parent]), float(places[level][geounit]))
             lines.append(Line(label, role, x, (1.0 - level, -float(level))))
+    # The geolevel's name at its height.
     marks = tuple((-float(level), name.replace("_", " ")) for level, name in enumerate(spine.geolevels))
     return LinePlot((LinePanel("", tuple(lines), marks),), 1, "blocks", "")
 
@@ -164,6 +168,7 @@ def _tree_drawing(spine: Spine) -> Drawing:
 def _workload() -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], list[tuple[str, str]]]:
     """The matrix, and the geounit and the query group of each row."""
     cells = Schema("figure-2", (Attribute("row", ("r1", "r2")), Attribute("column", ("c1", "c2"))))
+    # "detailed" is the product of both attributes.
     groups = [(name, cells.query("row*column" if name == "detailed" else name)) for name, _ in _QUERIES]
     answers = np.concatenate([group.apply_dense(np.eye(4, dtype=np.int64)).T for _, group in groups])
     queries = [name for name, group in groups for _ in range(group.size)]

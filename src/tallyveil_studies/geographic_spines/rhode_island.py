@@ -71,6 +71,7 @@ def distances(inputs: StudyInputs) -> Findings:
     rows = []
     for name, steps in _SPINES.items():
         optimised = optimise_spine(state.spine, state.families, steps)
+        # Also families that no group is made for, so that side effects show.
         for family in state.families:
             off_spine = off_spine_distances(optimised.spine, family.reordered(optimised.rows))
             rows.append(
@@ -130,6 +131,7 @@ class _NoiseCase:
 
 
 def _cases() -> tuple[_NoiseCase, ...]:
+    # The same shares with the other noise; only total and mechanism differ.
     laplace = replace(_GAUSSIAN, mechanism=Mechanism.DISCRETE_LAPLACE, total=_EPSILON)
     # Equal queries are what Theorem 2 supposes.
     state = _GAUSSIAN.shares_of("State")
@@ -156,6 +158,7 @@ def _state(inputs: StudyInputs) -> _RhodeIsland:
 def _errors(state: _RhodeIsland, name: str, case: _NoiseCase, rule: BypassRule | None) -> pl.DataFrame:
     shares = dict(case.strategy.geolevel_shares)
     cost = cost_parameters(case.strategy)
+    # The whole budget's parameters: bypassing moves shares and does not change the sum on any path.
     parameters = {name: value for name, value in cost.items() if name != "geolevel"}
     optimised = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
     return pl.DataFrame(
@@ -177,6 +180,7 @@ def _errors(state: _RhodeIsland, name: str, case: _NoiseCase, rule: BypassRule |
 
 def _accuracies(state: _RhodeIsland, optimised: OptimisedSpine, case: _NoiseCase) -> tuple[AreaAccuracy, ...]:
     """Accuracy of the geolevels of the census spine and of all families, on a spine made from it."""
+    # The variance of a total uses every query that sums to it, as a release's estimate does.
     summed = totals_summed(load_preset(_SCHEMA), case.strategy)
     variances = measured_variances(
         optimised.spine, case.strategy, summed, shares=optimised.shares, exact=case.exact

@@ -108,6 +108,7 @@ def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly =
 
 def level_event(noise: str, budget: Fraction, *, total_only: bool = False) -> PrivacyEvent:
     """One level as a privacy event: a record is in nine groups of it."""
+    # Each of a record's nine groups has a ninth of the level's budget.
     share = budget / STABILITY
     if total_only:
         return ParallelEvent((_count(noise, share),), STABILITY)
