@@ -6,7 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 
-class Kind(StrEnum):
+class Claim(StrEnum):
     """What a printed number claims.
 
     VALUE: the number is the quantity, rounded.
@@ -44,7 +44,7 @@ class PrintedNumber:
 
     text: str
     source: str
-    kind: Kind = Kind.VALUE
+    kind: Claim = Claim.VALUE
     remark: str = ""
 
     @property
@@ -56,6 +56,7 @@ class PrintedNumber:
     def unit(self) -> Fraction:
         """One unit of its last digit."""
         mantissa, _, exponent = self.text.lower().partition("e")
+        # Trailing zeros count: "5.00" is known to a hundredth.
         decimals = len(mantissa.partition(".")[2])
         return Fraction(10) ** (int(exponent or 0) - decimals)
 
@@ -77,14 +78,16 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Whether the numbers agree, given how the paper rounded its number."""
-        if self.printed.kind is Kind.OTHER_DATA:
+        if self.printed.kind is Claim.OTHER_DATA:
             return Verdict.NOT_JUDGED
-        is_bound = self.printed.kind is Kind.UPPER_BOUND
+        is_bound = self.printed.kind is Claim.UPPER_BOUND
+        # Infinity has no exact fraction.
         if isinstance(self.ours, float) and not math.isfinite(self.ours):
             return Verdict.VIOLATED if is_bound else Verdict.DIFFERS
         difference = Fraction(self.ours) - self.printed.value
         if is_bound:
             return Verdict.HOLDS if difference <= 0 else Verdict.VIOLATED
+        # Half a unit of the last digit: the number rounds to the printed one. Exactly, in fractions.
         if 2 * abs(difference) <= self.printed.unit:
             return Verdict.AGREES
         return Verdict.LAST_DIGIT if abs(difference) <= self.printed.unit else Verdict.DIFFERS

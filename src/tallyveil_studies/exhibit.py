@@ -16,6 +16,7 @@ ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
 
 
 def _no_releases(release_file: Path, _out: Path, _key: str) -> None:
+    # A mistake of the program, not of the user: the command gives every study its maker.
     raise RuntimeError(f"nothing was given to these inputs that could make the release of {release_file}")
 
 
@@ -25,13 +26,13 @@ class StudyInputs:
 
     Attributes:
         data: Folder of public data sets; None if the user gave no folder.
-        own: Data of the user's own, which figures show in the place of public data sets; None if there are none.
+        own_data: Data of the user's own, which figures show in the place of public data sets; None if there are none.
         make_release: Makes a release of public counts with a test key, on the path of every release. It comes from
             above, because a study cannot reach the rooms that see records.
     """
 
     data: Path | None = None
-    own: OwnData | None = None
+    own_data: OwnData | None = None
     make_release: ReleaseMaker = _no_releases
 
     def files(self, exhibit: str, names: tuple[str, ...]) -> tuple[Path, ...]:
@@ -46,6 +47,7 @@ class StudyInputs:
                 "DIR."
             )
         paths = tuple(self.data / name for name in names)
+        # All missing files are named at once.
         absent = [path for path in paths if not path.is_file()]
         if absent:
             raise MissingDataError(
@@ -82,13 +84,13 @@ class Exhibit:
         name: "table-1", "figure-7", or a word of our own for an exhibit that is not in the paper.
         title: What it shows.
         recompute: Function that computes the results.
-        own: Table of a user's file of own data that it shows, "counts" or "regressions"; empty if it shows none.
+        own_table: Table of a user's file of own data that it shows, "counts" or "regressions"; empty if it shows none.
     """
 
     name: str
     title: str
     recompute: Callable[[StudyInputs], Findings]
-    own: str = ""
+    own_table: str = ""
 
     def heading(self, findings: Findings) -> str:
         """The title with what the data are of."""

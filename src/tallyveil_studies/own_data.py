@@ -93,6 +93,7 @@ class OwnData:
         Raises:
             MissingDataError: the file has no such table.
         """
+        # None and the empty tuple both mean that the file has no such table.
         if not getattr(self, table):
             name = {"counts": "[counts]", "regressions": "[[regressions]]"}[table]
             raise MissingDataError(
@@ -102,6 +103,7 @@ class OwnData:
 
     def require_counts(self, exhibit: str) -> CensusCounts:
         """The counts. Raises MissingDataError if the file has none, as `require` does."""
+        # Raises; the assertion is for the type checker.
         self.require("counts", exhibit)
         assert self.counts is not None
         return self.counts

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from tallyveil.errors import ConfigError
-from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
 
 
 def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
@@ -29,7 +29,7 @@ def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
     table = sections[section]
     remarks = table.get("remarks", {})
     return {
-        name: PrintedNumber(text, table["source"], Kind(table.get("kind", "value")), remarks.get(name, ""))
+        name: PrintedNumber(text, table["source"], Claim(table.get("kind", "value")), remarks.get(name, ""))
         for name, text in table["values"].items()
     }
 
@@ -50,6 +50,7 @@ def beside_ours(
     """
     return tuple(
         Comparison(f"{what}, {name}", number, ours[name])
+        # In the order of the paper.
         for name, number in printed_numbers(paper, section).items()
         if name in ours
     )
@@ -57,5 +58,6 @@ def beside_ours(
 
 @cache
 def _sections(paper: str) -> Mapping[str, Any]:
+    # Read from the package, so that an installed copy has it, too.
     text = (resources.files("tallyveil_studies") / paper / "printed.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

@@ -62,8 +62,10 @@ def published_counts(
     Raises:
         TallyveilError: the release cannot be made.
     """
+    # Removed with everything in it: a release with a known key must not be left where it could be mistaken.
     with TemporaryDirectory(prefix="tallyveil-study-") as name:
         folder = Path(name)
+        # Public counts, written as records so that the path is that of every release.
         write_parquet(folder / _RECORDS, records, {})
         write_parquet(folder / _GEOGRAPHY, geography, {})
         write_text(folder / "release.toml", release)

@@ -28,6 +28,7 @@ def write_findings(out: Path, exhibit: Exhibit, findings: Findings, plot_format:
     """
     written = []
     for name, frame in findings.tables.items():
+        # Names become file names that every system takes and that stay inside the folder.
         written.append(inside(out, f"{file_name(name)}.csv"))
         _write_csv(written[-1], frame)
     for name, drawing in findings.drawings.items():
@@ -44,6 +45,7 @@ def comparison_table(results: Sequence[tuple[Exhibit, Findings]]) -> pl.DataFram
                 "exhibit": exhibit.name,
                 "quantity": comparison.quantity,
                 "printed": comparison.printed.text,
+                # Fractions are exact and are written as floats, which have more digits than any paper prints.
                 "ours": float(comparison.ours),
                 "verdict": comparison.verdict.value,
                 "source": comparison.printed.source,

@@ -82,7 +82,7 @@ def plan_safetab(
     from tallyveil.storage.write import write_json
 
     if is_group_file(Path(params)):
-        from tallyveil.products.safetab.public.group_record import group_record
+        from tallyveil.products.safetab.public.plan_record import group_record
 
         refuse_census_options({"DATA": data is not None, "--delta": delta is not None})
         record = group_record(_group_plan(Path(params)))

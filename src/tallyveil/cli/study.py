@@ -119,7 +119,7 @@ def _inputs(
     inputs: type[StudyInputs] = _studies("exhibit").StudyInputs
     if user_data is None:
         return inputs(data, make_release=_make_release)
-    shown = [exhibit for exhibit in chosen if exhibit.own]
+    shown = [exhibit for exhibit in chosen if exhibit.own_table]
     if not shown:
         from tallyveil.errors import ConfigError
 
@@ -133,7 +133,7 @@ def _inputs(
 
     counts = _studies("fdp_census.own_files").read_own_data(user_data, parse_file(user_data, StudyFile))
     for exhibit in shown if not everything else ():
-        counts.require(exhibit.own, exhibit.title)
+        counts.require(exhibit.own_table, exhibit.title)
     return inputs(data, counts, make_release=_make_release)
 
 

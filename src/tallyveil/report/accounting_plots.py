@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = (".svg", ".png", ".pdf")
+"""Formats that matplotlib writes without further programs, and whose metadata the house style keeps the same."""
 
 
 def draw_profile(path: Path, epsilons: Sequence[float], deltas: Sequence[Bounds]) -> None:
@@ -26,6 +27,7 @@ def draw_profile(path: Path, epsilons: Sequence[float], deltas: Sequence[Bounds]
     """
     with house_style("profile"):
         figure, axes = _empty("epsilon", "delta (logarithmic)")
+        # Zero cannot be drawn on a logarithmic axis. The upper bound is drawn: it is what may be claimed.
         shown = [(x, y.upper) for x, y in zip(epsilons, deltas, strict=True) if y.upper > 0]
         axes.plot([x for x, _ in shown], [y for _, y in shown], color=COLOURS[0], linewidth=2)
         axes.set_yscale("log")
@@ -40,7 +42,12 @@ def draw_tradeoff(path: Path, alphas: Sequence[float], betas: Sequence[Bounds]) 
         figure, axes = _empty("false positives alpha", "least false negatives beta")
         axes.plot([0, 1], [1, 0], color=GREY, linestyle="--", label="nothing can be told apart")
         axes.plot(
-            alphas, [beta.lower for beta in betas], color=COLOURS[0], linewidth=2, label="this composition"
+            # The lower bound: a guarantee says that false negatives are at least so many.
+            alphas,
+            [beta.lower for beta in betas],
+            color=COLOURS[0],
+            linewidth=2,
+            label="this composition",
         )
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
@@ -66,6 +73,7 @@ def _save(figure: "Figure", path: Path) -> None:
     file_format = path.suffix[1:]
 
     def write(temporary: Path) -> None:
+        # Into a temporary file that is moved, so that no half-written picture is left.
         figure.savefig(temporary, format=file_format, metadata=METADATA[file_format], bbox_inches="tight")
 
     write_file(path, write)

@@ -9,6 +9,8 @@ from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 
 CONFIDENCE = Fraction(95, 100)
+"""Coverage of the margins on the page. 95 % is what readers of official statistics expect; another value would
+need other words in the templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,14 @@ def expected_of(files: ReleaseFiles) -> tuple[ExpectedError, ...]:
 
 def margin_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
     """A table of 95 % margins: queries in rows, geolevels in columns."""
+    # A query that a geolevel does not measure stays None and gets a dash.
     return _matrix(files, {(item.query, item.geolevel): f"± {grouped(item.margin)}" for item in expected})
 
 
 def share_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
     """A table of shares of the whole budget: queries in rows, geolevels in columns."""
     total = files.strategy.total
+    # Shares are exact fractions; a float is made only for the percentage.
     shares = {(item.query, item.geolevel): percent(float(item.share / total)) for item in expected}
     return _matrix(files, shares)
 

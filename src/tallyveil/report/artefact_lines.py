@@ -37,6 +37,7 @@ def artefact_lines(artefacts: pl.DataFrame, geolevel: str, titles: Titles) -> li
     for row in artefacts.filter(pl.col("geolevel") == geolevel).iter_rows(named=True):
         both = row["true_geounits"], row["published_geounits"]
         if row["artefact"] == "only":
+            # A group that no geounit is all of would be a line of zeros.
             if row["group"] is not None and both == (0, 0):
                 continue
             group = "in one group" if row["group"] is None else f"“{name_title(row['group'])}”"
@@ -47,6 +48,7 @@ def artefact_lines(artefacts: pl.DataFrame, geolevel: str, titles: Titles) -> li
         if row["records"] is not None:
             share = "" if row["share"] is None else f" ({percent(row['share'])})"
             records = f"{grouped(row['records'])}{share}"
+        # These two compare true and published in one number.
         is_single = row["artefact"] in ("filled", "emptied")
         lines.append(ArtefactLine(title, grouped(both[0]), "" if is_single else grouped(both[1]), records))
     return lines

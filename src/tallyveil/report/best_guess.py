@@ -34,8 +34,11 @@ def composed_guess(entries: Sequence[LedgerEntry], declaration: Declaration) -> 
     """Upper bound of the share of right guesses, from the exact composition of everything that a ledger spends."""
     event: PrivacyEvent = SequentialEvent(tuple(entry.event for entry in entries if entry.cost is not None))
     guarantee = composition_of(event, declaration.neighbours)
+    # A page does not wait for it; the bound by cost is weaker and still true.
     if _SLOWEST in guarantee.engines:
         return guess_of_cost(entries, declaration)
+    # The advantage is the total variation distance, which is 1 at most; its upper bound may be a little
+    # above.
     return (1 + Fraction(min(guarantee.advantage().upper, 1.0))) / 2
 
 
@@ -44,6 +47,7 @@ def guess_of_cost(entries: Sequence[LedgerEntry], declaration: Declaration) -> F
     cost = sum((entry.cost for entry in entries if entry.cost is not None), Fraction(0))
     if declaration.budget_unit == "epsilon":
         return guess_of_pair(float(cost), 0.0)
+    # delta at epsilon 0 is the total variation distance.
     return (1 + Fraction(zcdp_to_delta(cost, Fraction(0)))) / 2
 
 
@@ -52,6 +56,7 @@ def guess_of_pair(epsilon: float, delta: float) -> Fraction:
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 2.1: TV <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
     """
+    # exp overflows above 709; from 700 on the guess is right with certainty to every digit.
     wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
     return min(Fraction(1), 1 - Fraction(wrong) + Fraction(_ROUNDING))
 
@@ -63,12 +68,14 @@ def guess_words(right: Fraction, neighbours: Neighbours, unit: Unit) -> str:
 
 def guess_text(right: Fraction) -> str:
     """The bound as a percentage, rounded up."""
+    # Rounded up: a bound may not be understated.
     return f"{at_most(100 * right, places=1)} %"
 
 
 def guess_tile(right: Fraction, unit: Unit, *, is_protected: bool) -> Tile:
     """The bound as a number that stands out; everything can be known if the key of the noise is not secret."""
     name = f"Best guess about one {unit.one}"
+    # With a known key the noise can be subtracted.
     if not is_protected:
         return Tile(name, "100 %", "right, since the key of the noise is not secret")
     return Tile(name, guess_text(right), "right at most; 50 % without the release")

@@ -40,6 +40,7 @@ def dot_plot(
     with house_style(name):
         labels = [_label(geolevel) for geolevel in geolevels]
         names_across = _names_across(labels)
+        # Rounded up.
         lines = -(-len(geolevels) // names_across)
         top, bottom = 0.42 + _LINE * (lines - 1), 0.6
         height = top + bottom + _ROW * len(rows)
@@ -47,11 +48,14 @@ def dot_plot(
         axes = figure.add_axes(
             (_LEFT / WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / WIDTH, 1 - (top + bottom) / height)
         )
+        # A plot without a positive value still needs an axis.
         positive = [value for value in values.values() if value > 0] or [1.0]
+        # Some room beside the outermost dots, the same in both directions on a logarithmic axis.
         low = min(positive) / 1.35 if below is None else below / 1.35
         log_axis(axes, low, max(max(positive) * 1.35, low * 10), below)
         if below is not None:
             axes.axvline(below, color=MUTED, linewidth=0.8, linestyle=(0, (2, 3)))
+        # Every second row has a band, so that the eye can follow it.
         for row in range(0, len(rows), 2):
             axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
         for number, geolevel in enumerate(geolevels):
@@ -65,12 +69,15 @@ def dot_plot(
                 [place + shift for _, place in points],
                 s=40,
                 color=COLOURS[number % len(COLOURS)],
+                # Shifted after each round of colours, so that no two geolevels have both colour and shape in
+                # common.
                 marker=MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
                 linewidths=0,
                 label=labels[number],
                 zorder=3,
             )
         axes.set_yticks(range(len(rows)), rows)
+        # Upside down: the first row is on top.
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(axis)
         figure.legend(
@@ -91,6 +98,7 @@ def _label(geolevel: str) -> str:
 
 def _names_across(labels: Sequence[str]) -> int:
     """The largest number of names beside each other that fit the figure. The legend fills one column after another."""
+    # From the widest down; with one column every legend fits.
     for across in range(min(len(labels), _NAMES_ACROSS), 1, -1):
         lines, longer = divmod(len(labels), across)  # the first columns have one line more
         ends = [(n + 1) * lines + min(n + 1, longer) for n in range(across)]

@@ -100,18 +100,22 @@ def _panels(n: int, columns: int, size: tuple[float, float], **shared: Any) -> I
     axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for panel in axes[:n]:
         panel.grid()
+    # The last row of panels may not be full.
     for empty in axes[n:]:
         empty.set_axis_off()
     yield figure, axes
     entries: dict[str, Any] = {}
     for panel in axes[:n]:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            # One entry for a label, in the order in which labels first occur.
             entries.setdefault(label, handle)
     # The space above the panels, in inches, holds the title and the lines of the legend.
+    # 0.65 inches for line and space, 0.07 for a letter.
     fitting = max(1, int(width / (0.65 + 0.07 * max(map(len, entries)))))
     lines = math.ceil(len(entries) / fitting)
     head = 0.42 + 0.22 * lines
     height = size[1] * rows + head
+    # Only now is the height known, since the legend may take several lines.
     figure.set_size_inches(width, height)
     layout.set(rect=(0, 0, 1, 1 - head / height), w_pad=0.08, h_pad=0.06)
     figure.legend(
@@ -134,6 +138,7 @@ def _lines(plot: LinePlot) -> "Figure":
     with _panels(len(plot.panels), plot.columns, size, sharey=plot.y_limits is not None) as (figure, axes):
         for place, (panel, content) in enumerate(zip(axes, plot.panels, strict=False)):
             _draw_lines(panel, content, plot)
+            # Labels at the outer panels alone; inner ones share the axis.
             if place % plot.columns == 0:
                 panel.set_ylabel(plot.y_label)
             if place >= len(plot.panels) - plot.columns:
@@ -186,6 +191,7 @@ def _label_amounts(axis: "Axis", limits: tuple[float, float]) -> None:
 
     low, high = limits
     ratio = high / low
+    # The shorter the axis, the more labels in a power of ten.
     steps = (1, 1.5, 2, 3, 4, 5, 7) if ratio < 4 else (1, 2, 5) if ratio < 200 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in steps]
@@ -195,6 +201,7 @@ def _label_amounts(axis: "Axis", limits: tuple[float, float]) -> None:
 
 
 def _dots(plot: DotPlot) -> "Figure":
+    # 0.085 inches for a letter of the names of the rows.
     label_width = 0.085 * max(map(len, plot.rows))
     size = (3.9 + label_width / plot.columns, 0.4 * len(plot.rows) + 0.85)
     if len(plot.panels) == 1:
@@ -212,6 +219,7 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
     for row in range(0, len(plot.rows), 2):
         axes.axhspan(row - 0.5, row + 0.5, color=BAND, zorder=0, linewidth=0)
     for number, series in enumerate(content.series):
+        # Series are shifted about the middle of their row, so that equal values stay visible.
         shift = (number - (len(content.series) - 1) / 2) * 0.18
         places = [row + shift for row in range(len(plot.rows))]
         for place, (low, high) in zip(places, series.ranges, strict=False):
@@ -235,6 +243,7 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
         axes.set_xlim(min(shown) / 1.25, max(shown) * 1.25)
         _label_amounts(axes.xaxis, axes.get_xlim())
     elif min(shown) >= 0:
+        # From 0, so that lengths can be compared.
         axes.set_xlim(0, 1.05 * max(shown))
     else:
         axes.axvline(0, color=MUTED, linewidth=0.8)
@@ -252,6 +261,7 @@ def _draw_dots(axes: "Axes", content: DotPanel, plot: DotPlot) -> None:
 
 
 def _boxes(plot: BoxPlot) -> "Figure":
+    # At least legible and at most as wide as a page in landscape; boxes get narrower beyond.
     width = min(11.0, max(6.0, 0.32 * len(plot.places) * len(plot.panels[0].series) + 1.5))
     with _panels(len(plot.panels), 1, (width, 2.7), sharex=True) as (figure, axes):
         for panel, content in zip(axes, plot.panels, strict=False):
@@ -267,6 +277,7 @@ def _boxes(plot: BoxPlot) -> "Figure":
         last = axes[len(plot.panels) - 1]
         last.set_xlabel(plot.x_label)
         named = len(plot.places) <= MOST_NAMES
+        # More names would overlap and are left out.
         last.set_xticks(range(len(plot.places)) if named else [], plot.places if named else [])
         if named and max(map(len, plot.places)) > 3:
             last.tick_params(axis="x", labelrotation=90, labelsize=8)
@@ -276,9 +287,11 @@ def _boxes(plot: BoxPlot) -> "Figure":
 def _draw_boxes(axes: "Axes", series: BoxSeries, shift: float, width: float) -> None:
     colour = _COLOURS[series.role]
     for place, box in enumerate(series.boxes):
+        # Tukey's whiskers: 1.5 times the interquartile range.
         x, reach = place + shift, 1.5 * (box.third - box.first)
         ends = max(box.low, box.first - reach), min(box.high, box.third + reach)
         axes.plot([x, x], ends, color=colour, linewidth=0.8, zorder=2)
+        # A box without height would not be drawn.
         height = max(box.third - box.first, 1e-9)
         axes.bar(
             x,
@@ -290,11 +303,15 @@ def _draw_boxes(axes: "Axes", series: BoxSeries, shift: float, width: float) -> 
             edgecolor=colour,
             linewidth=0.8,
             zorder=2,
+            # One entry in the legend for a whole series.
             label=series.label if place == 0 else None,
         )
         axes.plot([x - width / 2, x + width / 2], [box.middle] * 2, color=colour, linewidth=1.4, zorder=3)
+        # Only the extreme draws are known of those beyond a whisker.
         outside = [end for end, whisker in zip((box.low, box.high), ends, strict=True) if end != whisker]
         if outside:
             axes.scatter([x] * len(outside), outside, s=7, marker="x", linewidths=0.7, color=colour, zorder=2)
-        if box.one is not None:
-            axes.scatter([x], [box.one], s=9, marker="s", color=INK, linewidths=0, zorder=4, label="one draw")
+        if box.single is not None:
+            axes.scatter(
+                [x], [box.single], s=9, marker="s", color=INK, linewidths=0, zorder=4, label="one draw"
+            )

@@ -134,7 +134,7 @@ class Box:
     Attributes:
         low, first, middle, third, high: Smallest draw, three quartiles, largest draw. Each whisker ends 1.5 times the
             interquartile range from the box, or at the extreme draw if that is nearer.
-        one: A single draw, marked separately; None for none.
+        single: A single draw, marked separately; None for none.
     """
 
     low: float
@@ -142,7 +142,7 @@ class Box:
     middle: float
     third: float
     high: float
-    one: float | None = None
+    single: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ def write_evaluation_report(run_dir: Path, evaluation: Evaluation) -> Path:
 def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
     frame = evaluation.errors
     named = list(dict.fromkeys(frame["geolevel"]))
+    # Geolevels as they come on the spine, then those of the geography as given.
     geolevels = sorted(named, key=lambda name: _place(files, name))
     queries = list(dict.fromkeys(frame["query"]))
     overall = _by_pair(frame.filter(pl.col("size_class") == ALL_SIZES), "query")
@@ -63,12 +64,15 @@ def _values(files: ReleaseFiles, evaluation: Evaluation) -> dict[str, Any]:
         for item in expected_of(files)
         if item.geolevel not in replaced
     }
+    # Sizes are explained by one query; the total if it was compared.
     sized = "total" if "total" in queries else queries[0] if queries else ""
     of_sized = _by_pair(frame.filter(pl.col("query") == sized), "size_class")
     classes = [name for name in SIZE_CLASSES if any((name, level) in of_sized for level in geolevels)]
 
     def against_margin(pair: tuple[str, str]) -> str:
         text = grouped(overall[pair]["p95_absolute_error"])
+        # The 95th percentile of the error beside the margin of the noise alone: post-processing makes the
+        # difference.
         return f"{text} (± {grouped(margins[pair])})" if pair in margins else text
 
     titles = files.titles
@@ -126,10 +130,12 @@ def _points(rows: Sequence[dict[str, Any]], titles: Titles, query: str) -> tuple
         titles: Of the release.
         query: The query.
     """
+    # Most geounits first: the counts that most readers look at.
     by_number = sorted(rows, key=lambda row: -int(row["n_geounits"]))
     far = [
         f"{_mean_error(row)} for one {name_title(row['geolevel'])} (at most {grouped(row['p95_absolute_error'])} in 95 "
         "of 100 of them)"
+        # The geolevel with the most and that with the fewest geounits; only one if there is one.
         for row in (by_number[:1] + by_number[1:][-1:])
     ]
     what = titles.counts_of(query)
@@ -168,6 +174,7 @@ def _plot(
     values = {
         (title(row), level): rows[row, level]["mean_absolute_error"] for row, level in rows if row in names
     }
+    # Zeros go half as far left as the smallest positive value, marked by a line.
     positive = [value for value in values.values() if value > 0]
     has_zero = len(positive) < len(values)
     svg = dot_plot(
@@ -193,6 +200,7 @@ def _worst(values: dict[tuple[str, str], float], unit: Unit, row_words: str) -> 
 
 def _rows(frame: pl.DataFrame, titles: Titles) -> list[ErrorRow]:
     """Rows of one geolevel's table. A size class with all geounits is left out, since it repeats the row above."""
+    # A size class with all geounits repeats the row of its query.
     n_geounits = frame["n_geounits"].max()
     shown = frame.filter((pl.col("size_class") == ALL_SIZES) | (pl.col("n_geounits") < n_geounits))
     return [
@@ -222,4 +230,5 @@ def _mean_error(row: dict[str, Any]) -> str:
 def _bias(row: dict[str, Any]) -> str:
     """The bias as text, with a sign. The minus sign is the typographic one."""
     value = row["bias"]
+    # The sign is written always, because it says in which direction counts are off.
     return "0" if value == 0 else ("+" if value > 0 else "−") + rounded(abs(value))

@@ -58,6 +58,7 @@ def to_svg(figure: "Figure", name: str, description: str) -> Markup:
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=METADATA["svg"], transparent=True)
+    # Names that people chose may hold characters that cannot be printed.
     text = shown(buffer.getvalue())
     text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     # Text is escaped: "<" and ">" occur only in tags, so no name in a text is changed here.
@@ -83,10 +84,12 @@ def log_axis(axes: "Axes", low: float, high: float, zero: float | None = None) -
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    # Above two and a half powers of ten, labels at 2 and 5 would overlap.
     steps = (1,) if high / low > 300 else (1, 2, 5)
     ticks = [step * 10.0**power for power in range(-6, 12) for step in steps]
     axes.set_xscale("log")
     axes.set_xlim(low, high)
+    # A label left of the smallest value would stand in the place of the zero.
     labelled = [tick for tick in ticks if (zero or low) < tick <= high]
     axes.xaxis.set_major_locator(FixedLocator(labelled if zero is None else [zero, *labelled]))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -105,12 +108,15 @@ def contrast(colour: str, other: str) -> float:
     Source: W3C, Web Content Accessibility Guidelines 2.1, "contrast ratio".
     """
     darker, lighter = sorted((_luminance(colour), _luminance(other)))
+    # 0.05 is the standard's allowance for light that a screen reflects.
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(colour: str) -> float:
     parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     red, green, blue = (
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        # The sRGB curve as the standard states it.
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+        for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -81,6 +81,7 @@ def label_powers(axis: "Axis", limits: tuple[float, float]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = (math.log10(limit) for limit in limits)
+    # At most about six labels on an axis.
     step = max(1, math.ceil((high - low) / 6))
     powers = [power for power in range(math.floor(low), math.ceil(high) + 1) if power % step == 0]
     axis.set_major_locator(FixedLocator([10.0**power for power in powers]))

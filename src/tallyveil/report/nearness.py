@@ -34,10 +34,12 @@ def nearness_of(geolevel: str, frame: pl.DataFrame) -> Nearness | None:
         geolevel: Name of the geolevel.
         frame: Whole numbers `count`, `lower` and `upper`, null where there is no end.
     """
+    # A count whose interval has an open end has no distance.
     known = frame.drop_nulls(["lower", "upper"])
     if known.is_empty():
         return None
     distances = known.select(
+        # The farther end: where the count before noise may be in the worst case.
         pl.max_horizontal(pl.col("upper") - pl.col("count"), pl.col("count") - pl.col("lower"))
     ).to_series()
     positive = known.filter(pl.col("count") > 0)

@@ -39,8 +39,10 @@ def _templates() -> "Environment":
 
     environment = Environment(
         loader=PackageLoader("tallyveil.report"),
+        # Every value may hold names that people chose.
         autoescape=True,
         finalize=_plain,
+        # A misspelled variable in a template is an error and no empty text.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -51,6 +53,7 @@ def _templates() -> "Environment":
 
 def _plain(value: Any) -> Any:
     """Make plain text printable, for example without characters that reverse its direction; leave markup unchanged."""
+    # Markup is a subclass of str and has been made by this program.
     return shown(value) if type(value) is str else value
 
 
@@ -60,6 +63,7 @@ def frame_texts(frame: "pl.DataFrame", title: Callable[[str], str] = detail_titl
     def text(name: str, value: Any) -> str:
         if value is None:
             return "–"
+        # Before int, because True is an int.
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, str):

@@ -31,6 +31,7 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
         name: The column that names the measurements.
     """
     stated = {"β": BETA, "μ": MU}
+    # β and μ exist only where the exact accountant gave them; a column of dashes is left out.
     columns_there = {
         symbol: column
         for symbol, column in stated.items()
@@ -43,4 +44,5 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
 
 def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[str, ...]:
     numbers = ("–" if text is None else text for text in parameter_texts(row, columns))
+    # Costs rounded up to five digits, as every claim.
     return (name_title(row[name]), at_most(Fraction(row["spent"]), 5), *numbers, row["accountant"])

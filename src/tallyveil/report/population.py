@@ -36,6 +36,7 @@ class GeolevelSizes:
     @property
     def median(self) -> int:
         """Lower median of the sizes of all geounits, including empty ones."""
+        # `totals` leaves out empty geounits, which stand before all others in the order.
         place = (self.geounits + 1) // 2 - self.empty - 1
         return int(self.totals[place]) if place >= 0 else 0
 
@@ -69,6 +70,7 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     require_unchanged(files.root, files.manifest, path)
     try:
         counts = scan_parquet(path).select("geocode", pl.col("count").cast(pl.Int64))
+        # Streaming, and sorted inside the query: only one number for each geounit comes back.
         totals = counts.group_by("geocode").agg(pl.col("count").sum()).select(pl.col("count").sort())
         records = totals.collect(engine="streaming")["count"].to_numpy()
     except UNREADABLE as error:
@@ -77,6 +79,8 @@ def _sizes(files: ReleaseFiles, geolevel: str) -> GeolevelSizes:
     return GeolevelSizes(
         geolevel=geolevel,
         geounits=stated["geounits"],
+        # The published histogram has no rows of empty geounits, so their number is that of the manifest less
+        # those that occur.
         empty=stated["geounits"] - len(records),
         nonzero_cells=stated["nonzero_cells"],
         records=int(records.sum()),

@@ -30,6 +30,8 @@ OTHER_DELTAS: Final = (
     Fraction(1, 10**10),
     Fraction(1, 10**15),
 )
+"""Deltas at which epsilon is shown beside the declared one: around the values that guarantees of censuses and
+surveys are stated at."""
 
 NEIGHBOURS = {
     Neighbours.BOUNDED: (
@@ -56,7 +58,7 @@ MECHANISMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class ExactNumber:
     """An exact number: rounded for reading, and in full if rounding changed it.
 
     Attributes:
@@ -78,7 +80,7 @@ class LedgerLine:
         description: In words.
         reason: The reason for an act that no budget pays for; otherwise "".
         measurements: Number of noisy query releases in the line's event.
-        cost: Exact cost, or None if no budget pays for it.
+        cost: ExactNumber cost, or None if no budget pays for it.
     """
 
     sequence: int
@@ -86,7 +88,7 @@ class LedgerLine:
     description: str
     reason: str
     measurements: int
-    cost: Exact | None
+    cost: ExactNumber | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class PrivacyStatement:
         mechanism: Name of the noise distribution, and how it was used.
         unit: "rho" or "epsilon".
         symbol: The unit's Greek letter.
-        declared, spent: Exact budgets.
+        declared, spent: ExactNumber budgets.
         spent_share: Spent budget divided by declared budget.
         delta: Delta at which epsilon is stated, as text; None for pure differential privacy.
         epsilon: The epsilon that follows from the budget alone, rounded up: by zCDP, or the pure epsilon.
@@ -116,8 +118,8 @@ class PrivacyStatement:
     mechanism: tuple[str, str]
     unit: str
     symbol: str
-    declared: Exact
-    spent: Exact
+    declared: ExactNumber
+    spent: ExactNumber
     spent_share: float
     delta: str | None
     epsilon: str
@@ -135,6 +137,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = files.plan.delta
+    # As the run stated it: computing it again takes seconds and could not be more true.
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     return PrivacyStatement(
@@ -177,6 +180,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
                 entry.kind,
                 entry.description,
                 entry.event.reason if isinstance(entry.event, NonPrivateEvent) else "",
+                # From the event, so that the page counts what the ledger says was done.
                 _n_measurements(entry.event),
                 None if entry.cost is None else exact(entry.cost),
             )
@@ -186,10 +190,11 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     )
 
 
-def exact(value: Fraction) -> Exact:
+def exact(value: Fraction) -> ExactNumber:
     """An exact number for reading. A fraction that needs more than four digits is rounded up."""
+    # Whole numbers are shown in full.
     text = at_most(value, 4) if value.denominator > 1 else str(value.numerator)
-    return Exact(text, "" if Fraction(text) == value else str(value))
+    return ExactNumber(text, "" if Fraction(text) == value else str(value))
 
 
 def _epsilon(rho: Fraction, delta: Fraction) -> str:
@@ -204,6 +209,7 @@ def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
         drawn: Whether counts were drawn on the lattice of the invariants.
     """
     lower, upper = stated["epsilon"]["lower"], stated["epsilon"]["upper"]
+    # The two bounds are the same to the digits that are shown.
     if upper - lower <= _SHOWN:
         return (
             "It comes from the composed laws of the privacy losses. No smaller ε holds at this δ, except in the last "
@@ -220,6 +226,7 @@ def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
         else "because this run did not compose everything that was done"
     )
     known = at_least(lower, places=3)
+    # Without any composed part the lower bound is 0 and says nothing.
     composed = f" The part that was composed exactly has ε ≥ {known}." if Fraction(known) else ""
     return f"It follows from {by}, {why}. A smaller ε may hold.{composed}"
 
@@ -240,4 +247,5 @@ def _n_measurements(event: PrivacyEvent) -> int:
     if isinstance(event, Release):
         return 1
     counts = [_n_measurements(part) for part in parts_of(event)]
+    # An alternative that was not made is not counted.
     return max(counts) if isinstance(event, AdaptiveEvent | WorstEvent) else sum(counts)

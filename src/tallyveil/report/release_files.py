@@ -57,6 +57,7 @@ class ReleaseFiles:
     @property
     def queries(self) -> tuple[str, ...]:
         """Every measured query, in the order of the geolevel that measures the most queries."""
+        # Queries of the richest geolevel first; the others add what it lacks.
         by_level = sorted((self.strategy.queries(level) for level in self.strategy.geolevels), key=len)
         return tuple(dict.fromkeys(chain.from_iterable(reversed(by_level))))
 
@@ -80,6 +81,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
     """
     manifest = read_manifest(run_dir, ReleaseKind.TOPDOWN)
     plan = read_json_object(run_dir / "plan.json", RESTORE)
+    # plan.json could have been replaced; the copy in the manifest was sealed with it.
     if manifest.body["plan"] != plan:
         raise StoreError(
             f"plan.json and manifest.json of {run_dir} describe different plans. "

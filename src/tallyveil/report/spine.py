@@ -47,6 +47,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         return None
     steps = tuple(_step(step) for step in record["steps"])
     if "regroup" in record:
+        # In the order in which the spine is made: steps, regrouping, bypassing.
         steps += (_regroup(record["regroup"]),)
     if "bypassing" in record:
         steps += (_bypassing(record["bypassing"]),)
@@ -57,6 +58,7 @@ def spine_view(files: ReleaseFiles) -> SpineView | None:
         (
             name_title(name),
             grouped(item["entities"]),
+            # Without steps the spine is the geography as given, and the record has one distance.
             _distance(item, "original_") if "original_mean" in item else _distance(item, ""),
             _distance(item, ""),
         )
@@ -91,6 +93,7 @@ def _deviations(item: dict[str, Any]) -> tuple[str, ...]:
         name_title(item["name"]) + (" *" if item["aimed"] else ""),
         grouped(item["areas"]),
         *(
+            # None: no measurement reaches the area. Below 0.001 it is an invariant.
             "not determined" if value is None else "exact" if value < EXACT else rounded(value)
             for value in values
         ),
@@ -136,6 +139,7 @@ def _regroup(record: dict[str, Any]) -> str:
 
 def _guarantee_kept_words(record: dict[str, Any]) -> str:
     """The limit on what other areas may lose through the groups; "" for older releases, which had no limit."""
+    # Releases of earlier versions have no such limit.
     if "most_loss" not in record:
         return ""
     loss = percent(float(Fraction(record["most_loss"])))
@@ -149,6 +153,7 @@ def _guarantee_kept_words(record: dict[str, Any]) -> str:
 
 
 def _bypassing(record: dict[str, Any]) -> str:
+    # A bypassed geounit gives its share away and is not measured.
     without = grouped(sum(level["not_measured"] for level in record["geolevels"]))
     if record["rule"] == "single_child":
         return (

@@ -45,5 +45,6 @@ def schema_titles(schema: Schema) -> Titles:
     """The titles of a schema. Where two would be the same, both are the names themselves."""
     known = titles_of(schema)
     titles = {name: known.get(name, name_title(name)) for name in schema.factor_names}
+    # Two factors with one title could not be told apart, so both keep their names.
     often = Counter(titles.values())
     return Titles(schema.unit, {name: title if often[title] == 1 else name for name, title in titles.items()})

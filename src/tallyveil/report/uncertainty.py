@@ -64,12 +64,14 @@ def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
         height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
         figure = new_figure(height)
         for number, panel in enumerate(panels):
+            # matplotlib counts from below; the first panel is on top.
             base = _BOTTOM + (len(panels) - 1 - number) * (_PANEL + _GAP)
             axes = figure.add_axes(
                 (_LEFT / WIDTH, base / height, 1 - (_LEFT + _RIGHT) / WIDTH, _PANEL / height)
             )
             _draw(axes, panel)
             axes.set_ylabel(f"{panel.title}\n{unit.many}", rotation=0, ha="right", va="center")
+            # In parts of the width of the axes, so that all panels' labels stand in one column.
             axes.yaxis.set_label_coords(-_LABEL / (WIDTH - _LEFT - _RIGHT), 0.5)
             if number == len(panels) - 1:
                 axes.set_xlabel("published count, from the smallest geounit to the largest")
@@ -80,6 +82,7 @@ def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
 def _draw(axes: "Axes", panel: Panel) -> None:
     places = np.arange(len(panel.published))
     held = panel.inside
+    # Colour and shape both differ, for readers who do not see the colours.
     for which, colour, marker in ((held, INSIDE, "o"), (~held, OUTSIDE, "D")):
         low, high, middle = (
             (values - panel.published)[which] for values in (panel.lower, panel.upper, panel.estimate)
@@ -89,6 +92,7 @@ def _draw(axes: "Axes", panel: Panel) -> None:
     axes.margins(y=0.08)
     axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
     axes.grid(axis="y")
+    # Evenly spaced ranks; unique, since few counts give the same rank twice.
     shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))
     axes.set_xticks(shown, [grouped(int(panel.published[place])) for place in shown])
     axes.set_xlim(-0.8, max(len(places) - 0.2, 0.8))
@@ -146,6 +150,8 @@ def _words(panels: Sequence[Panel]) -> str:
 POINTS = 48
 """Largest number of counts of one geolevel in the figure."""
 EXACT = 10.0**-DECIMALS
+"""Standard error below which an estimate counts as exact: one unit of the last decimal that the interval files
+hold. Ten times it would hide true, small errors; a tenth is below what the files can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +224,7 @@ def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
     levels = [item for item in compared if not item["is_entity"]]
     entities = [item for item in compared if item["is_entity"]]
     query = _main_query(levels)
+    # Laplace noise has no intervals, only standard errors.
     with_intervals = manifest.get("kind") != "none"
     areas = _samples(files, levels, query) if with_intervals else []
     samples = [(name, sample) for name, sample, _ in areas]
@@ -251,6 +258,8 @@ def _main_query(levels: Sequence[dict[str, Any]]) -> str:
 
 
 def _outside(item: dict[str, Any]) -> str:
+    # Counts that are exact cannot lie outside, and those not determined have no interval: neither is part of
+    # the share.
     inexact = item["answers"] - item["exact"] - item["undetermined"]
     return percent((item["below"] + item["above"]) / inexact) if inexact else _without_error(item)
 
@@ -294,9 +303,11 @@ def _samples(
     for item in levels:
         if item["query"] != query:
             continue
+        # Filtered while it is read: the table of a country's blocks may not fit in memory.
         rows = read_interval_table(files.root, item["area"], query).filter(pl.col("standard_error") >= EXACT)
         frame = collect(rows, files.root / INTERVALS, "intervals")
         if frame.height:
+            # Stable, so that equal counts keep the order of the file and the page its bytes.
             order = np.argsort(frame["count"].to_numpy(), kind="stable")
             places = np.unique(
                 np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
@@ -314,6 +325,7 @@ def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], q
     """The count in the middle of the sample of the middle geolevel; None if there is no sample."""
     if not samples:
         return None
+    # The middle of the middle: neither the country nor a block, and no extreme count.
     geolevel, sample = samples[len(samples) // 2]
     row = sample.row(sample.height // 2, named=True)
     return Example(
@@ -330,6 +342,7 @@ def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], q
 def _area(files: ReleaseFiles, geolevel: str, geocode: str) -> str:
     """The geolevel and the geocode of an area, after its name if the release has names."""
     place, path = f"{name_title(geolevel)} {geocode}", files.root / NAMES
+    # Names are optional in a release.
     if not path.is_file():
         return place
     names = read_published(path, NAME_COLUMNS)

@@ -20,8 +20,10 @@ def groups_counted(number: int) -> str:
 
 def rounded(value: float, digits: int = 3) -> str:
     """A number rounded to `digits` significant digits, without an exponent: 0.00184, 3.16, 1,240."""
+    # The logarithm of these does not exist.
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
+    # Decimals to keep; negative where digits before the point are rounded away.
     places = digits - 1 - math.floor(math.log10(abs(value)))
     return f"{round(value, places):,.{max(places, 0)}f}"
 
@@ -29,6 +31,7 @@ def rounded(value: float, digits: int = 3) -> str:
 def percent(share: float) -> str:
     """A share as a percentage with at most three significant digits: 33.3 %, 0.12 %."""
     value = 100 * share
+    # From 99.95 on, three digits would say 100 % with a decimal that is not known.
     if value == 0 or value >= 99.95:
         return f"{value:.0f} %"
     return f"{value:.3g} %" if value >= 1 else f"{rounded(value, 2)} %"
@@ -40,6 +43,7 @@ def power_of_ten(value: Fraction) -> Markup:
     The power is marked up as a superscript, because not every font has the superscript minus: without it, 10 to the
     power of -10 would look like 10 to the power of 10.
     """
+    # As a difference of logarithms: a delta of 1e-400 is no float.
     power = round(math.log10(value.numerator) - math.log10(value.denominator))
     if value == Fraction(10) ** power:
         return _ten_to(power)
@@ -73,6 +77,7 @@ def file_size(size: int) -> str:
 
 def duration(seconds: float) -> str:
     """A number of seconds as text. Long durations are given in minutes, or in hours and minutes."""
+    # Rounded to whole seconds it would be 100, which is shown in minutes.
     if seconds < 99.5:
         places = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
         return f"{seconds:.{places}f} s"
@@ -97,6 +102,7 @@ def listed(items: list[str]) -> str:
 
 def margin(value: float) -> str:
     """A margin rounded up to two decimals, so that it covers what the exact margin covers: 2.65, 43.00."""
+    # A margin rounded to nearest could cover less than it says.
     return at_most(Fraction(value), places=2)
 
 

@@ -47,6 +47,7 @@ def geolevels() -> tuple[str, ...]:
 
 def variances() -> dict[str, Fraction]:
     """Exact variance of each query at each geolevel, computed from the shares."""
+    # rho = FOLDS / (2 variance) for the queries of a geolevel; each has a tenth of the geolevel's rho.
     return {geolevel: FOLDS / (2 * share * RHO) for geolevel, share in shares().items()}
 
 
@@ -57,6 +58,7 @@ def printed_variances() -> dict[str, Fraction]:
 
 def shares() -> dict[str, Fraction]:
     """Share of rho of each geolevel, from Table 3."""
+    # Table 3 prints percents.
     return {name: number.value / 100 for name, number in printed("table-3").items()}
 
 
@@ -68,6 +70,7 @@ def geolevel_rho(variance: Fraction, folds: int = FOLDS) -> Fraction:
 @cache
 def geolevel_guarantee(variance: Fraction, folds: int = FOLDS) -> Guarantee:
     """Exact guarantee of equal queries with discrete Gaussian noise of this variance."""
+    # Equal queries as one event with a multiplicity, which composes by powers instead of one by one.
     return compose(DiscreteGaussian(variance, multiplicity=folds), neighbours=NEIGHBOURS)
 
 
@@ -82,6 +85,7 @@ def reduced_noise(variance: Fraction) -> Calibration[DiscreteGaussian]:
     """The smallest noise of one geolevel that keeps, at DELTA, the epsilon published for `variance`."""
     return calibrate(
         DiscreteGaussian(variance, multiplicity=FOLDS),
+        # The Bureau's conversion: rho + 2 sqrt(rho ln(1 / delta)).
         epsilon=zcdp_to_epsilon_textbook(geolevel_rho(variance), DELTA),
         delta=DELTA,
         neighbours=NEIGHBOURS,

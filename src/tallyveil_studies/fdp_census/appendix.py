@@ -48,6 +48,7 @@ _CUT = 1 / 100
 def two_folds(_: StudyInputs) -> Findings:
     """Figure 10: the law of the sum of two draws, and the density it is replaced by, at variance 5 and 25."""
     frames, panels = [], []
+    # The two variances of Figure 10.
     for variance in (5, 25):
         law = sum_law(Fraction(variance), 2)
         reach = math.ceil(4 * math.sqrt(2 * variance))
@@ -129,10 +130,10 @@ def sum_law(variance: Fraction, n: int) -> Floats:
     """Probabilities of the sum of n draws, around 0, in floats."""
     law = DiscreteGaussian(variance)
     reach = math.ceil(_REACH * math.sqrt(float(variance)))
-    one = np.array([law.probability(x) for x in range(-reach, reach + 1)])
-    total = one
+    draw = np.array([law.probability(x) for x in range(-reach, reach + 1)])
+    total = draw
     for _ in range(n - 1):
-        total = np.convolve(total, one)
+        total = np.convolve(total, draw)
     return total
 
 
@@ -144,6 +145,7 @@ def one_query(variance: float, epsilon: float) -> float:
 def two_queries(variance: float, epsilon: float) -> float:
     """Theorem A.8's delta for sensitivity 1: the largest over all tests that reject above t."""
     law = sum_law(Fraction(variance), 2)
+    # P(S > t), summed from the far end so that small terms come first.
     above = np.concatenate(
         [np.cumsum(law[::-1])[::-1][1:], [0.0]]
     )  # P(S > t), from the far end: small terms first
@@ -161,7 +163,9 @@ def normal_sums(variance: float, epsilon: float) -> float:
 
 def _two_tails(law: Floats, variance: float, n: int, epsilon: float) -> float:
     """P(S > epsilon v - n / 2) - e^epsilon P(S > epsilon v + n / 2)."""
+    # The law is symmetric about its middle entry, S = 0.
     points = np.arange(law.size) - law.size // 2
+    # The loss at S is (S + n / 2) / v or its mirror image, so epsilon is passed at epsilon v -+ n / 2.
     first = law[points > epsilon * variance - n / 2].sum()
     second = law[points > epsilon * variance + n / 2].sum()
     return float(first - math.exp(epsilon) * second)
@@ -178,7 +182,8 @@ def error_budget() -> pl.DataFrame:
     published = zcdp_to_epsilon_textbook(RHO, OVERALL_DELTA)
     exact = overall_guarantee().epsilon(OVERALL_DELTA).upper
     groups = _groups()
-    found = {
+    errors = {
+        # 12 standard deviations: exp(-12**2 / 2).
         "E(0)0": len(groups) * math.exp(-72),
         "E(0)1": len(groups) * math.exp(-72),
         "E(0)2": _replacing(groups),
@@ -191,7 +196,7 @@ def error_budget() -> pl.DataFrame:
     return pl.DataFrame(
         [
             {"error": name, "printed": numbers[name].text if name in numbers else None, "ours": value}
-            for name, value in found.items()
+            for name, value in errors.items()
         ]
     )
 
@@ -213,6 +218,7 @@ def _replacing(groups: dict[str, tuple[int, Fraction]]) -> float:
         # From variance 16 the paper's table says no more than this, and exact arithmetic cannot tell more.
         apart = residual(n, variance).upper if variance < _WIDE else float(printed("table-2")[_OF_WIDE].value)
         total += apart * math.prod(heights)
+    # 24 standard deviations of points in every group.
     return total * math.prod(24 * spread for spread in spreads.values())
 
 
@@ -228,10 +234,12 @@ def _cut_sums(groups: dict[str, tuple[int, Fraction]], epsilon: float) -> float:
 
 def _cut_integral(groups: dict[str, tuple[int, Fraction]]) -> float:
     """E(2), looked at on a grid: pi times the largest |F| beyond the cut. A transform is a sum of normal peaks."""
+    # 200,001 points from the cut to pi; the peaks are far wider than a step.
     t = np.linspace(_CUT, math.pi, 200_001)
     logarithm = np.zeros_like(t)
     for name, (n, variance) in groups.items():
         angle = float(shares()[name]) * _SCALE * t
+        # Distance to the nearest period of the transform.
         distance = angle - 2 * math.pi * np.round(angle / (2 * math.pi))
         logarithm -= distance**2 * n * float(variance) / 2
     factor = (2 + 2 / np.tan(t / 2)) / (2 * math.pi)

@@ -42,8 +42,8 @@ def census_counts(inputs: StudyInputs, exhibit: str) -> CensusCounts:
     Raises:
         MissingDataError: the user's file has no counts, or the counts of Rhode Island are not there.
     """
-    if inputs.own is not None:
-        return inputs.own.require_counts(exhibit)
+    if inputs.own_data is not None:
+        return inputs.own_data.require_counts(exhibit)
     paths = inputs.files(exhibit, FILES)
     levels = (CountedLevel(name, noise, counts_by(paths, column)) for name, (column, noise) in LEVELS.items())
     return CensusCounts("Rhode Island", tuple(QUERIES.values()), tuple(levels))
@@ -73,7 +73,9 @@ def nine_counts(counts: pl.DataFrame, geounits: pl.DataFrame) -> Integers:
         .agg(pl.col("count").sum())
         .pivot(on="race_ethnicity", index="geocode", on_columns=races, values="count")
     )
+    # Left, so that empty blocks stay.
     joined = geounits.join(wide, on="geocode", how="left").with_columns(pl.col(*races).fill_null(0))
     summed = joined.group_by("geounit").agg(pl.col(*races).sum()).sort("geounit")
+    # The total is the sum of the eight groups, which are disjoint.
     summed = summed.with_columns(pl.sum_horizontal(*races).alias("total"))
     return np.ascontiguousarray(summed.select(*QUERIES).to_numpy().astype(np.int64))

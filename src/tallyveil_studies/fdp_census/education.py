@@ -1,8 +1,13 @@
-"""Figure 9: the slope of earnings on education, from noisy counts."""
+"""Figure 9: the slope of earnings on education, from noisy counts.
 
+The regressions are a user's own, or of education and earnings from the American Community Survey.
+"""
+
+import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tallyveil.arrays import Floats
+from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs
@@ -20,7 +26,6 @@ from tallyveil_studies.fdp_census.allocation import (
     both_noises,
     noise_parameters,
 )
-from tallyveil_studies.fdp_census.education_data import education_regressions
 from tallyveil_studies.fdp_census.printed import compared
 from tallyveil_studies.fdp_census.study_noise import study_noise
 from tallyveil_studies.own_data import Places, Regression
@@ -31,12 +36,21 @@ TRIPLE: Final = 3
 _MOST_AT_ONCE: Final = 333
 """Largest number of repetitions, and _MOST_DRAWS of noisy counts, that are in memory at a time."""
 _MOST_DRAWS: Final = 10_000_000
+"""Noisy counts in memory at a time: 80 MB as int64. The numbers do not depend on it, because noise is
+addressed."""
+
 _MOST_REPETITIONS: Final = 99_900
+"""Repetitions of a regression with few places, a multiple of 3: standard errors of a mean error are then 0.3 %
+of it."""
+
 _FEWEST_REPETITIONS: Final = 999
+"""Repetitions however many places there are, a multiple of 3; standard errors are then near 3 %."""
+
 _MOST_SHARES: Final = 62_760_000
 """Number of noisy shares, places times repetitions, above which there are fewer repetitions."""
 _FIRST_GEOLEVEL: Final = 16  # so the noise addresses differ from those of the other figures
 _PAPERS_REDUCTION: Final = 60.57
+"""Percent by which the slope's error fell in the paper's Figure 9, State, with three repetitions."""
 
 
 def slope_distortion(inputs: StudyInputs) -> Findings:
@@ -55,12 +69,12 @@ def slope_distortion(inputs: StudyInputs) -> Findings:
     return Findings(
         tables={"figure-9": table, "figure-9-reductions": reductions},
         comparisons=compared("figure-9", compare, "slope error lower by percent (other data)"),
-        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own else _DOLLARS)},
+        drawings={"figure-9": _plot(table, reductions, _OWN_UNIT if inputs.own_data else _DOLLARS)},
         notes=(
             "Bars span what means of three repetitions, as in the paper, give in 95 of 100 cases.",
             *(_luck(gain) for gain in state.iter_rows(named=True)),
             "mae_noise_aware is of a slope that takes account of the noise (footnote 10).",
-            *(() if inputs.own else _PUBLIC_TABLES),
+            *(() if inputs.own_data else _PUBLIC_TABLES),
         ),
     )
 
@@ -77,6 +91,7 @@ _PUBLIC_TABLES: Final = (
 
 def repetitions_of(places: int) -> int:
     """Number of repetitions for so many places, a multiple of 3: 99,900, or fewer where there are many places."""
+    # Work grows with places times repetitions, which is what is bounded.
     fitting = TRIPLE * (_MOST_SHARES // (TRIPLE * places))
     return min(_MOST_REPETITIONS, max(_FEWEST_REPETITIONS, fitting))
 
@@ -89,6 +104,7 @@ def _measured(
     repetitions = repetitions_of(len(places.outcome))
     error = slope_errors(noise, places, variance, address, repetitions)
     aware = slope_errors(noise, places, variance, address, repetitions, noise_aware=True)
+    # The spread that the paper's three repetitions would show.
     low, high = np.quantile(_triples(error), (0.025, 0.975))
     row: dict[str, object] = {
         "places": regression.name,
@@ -121,6 +137,7 @@ def _luck(gain: Mapping[str, Any]) -> str:
 
 def slope(outcome: Floats, proportion: Floats) -> float | Floats:
     """Least-squares slope of outcome on proportion, over the last axis."""
+    # Slope = sum of products of deviations over the sum of squares; centring one of the two is enough.
     centred = proportion - proportion.mean(axis=-1, keepdims=True)
     result = (centred * (outcome - outcome.mean())).sum(axis=-1) / (centred**2).sum(axis=-1)
     return float(result) if np.ndim(result) == 0 else result
@@ -139,8 +156,10 @@ def noise_aware_slope(outcome: Floats, noisy: npt.NDArray[np.int64], variance: f
     """
     totals, x = noisy.sum(axis=-1), _proportions(noisy)
     categories = noisy.shape[-1]
+    # By the delta method: of the share's own count with weight 1 - p, of each other one with weight p.
     added = variance * ((1 - x) ** 2 + (categories - 1) * x**2) / totals**2
     centred = x - x.mean(axis=-1, keepdims=True)
+    # n - 1 of n: centring takes away the part of the mean.
     spread = (centred**2).sum(axis=-1) - (1 - 1 / x.shape[-1]) * added.sum(axis=-1)
     result: Floats = (centred * (outcome - outcome.mean())).sum(axis=-1) / spread
     return result
@@ -169,19 +188,21 @@ def slope_errors(
     truth = slope(places.outcome, _proportions(places.counts))
     n, categories = places.counts.shape
     at_once = min(_MOST_AT_ONCE, max(1, _MOST_DRAWS // (n * categories)))
-    found = []
+    errors = []
     for first in range(0, repetitions, at_once):
         last = min(first + at_once, repetitions)
+        # Geounits are numbered through all repetitions, so the draws are the same however they are cut.
         drawn = noise.dense(law, *address, range(first * n, last * n), categories)
         drawn = drawn.reshape(last - first, n, categories)
+        # Negative counts to zero, as in the paper.
         noisy = np.maximum(places.counts + drawn, 0)
         estimate = (
             noise_aware_slope(places.outcome, noisy, float(variance))
             if noise_aware
             else slope(places.outcome, _proportions(noisy))
         )
-        found.append(np.abs(estimate - truth))
-    return np.concatenate(found)
+        errors.append(np.abs(estimate - truth))
+    return np.concatenate(errors)
 
 
 def _proportions(counts: npt.NDArray[np.int64]) -> Floats:
@@ -199,6 +220,7 @@ def _gain(regression: Regression, bureau: Floats, ours: Floats) -> dict[str, obj
     """Reduction of the mean error, its standard error, and how this reduction varies with only three repetitions."""
     before, after = both_noises(regression.noise).values()
     ratio = ours.mean() / bureau.mean()
+    # Of a ratio of means: relative variances add, since the two noises are independent.
     spread = np.sqrt(ours.var(ddof=1) / ours.mean() ** 2 + bureau.var(ddof=1) / bureau.mean() ** 2) / np.sqrt(
         ours.size
     )
@@ -226,3 +248,93 @@ def _plot(table: pl.DataFrame, reductions: pl.DataFrame, unit: str) -> DotPlot:
     notes = tuple(f"−{value:.1f} %" for value in reductions["reduction_percent"])
     panel = DotPanel("Mean absolute error of the slope", tuple(series), unit, notes)
     return DotPlot(rows=tuple(reductions["places"]), panels=(panel,), columns=1, log_x=True)
+
+
+TRACTS_FILE: Final = "acs/alameda_tract_S1501_5y2020.csv"
+EDUCATION_FILE: Final = "acs/ers_education_1970_2018.csv"
+INCOME_FILE: Final = "acs/ers_unemployment_medianincome_2018.csv"
+
+# S1501: less than 9th grade, 9th to 12th, high school, some college, associate's, bachelor's or higher.
+_S1501_EDUCATION: Final = tuple(f"S1501_C01_{item:03d}E" for item in (7, 8, 9, 10, 11, 15))
+_S1501_EARNINGS: Final = "S1501_C01_059E"
+_TRACT: Final = "1400000US"
+_ERS_EDUCATION: Final = (
+    "Less than a high school diploma, 2014-18",
+    "High school diploma only, 2014-18",
+    "Some college or associate's degree, 2014-18",
+    "Bachelor's degree or higher, 2014-18",
+)
+_ERS_INCOME: Final = "Median_Household_Income_2018"
+
+
+def education_regressions(inputs: StudyInputs, exhibit: str) -> tuple[Regression, ...]:
+    """The user's own regressions, or without a file of the user's own those of public tables.
+
+    Raises:
+        MissingDataError: the user's file has no regressions, or the public tables are not there.
+    """
+    if inputs.own_data is not None:
+        return inputs.own_data.require_regressions(exhibit)
+    tracts, education, income = inputs.files(exhibit, (TRACTS_FILE, EDUCATION_FILE, INCOME_FILE))
+    counties, states = counties_and_states(education, income)
+    return (
+        Regression("States", states, "State"),
+        Regression("Counties", counties, "County"),
+        Regression("Tracts of Alameda", alameda_tracts(tracts), "Tract Subset"),
+    )
+
+
+def alameda_tracts(path: Path) -> Places:
+    """Census tracts of Alameda County, median earnings, 2016-20; places without an estimate are left out."""
+    rows = _rows(path, heading="GEO_ID")
+    return _places(
+        ([row[name] for name in _S1501_EDUCATION], row[_S1501_EARNINGS])
+        for row in rows
+        if row["GEO_ID"].startswith(_TRACT)
+    )
+
+
+def counties_and_states(education: Path, income: Path) -> tuple[Places, Places]:
+    """Counties, then states, of the United States: adults by education 2014-18, median household income 2018."""
+    incomes = {row["FIPS"]: row[_ERS_INCOME] for row in _rows(income, heading="FIPS")}
+    counties: list[tuple[list[str], str]] = []
+    states: list[tuple[list[str], str]] = []
+    for row in _rows(education, heading="FIPS Code"):
+        code = row["FIPS Code"]
+        place = [row[name] for name in _ERS_EDUCATION], incomes.get(code, "")
+        # 00000 is the United States, and a code that ends in 000 is a State.
+        if code != "00000":
+            (states if code.endswith("000") else counties).append(place)
+    return _places(iter(counties)), _places(iter(states))
+
+
+def _rows(path: Path, heading: str) -> list[dict[str, str]]:
+    """Rows below the line that starts with `heading`; title lines above it are passed over."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        lines = list(csv.reader(stream))
+    starts = [place for place, line in enumerate(lines) if line and line[0] == heading]
+    if not starts:
+        raise ConfigError(
+            f"{path} has no line of column names that starts with '{heading}'. Give the file as its publisher "
+            "distributes it."
+        )
+    # The publisher's headings have spaces at their ends.
+    names = [name.strip() for name in lines[starts[0]]]
+    return [dict(zip(names, line, strict=False)) for line in lines[starts[0] + 1 :]]
+
+
+def _places(rows: Iterator[tuple[list[str], str]]) -> Places:
+    complete = []
+    for counts, income in rows:
+        numbers = [_number(text) for text in (*counts, income)]
+        # A place without an estimate in some column is left out.
+        if all(number is not None for number in numbers):
+            complete.append([number for number in numbers if number is not None])
+    table = np.array(complete, dtype=np.float64)
+    return Places(table[:, :-1].astype(np.int64), np.ascontiguousarray(table[:, -1]))
+
+
+def _number(text: str) -> float | None:
+    """A number such as "$61,937 " or "1,234"; None for "-", "(X)" or nothing."""
+    digits = text.strip().replace(",", "").removeprefix("$").removesuffix("+")
+    return float(digits) if digits.replace(".", "", 1).isdigit() else None

@@ -35,6 +35,7 @@ def epsilons(_: StudyInputs) -> Findings:
                     "best_zcdp": zcdp_to_epsilon(rho, delta),
                     "exact_lower": exact.lower,
                     "exact_upper": exact.upper,
+                    # From the upper bound, so that a reduction is never overstated.
                     "reduction_percent": 100 * (1 - exact.upper / bureau),
                 }
             )
@@ -64,6 +65,7 @@ def _comparisons(table: pl.DataFrame) -> tuple[Comparison, ...]:
         for label, column in (("Bureau", "bureau"), ("ours", "exact_upper"))
         for name, _ in _SHOWN
     }
+    # The paper states its reductions at this delta.
     gains = table.filter(delta="1e-11")["reduction_percent"]
     least, most = float(gains.min()), float(gains.max())  # type: ignore[arg-type]
     return (
@@ -135,6 +137,7 @@ def _improvement(name: str, column: str, label: str) -> Findings:
         y_label=label,
         log_x=True,
         x_limits=(1e-16, 0.1),
+        # One scale for all panels, so that geolevels can be compared.
         y_limits=(0.0, 1.05 * highest),
     )
     return Findings(
@@ -151,8 +154,10 @@ def _improvement(name: str, column: str, label: str) -> Findings:
 def _improvement_table() -> pl.DataFrame:
     rows = []
     for geolevel, variance in variances().items():
+        # One composition serves all deltas of a geolevel.
         rho, guarantee = geolevel_rho(variance), geolevel_guarantee(variance)
         for exponent in _EXPONENTS:
+            # The float of a half power of ten, taken exactly.
             delta = Fraction(10.0 ** float(exponent))
             bureau = zcdp_to_epsilon_textbook(rho, delta)
             best = zcdp_to_epsilon(rho, delta)

@@ -59,6 +59,7 @@ def bureau(rho: Fraction, delta: Fraction) -> Bureau:
         x = (log / r).sqrt()
         epsilon = r + 2 * (r * log).sqrt()
         less = (1 + 1 / x).log() + (1 + x).log() / x
+        # Both are rounded down, and what follows for the exact epsilon is rounded up.
         return Bureau(-round_up(-epsilon), -round_up(-less), max(0.0, round_up(epsilon - less)))
 
 
@@ -72,6 +73,7 @@ def every_delta(_: StudyInputs) -> Findings:
     rows = []
     for geolevel, (rho, guarantee) in guarantees.items():
         for delta in DELTAS:
+            # The exact epsilon by its upper bound, so that "smaller by" is at least what is shown.
             stated, exact = bureau(rho, Fraction(delta)), guarantee.epsilon(delta).upper
             rows.append(
                 {

@@ -30,6 +30,9 @@ from tallyveil_studies.fdp_census.allocation import FOLDS, geolevel_guarantee, v
 from tallyveil_studies.fdp_census.appendix import sum_law
 
 QUERIES: Final = (2, 3, FOLDS)
+"""Numbers of queries: two, as in Theorem A.8; three, the first with a remainder that is not its own mirror; and
+the paper's ten."""
+
 _REACH: Final = 16
 """Standard deviations that a sum is taken over: what is beyond is below 1e-55 of it."""
 
@@ -43,6 +46,7 @@ def knots(_: StudyInputs) -> Findings:
         points = np.arange(law.size) - law.size // 2
         ours, printed = sum_by_classes(variance, n), printed_sum(variance, n)
         spread = math.sqrt(n * float(variance))
+        # From the middle of the two laws outwards, in spreads of the sum.
         for t in sorted({round(n / 2 + step * spread) for step in (0, 1, 2, 4)}):
             alpha = float(law[points > t].sum())
             known = guarantee.beta(Fraction(alpha))
@@ -102,19 +106,25 @@ def class_weights(variance: Fraction, n: int) -> Floats:
     weights = []
     for k in range(n):
         by_sum = np.zeros(line.size)
+        # The sum of no coordinates is 0.
         by_sum[line.size // 2] = 1.0
+        # One convolution for each coordinate, O(n reach**2), in the place of a sum over reach**(n - 1)
+        # points.
         for coordinate in range(n - 1):
             by_sum = np.convolve(by_sum, moved if coordinate < k else plain, mode="same")
+        # The last coordinate is minus the sum of the others: its square is the term (sum u)^2.
         weights.append(math.exp(-k * (n - k) / (2 * n * v)) * float(by_sum @ plain))
-    found: Floats = np.array(weights) / plain.sum() ** n
-    return found
+    constants: Floats = np.array(weights) / plain.sum() ** n
+    return constants
 
 
 def sum_by_classes(variance: Fraction, n: int) -> Floats:
     """P(S = y), by the corrected A.5, at the points of `sum_law`."""
     points = _points(variance, n)
-    found: Floats = class_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * n * float(variance)))
-    return found
+    probabilities: Floats = class_weights(variance, n)[points % n] * np.exp(
+        -(points**2) / (2 * n * float(variance))
+    )
+    return probabilities
 
 
 def printed_weights(variance: Fraction, n: int) -> Floats:
@@ -122,15 +132,15 @@ def printed_weights(variance: Fraction, n: int) -> Floats:
     _, plain = _line(variance, n)
     k = np.arange(n)
     factor = np.exp(-(k * (n - 1) - k * (n - k)) / (2 * n * float(variance)))
-    found: Floats = class_weights(variance, n) * factor * plain.sum() ** (n + 1)
-    return found
+    constants: Floats = class_weights(variance, n) * factor * plain.sum() ** (n + 1)
+    return constants
 
 
 def printed_sum(variance: Fraction, n: int) -> Floats:
     """The terms of A.5 as printed, at the points of `sum_law`."""
     points = _points(variance, n)
-    found: Floats = printed_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * float(variance)))
-    return found
+    terms: Floats = printed_weights(variance, n)[points % n] * np.exp(-(points**2) / (2 * float(variance)))
+    return terms
 
 
 def printed_total_of_two(variance: float) -> float:

@@ -18,6 +18,9 @@ from tallyveil_studies.fdp_census.study_noise import expected_errors, study_nois
 from tallyveil_studies.own_data import CensusCounts, CountedLevel
 
 LEAST_DRAWS: Final = 200_000
+"""Draws of each geolevel and noise. Measured errors are then within some 0.5 % of the expected ones, which are
+exact."""
+
 _FIRST_RACE_GEOLEVEL: Final = 8  # so the noise addresses differ from those of Figure 6
 
 
@@ -29,6 +32,7 @@ def errors_by_geolevel(inputs: StudyInputs) -> Findings:
     for number, level in enumerate(counts.levels):
         for query, (method, variance) in enumerate(both_noises(level.noise).items()):
             true, noisy = _drawn(noise, (number, query), level.counts, variance)
+            # The same draws with and without the step, so that only the step differs.
             for nonnegative in (False, True):
                 rows.append(
                     {
@@ -65,7 +69,9 @@ def errors_by_race(inputs: StudyInputs) -> Findings:
     rows = []
     for number, level in enumerate(counts.levels):
         for place, label in enumerate(counts.labels):
+            # One count at a time: groups differ in size, and with it in what clipping does.
             column = np.ascontiguousarray(level.counts[:, place : place + 1])
+            # A query number for each geolevel and label, so that no two share noise.
             query = number * len(counts.labels) + place
             for method_number, (method, variance) in enumerate(both_noises(level.noise).items()):
                 address = (_FIRST_RACE_GEOLEVEL + method_number, query)
@@ -97,6 +103,7 @@ def _drawn(
     noise: NoiseSource, address: tuple[int, int], counts: Integers, variance: Fraction
 ) -> tuple[Integers, Integers]:
     """True and noisy counts, repeated until there are LEAST_DRAWS. The address is a geolevel and a query."""
+    # Counts are repeated as a whole, so that each weighs the same.
     true = np.tile(counts, (-(-LEAST_DRAWS // counts.size), 1))
     return true, true + noise.dense(DiscreteGaussian(variance), *address, range(len(true)), true.shape[1])
 
@@ -106,6 +113,7 @@ def _errors(
 ) -> dict[str, float]:
     """Mean squared and mean absolute error, of the draws and expected."""
     error = ((np.maximum(noisy, 0) if nonnegative else noisy) - true).astype(np.float64)
+    # Exact expectations beside measured ones: a check of both.
     squared, absolute = expected_errors(counts, variance, nonnegative=nonnegative)
     return {
         "mse": float(np.mean(error**2)),
@@ -117,8 +125,9 @@ def _errors(
 
 def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Comparison, ...]:
     """The paper's reductions of Pennsylvania beside ours, for geolevels with the paper's names."""
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for nonnegative, section in ((False, "figure-6-without"), (True, "figure-6-nonnegative")):
+        # The paper's percentages are of other counts, so they are shown and not judged.
         part = table.filter(nonnegative=nonnegative)
         reductions = {
             f"{name}, {level.name}": float(_reductions(part.filter(geolevel=level.name), column)[0])
@@ -126,12 +135,15 @@ def _beside_the_papers(table: pl.DataFrame, counts: CensusCounts) -> tuple[Compa
             for name, column in (("MSE", "mse_expected"), ("MAE", "mae_expected"))
         }
         done = ", negatives to zero" if nonnegative else ""
-        found += compared(section, reductions, f"error lower by percent ({counts.name}, expected{done})")
-    return tuple(found)
+        comparisons += compared(
+            section, reductions, f"error lower by percent ({counts.name}, expected{done})"
+        )
+    return tuple(comparisons)
 
 
 def _reductions(table: pl.DataFrame, column: str) -> Floats:
     """How much smaller an error is with the reduced noise, in percent, for each pair of rows."""
+    # Rows are in the same order for both methods.
     bureau, ours = (table.filter(method=method)[column].to_numpy() for method in (BUREAU, REDUCED))
     return np.asarray(100 * (1 - ours / bureau), dtype=np.float64)
 
@@ -180,6 +192,7 @@ def _range_of_reductions(table: pl.DataFrame, level: CountedLevel) -> str:
         expected_errors(level.counts, variance, nonnegative=False)[0]
         for variance in both_noises(level.noise).values()
     )
+    # Without clipping the reduction is that of the variance, whatever the counts.
     free = 100 * (1 - after / before)
     return (
         f"{level.name} (number of geounits: {len(level.counts):,}): the reduction lies between "

@@ -54,32 +54,37 @@ def read_own_data(path: Path, file: StudyFile) -> OwnData:
 
 
 def _census_counts(folder: Path, table: CountsTable) -> CensusCounts:
-    source = _Source(folder / table.path, "counts", f"[counts] '{table.name}'", table.rows)
+    source = _OwnTable(folder / table.path, "counts", f"[counts] '{table.name}'", table.rows)
     for geolevel in table.geolevels:
         _require_noise(geolevel.noise, f"[[counts.geolevels]] '{geolevel.name}'")
     keys = list(dict.fromkeys(name for geolevel in table.geolevels for name in geolevel.geounit))
     rows = source.read(keys, list(table.columns.values()))
     finest = table.geolevels[-1].geounit
     whole = source.whole_numbers(rows, list(table.columns.values()), finest)
+    # Counts of a geolevel are sums of the finer ones, so geounits must nest.
     for coarse, fine in pairwise(table.geolevels):
         _require_nested(
             rows, coarse.geounit, fine.geounit, f"{source.where}: geolevel '{fine.name}'", coarse.name
         )
     levels = []
     for geolevel in table.geolevels:
+        # Geounits are numbered by all columns that name them, in their order.
         numbers = rows.select(geounit=pl.struct(geolevel.geounit).rank("dense"))["geounit"].to_numpy() - 1
         sums = np.zeros((int(numbers.max()) + 1, whole.shape[1]), dtype=np.int64)
+        # Sums of at most 2**31 counts of 2**32 fit int64.
         np.add.at(sums, numbers, whole)
         levels.append(CountedLevel(geolevel.name, geolevel.noise, sums))
     return CensusCounts(table.name, tuple(table.columns), tuple(levels))
 
 
 def _regression(folder: Path, table: RegressionTable) -> Regression:
-    source = _Source(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
+    source = _OwnTable(folder / table.path, "regression", f"[[regressions]] '{table.name}'", table.rows)
     _require_noise(table.noise, source.where)
     rows = source.read(table.geounit, [*table.counts, table.outcome])
+    # A place without an outcome is passed over, not refused.
     rows = rows.filter(pl.col(table.outcome).is_not_null())
     source.require_once(rows, table.geounit)
+    # The category whose share explains comes last.
     columns = [*(name for name in table.counts if name != table.share), table.share]
     counts = source.whole_numbers(rows, columns, table.geounit)
     outcome = source.numbers(rows, table.outcome, table.geounit)
@@ -101,14 +106,17 @@ def _regression(folder: Path, table: RegressionTable) -> Regression:
     return Regression(table.name, Places(counts, outcome), table.noise)
 
 
-def _require_people(counts: npt.NDArray[np.int64], source: "_Source", geolevel: str) -> None:
+def _require_people(counts: npt.NDArray[np.int64], source: "_OwnTable", geolevel: str) -> None:
     """Refuse places so small that in some repetition all their noisy counts may be 0, which have no share."""
+    # The larger of the two noises.
     variance = both_noises(geolevel)[BUREAU]
     law = DiscreteGaussian(variance)
     reach = math.ceil(SAFE_DEVIATIONS * law.standard_deviation())
+    # A count above the noise's reach is never zero in effect; few different values are left.
     values, index = np.unique(np.minimum(counts, reach), return_inverse=True)
     tails = np.array([float(law.cdf(-value)) for value in values.tolist()])
     all_zero = tails[index].reshape(counts.shape).prod(axis=1)
+    # Expected number over all places and repetitions: a bound on the chance that any is undefined.
     expected = repetitions_of(len(counts)) * float(all_zero.sum())
     if expected > MOST_UNDEFINED:
         raise ConfigError(
@@ -120,7 +128,7 @@ def _require_people(counts: npt.NDArray[np.int64], source: "_Source", geolevel: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _OwnTable:
     """A table of the user's, and how messages name it.
 
     Attributes:
@@ -164,13 +172,14 @@ class _Source:
         self, rows: pl.DataFrame, columns: Sequence[str], keys: Sequence[str]
     ) -> npt.NDArray[np.int64]:
         """Columns of counts, int64 [rows, columns]. It raises SchemaError if a count is not a whole number."""
-        found = []
+        arrays = []
         for name in columns:
             whole = rows[name].cast(pl.Int64, strict=False)
+            # Compared as floats as well, so that 1.5 is not read as 1.
             fits = whole.is_between(0, LARGEST_COUNT) & (whole == rows[name].cast(pl.Float64, strict=False))
             self._require(rows, name, fits, keys, f"whole numbers from 0 to {LARGEST_COUNT:,}")
-            found.append(whole.to_numpy())
-        return np.ascontiguousarray(np.stack(found, axis=1))
+            arrays.append(whole.to_numpy())
+        return np.ascontiguousarray(np.stack(arrays, axis=1))
 
     def numbers(self, rows: pl.DataFrame, column: str, keys: Sequence[str]) -> npt.NDArray[np.float64]:
         """A column of numbers. It raises SchemaError if one is not finite."""

@@ -36,6 +36,7 @@ _DELTAS = ("1e-5", "1e-10", "1e-11")
 def products(_: StudyInputs) -> Findings:
     """Every product that was released with this noise, and what they cost together, exactly and by zCDP."""
     rows = [product_row(load_product(name)) for name in product_names()]
+    # "all-us" composes the four files of the States.
     together = next(row for row in rows if row["product"] == "all-us")
     return Findings(
         tables={"products": pl.DataFrame(rows, schema_overrides={"published_epsilon": pl.Float64})},
@@ -58,6 +59,7 @@ def product_row(product: CensusProduct) -> dict[str, Any]:
         "query_budgets": product.n_budgets,
         "rho": float(product.rho),
         "published_epsilon": None if published is None else float(published),
+        # The conversion that the Bureau used for its published epsilons.
         "textbook_zcdp": ZcdpConversion.TEXTBOOK.epsilon(product.rho, DELTA),
         "best_zcdp": ZcdpConversion.BEST.epsilon(product.rho, DELTA),
         "exact_lower": exact.lower,
@@ -71,8 +73,10 @@ def replacement(_: StudyInputs) -> Findings:
     events: dict[str, PrivacyEvent] = {
         name: DiscreteGaussian(variance, multiplicity=FOLDS) for name, variance in variances().items()
     }
+    # Each geolevel by itself, and then all of them composed.
     for name, event in (events | {"all eight geolevels": overall_event()}).items():
         rho = rho_of(event)
+        # A replaced record is one removed and one added: every query counts twice.
         replaced = translate(event, Neighbours.UNBOUNDED, Neighbours.BOUNDED)
         added = compose(event, neighbours=Neighbours.UNBOUNDED)
         changed = compose(replaced, neighbours=Neighbours.BOUNDED)
@@ -107,12 +111,13 @@ def queries(_: StudyInputs) -> Findings:
         if product.published_epsilon is not None and name.endswith("-us"):
             rows += _query_rows(name, product.strategies[0])
     for geolevel, variance in variances().items():
+        # The event is accounted for, the law gives the true variance, which is a little below the parameter.
         event, law = DiscreteGaussian(variance), noise.DiscreteGaussian(variance)
-        found = exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED))
+        parameters = exact_parameters(compose(event, neighbours=Neighbours.UNBOUNDED))
         cost = {"rho": float(rho_of(event)), "variance_proxy": float(variance)}
         rows.append(
             {"allocation": "the paper's", "geolevel": geolevel, "query": f"each of {FOLDS}", **cost}
-            | {"mean_squared_error": law.variance_float(), **found.to_mapping()}
+            | {"mean_squared_error": law.variance_float(), **parameters.to_mapping()}
         )
     return Findings(
         tables={"queries": pl.DataFrame(rows, infer_schema_length=None)},
@@ -124,6 +129,7 @@ def queries(_: StudyInputs) -> Findings:
 
 
 def _query_rows(name: str, strategy: Strategy) -> list[dict[str, Any]]:
+    # Before composition: what one query would cost if it were the only one.
     alone = query_parameters(strategy, with_mu=True)
     return [
         {

@@ -49,6 +49,7 @@ def _released(name: str, strategy: Strategy) -> Findings:
     guarantee = compose(event, neighbours=strategy.neighbours)
     values = _values(rho_of(event), guarantee)
     curve, plot = _curve(strategy, rho_of(event), guarantee)
+    # The row whose delta is the one that the Bureau states.
     published = values.row(by_predicate=pl.col("delta") == PUBLISHED_DELTA, named=True)
     return Findings(
         tables={name: values, f"{name}-curve": curve, f"{name}-reductions": _reductions(strategy, guarantee)},
@@ -90,13 +91,13 @@ def _reductions(strategy: Strategy, guarantee: Guarantee) -> pl.DataFrame:
         ("best", zcdp_to_epsilon),
     ):
         epsilon = epsilon_of_rho(rho_of(event), Fraction(PUBLISHED_DELTA))
-        found = calibrate(event, epsilon=epsilon, delta=PUBLISHED_DELTA, neighbours=strategy.neighbours)
+        calibration = calibrate(event, epsilon=epsilon, delta=PUBLISHED_DELTA, neighbours=strategy.neighbours)
         rows.append(
             {
                 "conversion": conversion,
                 "epsilon": epsilon,
-                "variance_reduction_percent": float(100 * (1 - found.factor)),
-                **before_and_after(before, exact_parameters(found.guarantee).to_mapping()),
+                "variance_reduction_percent": float(100 * (1 - calibration.factor)),
+                **before_and_after(before, exact_parameters(calibration.guarantee).to_mapping()),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -136,5 +137,7 @@ def _curve(strategy: Strategy, rho: Fraction, guarantee: Guarantee) -> tuple[pl.
 
 def _best_zcdp_curve(rho: Fraction) -> tuple[list[float], list[float]]:
     """Epsilons, decreasing in delta, and deltas."""
+    # Half powers of ten down to 1e-15: the best conversion gives epsilon for a delta, so this curve is drawn
+    # from deltas.
     deltas = [10.0 ** (-exponent / 2) for exponent in range(1, 31)]
     return [zcdp_to_epsilon(rho, Fraction(delta)) for delta in deltas], deltas

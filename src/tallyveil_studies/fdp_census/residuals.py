@@ -18,7 +18,11 @@ from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.printed import compared
 
 _SUMMANDS = (5, 9, 10, 18, 20, 27, 50, 100)
+"""Rows of Table 2: numbers of summands."""
+
 _VARIANCES = (1, 5, 10, 16)
+"""Columns of Table 2: variances; its last column is for 16 and more."""
+
 _BITS = 600  # 180 decimal digits: residuals reach 1e-136
 _CUT_LOG = 420.0  # one draw is cut where its tail is below exp(-420), 1e-182
 
@@ -56,6 +60,7 @@ def _residual(n: int, v: arb) -> Bounds:
     reach = math.ceil(math.sqrt(2 * float(v.mid()) * _CUT_LOG)) + 1
     weights = [(-(arb(x) * x) / (2 * v)).exp() for x in range(-reach, reach + 1)]
     total = sum(weights, arb(0))
+    # The sum's law is the n-th power of the generating polynomial.
     law = arb_poly([weight / total for weight in weights]) ** n
     # Cutting one draw's law moves it by at most its tail (total variation), so the sum's by n times that.
     tail = 2 * (-(arb(reach) ** 2) / (2 * v)).exp()
@@ -63,9 +68,11 @@ def _residual(n: int, v: arb) -> Bounds:
     spread = n * v
     height = 1 / (2 * arb.pi() * spread).sqrt()
     low, high = arb(0), arb(0)
+    # k >= 0 only: both laws are symmetric.
     for k in range(n * reach + 1):
         density = height * (-(arb(k) ** 2) / (2 * spread)).exp()
         gap = abs(law[n * reach + k] - density)
+        # The residual is at least the largest lower end and at most the largest upper end.
         low, high = max(low, (gap - spill).lower()), max(high, (gap + spill).upper())
         # From k on both terms are at most this: P(S >= k) because S is sub-Gaussian, the density because
         # its height is below 1.

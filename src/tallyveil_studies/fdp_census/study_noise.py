@@ -33,9 +33,12 @@ def expected_errors(counts: Integers, variance: Fraction, *, nonnegative: bool) 
     noise = np.arange(-reach, reach + 1)
     probability = np.array([law.probability(x) for x in range(reach + 1)])
     probability = np.concatenate([probability[:0:-1], probability])
+    # Counts beyond the reach of the noise are all alike: none of them becomes negative. So the sum is over
+    # few values.
     values, numbers = np.unique(np.minimum(counts, reach), return_counts=True)
     squared = absolute = 0.0
     for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
+        # A count that would fall below zero is set to zero, so the error is never below -value.
         error = np.maximum(noise, -value) if nonnegative else noise
         squared += number * float(probability @ error.astype(np.float64) ** 2)
         absolute += number * float(probability @ np.abs(error))

@@ -25,6 +25,7 @@ from tallyveil_studies.fdp_census.whole_curve import least_noise, requirement, w
 
 def reduced_variances(_: StudyInputs) -> Findings:
     """Table 1: the least variance whose epsilon at delta 1e-11 is the zCDP epsilon of the Bureau's variance."""
+    # From the exact shares; the paper's numbers follow from them.
     exact = _reduced(variances())
     ours = dict(zip(exact["geolevel"], exact["our_variance"], strict=True))
     reductions = dict(zip(exact["geolevel"], exact["our_reduction_percent"], strict=True))
@@ -33,6 +34,7 @@ def reduced_variances(_: StudyInputs) -> Findings:
     return Findings(
         tables={
             "table-1": exact,
+            # And from the rounded ones, to show that they do not give the paper's last digits.
             "table-1-from-rounded-variances": _reduced(printed_variances()),
             "table-1-whole-curve": whole_curve,
             "table-1-parameters": _parameters(),
@@ -41,6 +43,7 @@ def reduced_variances(_: StudyInputs) -> Findings:
             *compared("table-1-bureau", bureau, "published variance"),
             *compared("table-1-ours", ours, "least variance"),
             *compared("table-1-reduction", reductions, "reduction in percent"),
+            # The paper's requirement is of all deltas above 1e-11, which a match at one delta does not meet.
             *requirement(whole_curve),
         ),
         notes=(
@@ -66,6 +69,7 @@ def _parameters() -> pl.DataFrame:
         }
         for noise, reduced in noises.items():
             rho = geolevel_rho(reduced)
+            # What the Bureau's conversion would say of the reduced noise.
             claimed = {
                 f"textbook_epsilon_at_{delta}": ZcdpConversion.TEXTBOOK.epsilon(rho, Fraction(delta))
                 for delta in DELTAS
@@ -87,6 +91,7 @@ def _reduced(bureau: Mapping[str, Fraction]) -> pl.DataFrame:
     """One row each geolevel, from the Bureau's variances."""
     rows = []
     for geolevel, variance in bureau.items():
+        # The factor is rounded up by the search, so the variance is never too small.
         calibration = reduced_noise(variance)
         rows.append(
             {
@@ -118,6 +123,7 @@ def allocation(_: StudyInputs) -> Findings:
         for geolevel, share in shares().items()
     ]
     total = sum(shares().values(), Fraction(0))
+    # Table 3 prints percents.
     percent = {name: 100 * share for name, share in shares().items()}
     return Findings(
         tables={"table-3": pl.DataFrame(rows)},

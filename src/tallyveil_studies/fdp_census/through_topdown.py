@@ -55,6 +55,8 @@ GEOLEVELS: Final = {
     "Block": ("geocode", "Block"),
 }
 _DIGITS: Final = (2, 5, 11, 12, 15)
+"""Digits of a geocode at each geolevel: State, county, tract, block group and block of the Census."""
+
 TEN_QUERIES: Final = (
     "total",
     "voting_age",
@@ -67,6 +69,8 @@ TEN_QUERIES: Final = (
     "voting_age*race5",
     "detailed",
 )
+"""Ten queries at each geolevel, as many as in the paper."""
+
 ALL: Final = "All nine"
 """The mean over the nine counts."""
 
@@ -77,6 +81,9 @@ NOISES: Final = {BUREAU: Role.PUBLISHED, REDUCED: Role.REDUCED, TOGETHER: Role.R
 """What is compared, and how a plot shows it."""
 
 _PRECISION: Final = 10**5
+"""Reciprocals of variances are whole multiples of one part in this. Ten times as fine would make the lattice of
+losses ten times as long and the accounting as slow; a tenth
+would enlarge the largest noise by several percent."""
 
 Errors = dict[tuple[str, str], list[Integers]]
 """By noise and geolevel: for each key, the errors of the nine counts of every geounit, int64 [n_geounits, 9]."""
@@ -116,13 +123,15 @@ def variances_of(noise: str) -> dict[str, Fraction]:
     than its epsilon allows, and none is larger than that by more than a part in 500.
     """
     bureau = {level: both_noises(geolevel)[BUREAU] for level, (_, geolevel) in GEOLEVELS.items()}
-    found = bureau
+    chosen = bureau
     if noise == REDUCED:
-        found = {level: both_noises(geolevel)[REDUCED] for level, (_, geolevel) in GEOLEVELS.items()}
+        chosen = {level: both_noises(geolevel)[REDUCED] for level, (_, geolevel) in GEOLEVELS.items()}
     elif noise == TOGETHER:
-        found = {level: variance * _factor() for level, variance in bureau.items()}
+        chosen = {level: variance * _factor() for level, variance in bureau.items()}
     return {
-        level: Fraction(_PRECISION, math.floor(_PRECISION / variance)) for level, variance in found.items()
+        # Floor of the reciprocal: the variance is rounded up, so that no epsilon is exceeded.
+        level: Fraction(_PRECISION, math.floor(_PRECISION / variance))
+        for level, variance in chosen.items()
     }
 
 
@@ -148,6 +157,7 @@ def _factor() -> Fraction:
 def release_file(noise: str) -> str:
     """The release file: ten equal queries at each geolevel, whose variances are those of `variances_of`."""
     rhos = {level: geolevel_rho(variance) for level, variance in variances_of(noise).items()}
+    # Exact: the shares of the geolevels must sum to one.
     total = sum(rhos.values(), Fraction(0))
     shares = "\n".join(f'{level} = "{rho / total}"' for level, rho in rhos.items())
     queries = "\n".join(f'"{query}" = "1/{FOLDS}"' for query in TEN_QUERIES)
@@ -194,8 +204,9 @@ def _released(
             key = f"{KEY_TEXT}, TopDown, {number}"
             published = published_counts(inputs, release_file(noise), counts, blocks, tuple(GEOLEVELS), key)
             for level, (column, _) in GEOLEVELS.items():
-                own = pl.col(column).unique()  # a published geocode is the geounit's own
-                geounits = blocks.select(own.alias("geocode")).with_columns(geounit=pl.col("geocode"))
+                codes = pl.col(column).unique()  # a published geocode is the geounit's own
+                # All geounits, so that empty ones count 0.
+                geounits = blocks.select(codes.alias("geocode")).with_columns(geounit=pl.col("geocode"))
                 errors[noise, level].append(nine_counts(published[level], geounits) - truth[level])
     return errors
 
@@ -204,8 +215,11 @@ def _errors_table(truth: Mapping[str, Integers], errors: Errors) -> pl.DataFrame
     rows = []
     for (noise, level), by_key in errors.items():
         variance = variances_of(noise)[level]
+        # [keys, geounits, 9]; means over geounits are taken first, so that standard errors are those between
+        # releases.
         drawn = np.stack(by_key).astype(np.float64)
         absolute, squared = (_with_all(part.mean(axis=1)) for part in (np.abs(drawn), drawn**2))
+        # What the paper does to the same counts, without draws.
         clipped = [
             expected_errors(truth[level][:, place], variance, nonnegative=True)
             for place in range(len(QUERIES))
@@ -254,6 +268,7 @@ def _ratio(less: pl.DataFrame, bureau: pl.DataFrame) -> pl.DataFrame:
     for kind in ("absolute", "squared"):
         mean, error = f"mean_{kind}_error", f"mean_{kind}_standard_error"
         ratio = less[mean] / bureau[mean]
+        # Relative variances of a ratio add, as for independent means.
         spread = ((less[error] / less[mean]) ** 2 + (bureau[error] / bureau[mean]) ** 2).sqrt()
         columns |= {
             f"{kind}_ratio": ratio,

@@ -29,7 +29,7 @@ ZOOM = (1e-15, 1e-8)
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _TradeoffCase:
     """One panel: the Bureau's cost, and exact guarantees by label."""
 
     rho: Fraction
@@ -43,9 +43,10 @@ def geolevel_tradeoffs(_: StudyInputs) -> Findings:
 
 def overall_tradeoff(_: StudyInputs) -> Findings:
     """Figure 12: all geolevels together."""
+    # The reduction that the paper prints, drawn beside ours.
     paper_factor = 1 - printed("figure-7")["reduction in percent"].value / 100
     reduced = overall_reduced_noise()
-    case = _Case(
+    case = _TradeoffCase(
         RHO,
         (
             (OURS, Role.OURS, overall_guarantee()),
@@ -58,6 +59,7 @@ def overall_tradeoff(_: StudyInputs) -> Findings:
         ),
     )
     wide = _findings("figure-12", {"all eight geolevels": case}, columns=1)
+    # Logarithmic near both corners.
     near_zero = np.geomspace(1e-7, 0.5, 80)
     corner_alphas = np.concatenate([near_zero, 1 - near_zero[::-1]])
     frame, lines = _curves("all eight geolevels", case, corner_alphas)
@@ -85,6 +87,7 @@ def county_zoom(_: StudyInputs) -> Findings:
     case = _geolevel_case(variances()["County"])
     alphas = np.geomspace(*ZOOM, 121)
     frame, lines = _curves("County", case, alphas)
+    # Power of the best test; relative to the Bureau's, since the curves themselves cannot be told apart.
     bureau = 1 - np.asarray(lines[0].y)
     relative = tuple(Line(line.label, line.role, line.x, (1 - np.asarray(line.y)) / bureau) for line in lines)
     plot = LinePlot(
@@ -108,8 +111,8 @@ def county_zoom(_: StudyInputs) -> Findings:
     )
 
 
-def _geolevel_case(variance: Fraction) -> _Case:
-    return _Case(
+def _geolevel_case(variance: Fraction) -> _TradeoffCase:
+    return _TradeoffCase(
         geolevel_rho(variance),
         (
             (OURS, Role.OURS, geolevel_guarantee(variance)),
@@ -118,10 +121,12 @@ def _geolevel_case(variance: Fraction) -> _Case:
     )
 
 
-def _crossing(case: _Case) -> str:
+def _crossing(case: _TradeoffCase) -> str:
     """The point where the curve of the reduced noise crosses the Bureau's curve, in words."""
     alphas = np.geomspace(1e-15, 1e-3, 241)
+    # The lower bound, so that a crossing is certain.
     exact = np.array([case.exact[1][2].beta(alpha).lower for alpha in alphas.tolist()])
+    # The Bureau's curve is the larger here: less noise is less private at these rates.
     below = alphas[exact < zcdp_tradeoff(case.rho, alphas)]
     if below.size == 0:
         return "The curve with reduced noise is nowhere below the Bureau's, as far as was looked (1e-15)."
@@ -131,7 +136,7 @@ def _crossing(case: _Case) -> str:
     )
 
 
-def _findings(name: str, cases: dict[str, _Case], *, columns: int) -> Findings:
+def _findings(name: str, cases: dict[str, _TradeoffCase], *, columns: int) -> Findings:
     alphas = _alphas()
     frames, panels = [], []
     for title, case in cases.items():
@@ -153,15 +158,17 @@ def _findings(name: str, cases: dict[str, _Case], *, columns: int) -> Findings:
 def _alphas() -> Floats:
     """False positive rates, closer together near both ends, where the curves bend."""
     near_zero = np.geomspace(1e-6, 0.05, 24)
+    # 0 and 1 themselves, where the curve begins and ends.
     return np.concatenate([[0.0], near_zero, np.linspace(0.07, 0.93, 44), 1 - near_zero[::-1], [1.0]])
 
 
-def _curves(title: str, case: _Case, alphas: Floats) -> tuple[pl.DataFrame, tuple[Line, ...]]:
+def _curves(title: str, case: _TradeoffCase, alphas: Floats) -> tuple[pl.DataFrame, tuple[Line, ...]]:
     bureau = zcdp_tradeoff(case.rho, alphas)
     columns = {"panel": [title] * alphas.size, "alpha": alphas, "bureau": bureau}
     lines = [Line(BUREAU, Role.PUBLISHED, alphas, bureau)]
     for label, role, guarantee in case.exact:
         bounds = [guarantee.beta(alpha) for alpha in alphas.tolist()]
+        # The lower bound of beta is drawn: it is what is guaranteed.
         lower = columns[f"{label}: lower"] = np.array([bound.lower for bound in bounds])
         columns[f"{label}: upper"] = np.array([bound.upper for bound in bounds])
         lines.append(Line(label, role, alphas, lower))

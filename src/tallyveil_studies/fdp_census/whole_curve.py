@@ -38,6 +38,9 @@ from tallyveil_studies.fdp_census.allocation import (
 from tallyveil_studies.fdp_census.printed import compared, printed
 
 _POINTS = 2001
+"""Epsilons at which a crossing is looked for. It is only a search: what the table calls certified is certified
+between the points, too."""
+
 _ROUNDED = 1e-11
 """Of ln delta: more than the rounding of both curves, so that two equal curves are not said to cross."""
 _FROM = 0.8
@@ -67,6 +70,7 @@ def whole_curve_table() -> pl.DataFrame:
     """One row for each geolevel: the noise matched at one delta, the paper's, and the least for all deltas."""
     rows = []
     for geolevel, variance in variances().items():
+        # The Bureau's whole curve is the reference, not its epsilon at one delta.
         curve, paper = ZcdpCurve(geolevel_rho(variance)), printed("table-1-ours")[geolevel].value
         matched, least = reduced_noise(variance), least_noise(variance)
         end = curve.epsilon(DELTA)
@@ -92,6 +96,7 @@ def requirement(table: pl.DataFrame) -> tuple[Comparison, ...]:
 
     Where it misses the curve nowhere, our number is 0.
     """
+    # Where nothing is missed the requirement holds, so 0.
     missed = table["paper_epsilon_larger_up_to_delta"].fill_null(0.0)
     ours = dict(zip(table["geolevel"], missed, strict=True))
     return compared("table-1-requirement", ours, "epsilon is larger with the printed variance up to delta")
@@ -105,11 +110,14 @@ def largest_delta_missed(guarantee: Guarantee, curve: ZcdpCurve) -> float | None
     end = curve.epsilon(DELTA)
 
     def excess(epsilon: float) -> float:
+        # As logarithms of delta: the two differ by less than a float of delta could show.
         return guarantee.log_delta(epsilon).lower - curve.log_delta_below(epsilon) - _ROUNDED
 
     epsilons = np.linspace(_FROM * end, end, _POINTS).tolist()
     missed = [place for place, epsilon in enumerate(epsilons) if excess(epsilon) > 0]
+    # Missed already at the first point: the crossing lies outside the range that is looked at.
     if not missed or missed[0] == 0:
         return None
+    # The crossing itself, between the last point that holds and the first that misses.
     first = brentq(excess, epsilons[missed[0] - 1], epsilons[missed[0]], xtol=1e-12)
     return max(math.exp(curve.log_delta_below(first)), math.exp(log_of(DELTA)))

@@ -12,6 +12,7 @@ def zcdp_log_delta(rho: Fraction, epsilons: Floats) -> Floats:
 
     Source: Bun and Steinke 2016, Proposition 1.3.
     """
+    # At epsilon <= rho the conversion promises nothing: delta 1, logarithm 0.
     excess = np.maximum(epsilons - float(rho), 0.0)
     return -(excess**2) / (4 * float(rho))
 
@@ -30,6 +31,7 @@ def zcdp_tradeoff(rho: Fraction, alphas: Floats, points: int = 4001) -> Floats:
     best = np.zeros_like(alphas)
     for epsilon, delta in zip(epsilons, deltas, strict=True):
         room = 1 - delta
+        # Two lines for each (epsilon, delta): the function and its inverse are equal by symmetry.
         best = np.maximum(best, room - np.exp(epsilon) * alphas)
         best = np.maximum(best, np.exp(-epsilon) * (room - alphas))
     return best

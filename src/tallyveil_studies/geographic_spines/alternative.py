@@ -27,8 +27,15 @@ from tallyveil_studies.geographic_spines.trees import (
 )
 
 _BLOCKS: Final = 3_000
+"""Blocks of the made-up country: the rejected rule computes all variances once for each geounit, so the time
+grows with the square of it."""
+
 _STATES: Final = 2
+"""States of the made-up country."""
+
 _SEED: Final = 4
+"""Seed of the made-up country; any other makes another country of the same kind."""
+
 _GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
 _NOTES: Final = (
     "Every geounit measures its total. The noise has scale 1 / share (Laplace) or variance 1 / share (Gaussian), and "
@@ -90,12 +97,15 @@ def bypassed(spine: Spine, shares: Shares, rule: Rule) -> tuple[Shares, list[Pla
     """Algorithm 3 with a rule of choice: the shares after it, and the geounits that gave theirs away."""
     after = tuple(share.copy() for share in shares)
     given: list[Place] = []
+    # For each geounit of the geolevel below: itself, or whoever has taken its share.
     below: list[list[Place]] = [[(spine.finest, block)] for block in range(spine.n_geounits(spine.finest))]
+    # From the finest geolevel up, as in Algorithm 3: a parent sees what its children have become.
     for level in range(spine.finest - 1, -1, -1):
         offsets = spine.child_offsets[level]
         here: list[list[Place]] = []
         for geounit in range(spine.n_geounits(level)):
             children = [place for child in below[offsets[geounit] : offsets[geounit + 1]] for place in child]
+            # Decided with the shares so far, so the order matters.
             if rule(after, (level, geounit), children):
                 _give(after, (level, geounit), children)
                 given.append((level, geounit))
@@ -119,6 +129,7 @@ def rule_of(name: RuleName, spine: Spine, mechanism: Mechanism) -> Rule:
 
 def _theorem_2(shares: Shares, place: Place, children: list[Place]) -> bool:
     least = min(shares[level][geounit] for level, geounit in children)
+    # Theorem 2: bypass if each child's share is at least (c - 1) / 2 of the parent's.
     return bool(least >= (len(children) - 1) * shares[place[0]][place[1]] / 2)
 
 
@@ -130,14 +141,16 @@ class _SumOfSquares:
         self._sum = np.inf
 
     def __call__(self, shares: Shares, place: Place, children: list[Place]) -> bool:
+        # The first call: the sum with nothing bypassed.
         if not np.isfinite(self._sum):
             self._sum = _sum(variances(self._spine, shares, self._mechanism))
+        # On a copy, because the rule only answers; the caller gives the share away.
         trial = tuple(share.copy() for share in shares)
         _give(trial, place, children)
-        found = _sum(variances(self._spine, trial, self._mechanism))
-        if found > self._sum * (1 + ROUNDING):
+        trial_sum = _sum(variances(self._spine, trial, self._mechanism))
+        if trial_sum > self._sum * (1 + ROUNDING):
             return False
-        self._sum = found
+        self._sum = trial_sum
         return True
 
 
@@ -149,12 +162,13 @@ def _give(shares: Shares, place: Place, children: list[Place]) -> None:
     shares[level][geounit] = 0.0
 
 
-def _sum(found: Shares) -> float:
-    return sum(float(variance.sum()) for variance in found)
+def _sum(level_variances: Shares) -> float:
+    return sum(float(variance.sum()) for variance in level_variances)
 
 
 def _divisions(spine: Spine) -> dict[str, Shares]:
     sizes = [spine.n_geounits(level) for level in range(spine.n_levels)]
+    # Shares in inverse proportion to the numbers of geounits, which the paper names.
     inverse = 1 / np.array(sizes)
     return {
         "equal": shares_by_level(spine, [1 / spine.n_levels] * spine.n_levels),
@@ -167,8 +181,8 @@ def _rows(spine: Spine, shares: Shares, mechanism: Mechanism, division: str) -> 
     rows: list[dict[str, object]] = []
     for name in RuleName:
         after, given = bypassed(spine, shares, rule_of(name, spine, mechanism))
-        found = variances(spine, after, mechanism)
-        ratios = [float((new / old).max()) for old, new in zip(start, found, strict=True)]
+        reached = variances(spine, after, mechanism)
+        ratios = [float((new / old).max()) for old, new in zip(start, reached, strict=True)]
         rows.append(
             {
                 "law": mechanism.value,
@@ -176,9 +190,9 @@ def _rows(spine: Spine, shares: Shares, mechanism: Mechanism, division: str) -> 
                 "rule": name.value,
                 "bypassed": len(given),
                 "of": sum(spine.n_geounits(level) for level in range(spine.finest)),
-                "sum of squares": _sum(found),
-                "relative sum": _sum(found) / _sum(start),
-                "greatest variance": max(float(variance.max()) for variance in found),
+                "sum of squares": _sum(reached),
+                "relative sum": _sum(reached) / _sum(start),
+                "greatest variance": max(float(variance.max()) for variance in reached),
                 "greatest growth": max(ratios) - 1,
                 "at": spine.geolevels[int(np.argmax(ratios))],
                 **whole_budget_parameters(mechanism),

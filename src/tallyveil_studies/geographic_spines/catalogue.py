@@ -6,7 +6,6 @@ from tallyveil_studies.exhibit import Exhibit
 from tallyveil_studies.geographic_spines import (
     alternative,
     figures,
-    remark_2,
     rhode_island,
     theorem_2,
     variances,
@@ -19,7 +18,7 @@ EXHIBITS: Final = (
     Exhibit("fan-out", "Section 4: the fan-out of a tract of 100 blocks", figures.fan_out),
     Exhibit("theorem-2", "Theorem 2: its boundary and its converse", theorem_2.boundary),
     Exhibit("remark-1", "Remark 1: a parent and its children alone", theorem_2.remark_1),
-    Exhibit("remark-2", "Remark 2: more sub-intervals", remark_2.more_sub_intervals),
+    Exhibit("remark-2", "Remark 2: more sub-intervals", theorem_2.more_sub_intervals),
     Exhibit("alternative", "Section 3.1: bypassing by the sum of squares", alternative.made_up),
     Exhibit(
         "alternative-rhode-island",

@@ -70,17 +70,18 @@ def distances(inputs: StudyInputs) -> Findings:
     state = _state(inputs)
     rows = []
     for name, steps in _SPINES.items():
-        made = optimise_spine(state.spine, state.families, steps)
+        optimised = optimise_spine(state.spine, state.families, steps)
+        # Also families that no group is made for, so that side effects show.
         for family in state.families:
-            found = off_spine_distances(made.spine, family.reordered(made.rows))
+            off_spine = off_spine_distances(optimised.spine, family.reordered(optimised.rows))
             rows.append(
                 {
                     "spine": name,
                     "areas": family.name,
                     "number": family.n_entities,
-                    "mean": found.mean,
-                    "median": found.quantile(1, 2),
-                    "greatest": found.maximum,
+                    "mean": off_spine.mean,
+                    "median": off_spine.quantile(1, 2),
+                    "greatest": off_spine.maximum,
                 }
             )
     return Findings(
@@ -102,6 +103,7 @@ def errors(inputs: StudyInputs) -> Findings:
     frames = [
         _errors(state, name, case, case.rule if bypassing else None)
         for case in _cases()
+        # Without tract groups: they add a geolevel that the strategy has no share for.
         for name in list(_SPINES)[:3]
         for bypassing in (False, True)
     ]
@@ -121,62 +123,69 @@ def errors(inputs: StudyInputs) -> Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _NoiseCase:
     name: str
     strategy: Strategy
     rule: BypassRule
     exact: tuple[str, ...] = ()
 
 
-def _cases() -> tuple[_Case, ...]:
+def _cases() -> tuple[_NoiseCase, ...]:
+    # The same shares with the other noise; only total and mechanism differ.
     laplace = replace(_GAUSSIAN, mechanism=Mechanism.DISCRETE_LAPLACE, total=_EPSILON)
+    # Equal queries are what Theorem 2 supposes.
     state = _GAUSSIAN.shares_of("State")
     equal = laplace.with_shares([(name, share, state) for name, share in laplace.geolevel_shares])
     return (
-        _Case("Gaussian, production's queries", _GAUSSIAN, BypassRule.SINGLE_CHILD, ("US",)),
-        _Case("Laplace, production's queries", laplace, BypassRule.PURE_DP),
-        _Case("Laplace, equal queries", equal, BypassRule.PURE_DP),
+        _NoiseCase("Gaussian, production's queries", _GAUSSIAN, BypassRule.SINGLE_CHILD, ("US",)),
+        _NoiseCase("Laplace, production's queries", laplace, BypassRule.PURE_DP),
+        _NoiseCase("Laplace, equal queries", equal, BypassRule.PURE_DP),
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _State:
+class _RhodeIsland:
     spine: Spine
     families: tuple[EntityFamily, ...]
 
 
-def _state(inputs: StudyInputs) -> _State:
+def _state(inputs: StudyInputs) -> _RhodeIsland:
     paths: Sequence[Path] = inputs.files("Rhode Island's areas", (_BLOCK_FILE, _ENTITY_FILE))
     spine = read_geography(paths[0], _GEOLEVELS, ())
-    return _State(spine, read_families(paths[1], spine, (*_OWN, *_OTHERS)))
+    return _RhodeIsland(spine, read_families(paths[1], spine, (*_OWN, *_OTHERS)))
 
 
-def _errors(state: _State, name: str, case: _Case, rule: BypassRule | None) -> pl.DataFrame:
+def _errors(state: _RhodeIsland, name: str, case: _NoiseCase, rule: BypassRule | None) -> pl.DataFrame:
     shares = dict(case.strategy.geolevel_shares)
     cost = cost_parameters(case.strategy)
+    # The whole budget's parameters: bypassing moves shares and does not change the sum on any path.
     parameters = {name: value for name, value in cost.items() if name != "geolevel"}
-    made = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
+    optimised = optimise_spine(state.spine, state.families, _SPINES[name], shares=shares, bypassing=rule)
     return pl.DataFrame(
         [
             {
                 "noise and queries": case.name,
                 "spine": name,
                 "bypassing": rule is not None,
-                "areas": one.name,
-                "number": one.areas,
-                "mean": one.mean,
-                "greatest": one.greatest,
+                "areas": accuracy.name,
+                "number": accuracy.areas,
+                "mean": accuracy.mean,
+                "greatest": accuracy.greatest,
                 **parameters,
             }
-            for one in _accuracies(state, made, case)
+            for accuracy in _accuracies(state, optimised, case)
         ]
     )
 
 
-def _accuracies(state: _State, made: OptimisedSpine, case: _Case) -> tuple[AreaAccuracy, ...]:
+def _accuracies(state: _RhodeIsland, optimised: OptimisedSpine, case: _NoiseCase) -> tuple[AreaAccuracy, ...]:
     """Accuracy of the geolevels of the census spine and of all families, on a spine made from it."""
+    # The variance of a total uses every query that sums to it, as a release's estimate does.
     summed = totals_summed(load_preset(_SCHEMA), case.strategy)
-    found = measured_variances(made.spine, case.strategy, summed, shares=made.shares, exact=case.exact)
+    variances = measured_variances(
+        optimised.spine, case.strategy, summed, shares=optimised.shares, exact=case.exact
+    )
+    # Geounits of the census spine as areas: on the spine that is made they may be off it.
     levels = [geounits_as_entities(state.spine, level) for level in range(state.spine.n_levels)]
-    own = [family.reordered(made.rows) for family in (*levels, *state.families)]
-    return family_accuracies(found, own)
+    families = [family.reordered(optimised.rows) for family in (*levels, *state.families)]
+    return family_accuracies(variances, families)

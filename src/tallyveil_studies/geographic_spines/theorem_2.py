@@ -1,4 +1,8 @@
-"""Theorem 2 at its boundary, its converse, and what its condition on query strategies is needed for."""
+"""Theorem 2 at its boundary, its converse, what its condition on query strategies is needed for, and its remarks.
+
+Remark 1 is about a parent and its children alone. Remark 2 is about the fan-out of a hierarchy of intervals with equal
+shares of the budget, under Laplace noise.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,10 +16,13 @@ from tallyveil.geography import Spine
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.geographic_spines.trees import (
     ROUNDING,
+    Shares,
     balanced,
     given_to_children,
     growth,
     growth_of_queries,
+    incidence,
+    precisions,
     shares_by_level,
     spine_of_paths,
     variances,
@@ -25,8 +32,14 @@ from tallyveil_studies.printed import beside_ours
 
 _PAPER: Final = "geographic_spines"
 _CHILDREN: Final = (1, 2, 3, 4, 5, 10)
+"""Numbers of children at which the boundary (c - 1) / 2 is found."""
+
 _BLOCKS: Final = ((1, 1, 1), (4, 4, 4), (1, 4, 4), (1, 20, 20), (1, 1, 20))
+"""Blocks of the three children of a parent, equal and unequal, for the converse."""
+
 _CELLS: Final = 4
+"""Cells of a geounit where the query strategies differ. Two would do; more make the difference larger."""
+
 LAPLACE: Final = Mechanism.DISCRETE_LAPLACE
 GAUSSIAN: Final = Mechanism.DISCRETE_GAUSSIAN
 
@@ -35,6 +48,7 @@ def boundary(_: StudyInputs) -> Findings:
     """The least share of the children at which nothing grows, found by bisection, beside (c - 1) / 2."""
     rows = [_boundary_row(children) for children in _CHILDREN]
     ours = {_children(n): row["least ratio"] for n, row in zip(_CHILDREN, rows, strict=True)}
+    # The largest number of children that may be bypassed at equal shares: 3, by the theorem.
     equal = max(n for n in range(1, 20) if _change(_alike(n), LAPLACE, 1.0) <= ROUNDING)
     return Findings(
         tables={
@@ -62,10 +76,10 @@ def remark_1(_: StudyInputs) -> Findings:
     ours: dict[str, float] = {}
     for children in (2, 3, 4):
         spine = balanced(children)
-        kept = shares_by_level(spine, (1, 1))
-        for name, shares in (("kept", kept), ("bypassed", given_to_children(spine, kept, 0, [0]))):
-            found = variances(spine, shares, LAPLACE)[0][0]
-            ours[f"{_children(children)}, parent {name}"] = float(found)
+        whole = shares_by_level(spine, (1, 1))
+        for name, shares in (("kept", whole), ("bypassed", given_to_children(spine, whole, 0, [0]))):
+            variance_of_parent = variances(spine, shares, LAPLACE)[0][0]
+            ours[f"{_children(children)}, parent {name}"] = float(variance_of_parent)
     cost = whole_budget_parameters(LAPLACE, shares=2)
     frame = pl.DataFrame([{"case": case, "variance": variance, **cost} for case, variance in ours.items()])
     return Findings(
@@ -80,6 +94,7 @@ def least_ratio(grows: Callable[[float], float], upper: float) -> float:
     low, high = 0.0, upper
     if grows(low) <= ROUNDING:
         return low
+    # 60 halvings: below the rounding of a double from any start.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if grows(middle) <= ROUNDING else (middle, high)
@@ -144,6 +159,8 @@ def _strategy_rows() -> list[dict[str, object]]:
             ("bypassed, measured by the child's queries", 0.0, 2.0),
             ("bypassed, measured by the parent's queries", 2.0, 0.0),
         ):
+            # Precision is share**2 / 2 with Laplace noise and share with Gaussian noise; the constant is left
+            # out.
             information = above**power * total.T @ total + below**power * cells.T @ cells
             cost = whole_budget_parameters(mechanism, shares=2)
             rows.append({"law": law, "case": name, **_total_and_cell(information), **cost})
@@ -157,3 +174,69 @@ def _total_and_cell(information: Floats) -> dict[str, float]:
         return {"total": float(_CELLS**2 / (ones @ information @ ones)), "cell": float("inf")}
     inverse = np.linalg.inv(information)
     return {"total": float(ones @ inverse @ ones), "cell": float(inverse[0, 0])}
+
+
+_TREES = ((2, 6), (3, 4))
+"""Fan-out and depth of the trees that are bypassed: 64 intervals by halving, 81 by division into three."""
+
+
+def more_sub_intervals(_: StudyInputs) -> Findings:
+    """Trees of two and of three sub-intervals, every second level of them bypassed, and trees with larger fan-outs."""
+    rows: list[dict[str, object]] = []
+    for fan_out, depth in _TREES:
+        fine = balanced(*[fan_out] * depth)
+        shares = shares_by_level(fine, [1 / (depth + 1)] * (depth + 1))
+        start = _covariance(fine, shares)
+        rows.append(_row(f"{fan_out} sub-intervals", fan_out**depth, start, start))
+        merged = shares
+        # Every second level above the leaves; the root stays.
+        for level in range(depth - 1, 0, -2):
+            merged = given_to_children(fine, merged, level, range(fine.n_geounits(level)))
+        rows.append(_row("every second level bypassed", fan_out**depth, start, _covariance(fine, merged)))
+        for larger in (2, 3, 4, 6):
+            if depth % larger == 0:
+                coarse = balanced(*[fan_out**larger] * (depth // larger))
+                equal = shares_by_level(coarse, [1 / coarse.n_levels] * coarse.n_levels)
+                name = f"{fan_out**larger} sub-intervals, equal shares"
+                rows.append(_row(name, fan_out**depth, start, _covariance(coarse, equal)))
+    return Findings(
+        {"remark-2": pl.DataFrame(rows)},
+        notes=(
+            "Shares sum to one on every path. Ratios are those of an arbitrary linear query of the intervals, before "
+            "and after; the mean is over all ranges of neighbouring intervals.",
+            "Bypassing every second level makes no query worse, as the remark says. Trees that divide the budget "
+            "equally again over fewer levels are another matter: of these, the ratios tell.",
+            "All trees cost epsilon 1 for one record added or removed.",
+        ),
+    )
+
+
+def _row(name: str, intervals: int, start: Floats, after: Floats) -> dict[str, object]:
+    # Ratios of the variances of any linear query are generalised eigenvalues of the two covariances.
+    ratios = np.linalg.eigvals(np.linalg.solve(start, after)).real
+    return {
+        "intervals": intervals,
+        "tree": name,
+        "mean variance of ranges": _mean_of_ranges(after),
+        "least ratio of a query": float(ratios.min()),
+        "greatest ratio of a query": float(ratios.max()),
+        **whole_budget_parameters(Mechanism.DISCRETE_LAPLACE),
+    }
+
+
+def _covariance(spine: Spine, shares: Shares) -> Floats:
+    """Covariance of the finest counts by weighted least squares."""
+    matrix = incidence(spine)
+    weights = np.concatenate(precisions(shares, Mechanism.DISCRETE_LAPLACE))
+    return np.asarray(np.linalg.inv(matrix.T @ (weights[:, None] * matrix)), dtype=np.float64)
+
+
+def _mean_of_ranges(covariance: Floats) -> float:
+    """Mean variance of the sums of all ranges of neighbouring counts."""
+    n = len(covariance)
+    corner = np.zeros((n + 1, n + 1))
+    # Sums over a range are differences of corners, so all ranges take O(n^2) together.
+    corner[1:, 1:] = covariance.cumsum(axis=0).cumsum(axis=1)
+    start, stop = np.triu_indices(n + 1, 1)
+    summed = corner[stop, stop] - corner[start, stop] - corner[stop, start] + corner[start, start]
+    return float(summed.mean())

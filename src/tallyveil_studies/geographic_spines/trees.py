@@ -53,6 +53,7 @@ def spine_of_paths(paths: Iterable[Sequence[int]]) -> Spine:
     listed = list(paths)
     depth = len(listed[0])
     names = [f"level {level}" for level in range(depth + 1)]
+    # Codes that begin with the parent's, so that each geolevel refines the one above.
     columns = {
         name: ["/".join(f"{number:03}" for number in (0, *path)[: level + 1]) for path in listed]
         for level, name in enumerate(names)
@@ -84,6 +85,7 @@ def precisions(shares: Shares, mechanism: Mechanism) -> Shares:
     """1 / variance of every geounit's own measurement."""
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return tuple(share.copy() for share in shares)
+    # The variance of the Laplace law of scale b is 2 b**2.
     return tuple(share**2 / 2 for share in shares)
 
 

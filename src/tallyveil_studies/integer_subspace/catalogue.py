@@ -8,8 +8,6 @@ from tallyveil_studies.integer_subspace import (
     noise,
     nonnegative,
     projection,
-    scale_reduction,
-    states,
     topdown_bias,
 )
 
@@ -22,10 +20,10 @@ EXHIBITS: Final = (
     Exhibit("figure-5", "Figure 5: noise on the 14 cells", noise.intersecting_boxes),
     Exhibit("figure-6", "Figure 6: distance of the chain, children, l2", convergence.children_l2),
     Exhibit("figure-7", "Figure 7: noise on the children", noise.children_boxes),
-    Exhibit("figure-8", "Figure 8: noise on the counties of every State", states.counties),
+    Exhibit("figure-8", "Figure 8: noise on the counties of every State", noise.counties),
     Exhibit("illinois", "Distance of the chain, counties of Illinois", convergence.illinois),
     Exhibit("iterations", "Iterations to convergence", convergence.iterations),
-    Exhibit("scale-reduction", "Scale reduction of the paper's chains", scale_reduction.reduced),
+    Exhibit("scale-reduction", "Scale reduction of the paper's chains", convergence.reduced),
     Exhibit("unbiasedness", "Means and margins of the exact noise", noise.unbiasedness),
     Exhibit("projection", "Noise that keeps the sum, and noise then projected", projection.projected),
     Exhibit("figure-9", "Figure 9: tables without negative counts", nonnegative.nonnegative),

@@ -27,6 +27,8 @@ KEY: Final = insecure_key("tallyveil study integer-subspace")
 """A public key is enough, because noise here protects nobody: each table is public or fictitious, or there is none."""
 
 BOXED_DRAWS: Final = 1000
+"""Draws of each box: 1,000, as in Figures 2, 5 and 7. The whiskers of twice as many would be a little longer."""
+
 COUNTIES: Final = ("Alpha", "Beta", "Gamma", "Delta")
 EDUCATION: Final = ("Low", "Medium", "High", "Very High")
 COUNTY_FILE: Final = "vtd/us_2010_county_pop_hu.csv"
@@ -52,6 +54,7 @@ def draws_of(name: str, norm: Norm, n: int) -> Integers:
     choice = sampler_of(name, norm)
     if choice.sampler is None:  # all of the paper's examples have one
         raise RuntimeError(choice.reason)
+    # Each example and norm has its own query number, so that no two share a draw.
     number = list(EXAMPLES).index(name) * len(NORMS) + NORMS.index(norm)
     return choice.sampler.draw(NoiseAddress(NoiseSource(KEY), 0, number), range(n))
 
@@ -80,16 +83,18 @@ def county_populations(inputs: StudyInputs) -> pl.DataFrame:
     """
     (path,) = inputs.files("counties by population", (COUNTY_FILE,))
     table = read_table(path, ["fips", "name", "pop"], "county populations")
+    # The first two digits of a county's code.
     state = pl.col("fips").str.slice(0, 2).alias("state")
     return table.select(state, "name", pl.col("pop").cast(pl.Int64)).sort("pop")
 
 
 def boxed(draws: Integers) -> tuple[Box, ...]:
     """A box for each cell, with the first draw marked separately."""
+    # Least, quartiles and greatest, cell by cell.
     five = np.quantile(draws, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
     return tuple(
-        Box(low, first, middle, third, high, float(one))
-        for (low, first, middle, third, high), one in zip(five, draws[0].tolist(), strict=True)
+        Box(low, first, middle, third, high, float(single))
+        for (low, first, middle, third, high), single in zip(five, draws[0].tolist(), strict=True)
     )
 
 
@@ -116,7 +121,7 @@ def summary(draws: Integers, names: tuple[str, ...], **columns: object) -> pl.Da
         {
             **{name: pl.Series([value] * len(names)) for name, value in columns.items()},
             "cell": list(names),
-            "one_draw": [box.one for box in boxes],
+            "one_draw": [box.single for box in boxes],
             "mean": draws.mean(axis=0),
             "standard_deviation": draws.std(axis=0, ddof=1),
             "least": [box.low for box in boxes],

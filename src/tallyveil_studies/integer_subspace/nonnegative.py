@@ -27,11 +27,24 @@ from tallyveil_studies.integer_subspace.examples import (
 from tallyveil_studies.integer_subspace.privacy import NOTE, with_parameters
 
 SIZES: Final = (0, 1, 2, 5, 10, 20, 50, 100)
+"""True counts of the made table: the bias of a non-negative count is at 0 and fades with size."""
+
 CELLS_OF_A_SIZE: Final = 8
+"""Cells of each size, whose biases are averaged. More would lower the standard error and change the total."""
+
 EPSILON: Final = Fraction(1, 4)
+"""For each unit of l1 distance, as in the paper's examples of children and of 14 cells: 0.25."""
+
 NEAREST_DRAWS: Final = 10_000
+"""Tables with free noise, then set to the nearest without negative counts."""
+
 RESTRICTED_DRAWS: Final = 200
+"""Tables from the restricted law, each of which is drawn alone and takes far longer."""
+
 _GEOLEVEL: Final = 254
+"""Field geolevel of this exhibit's addresses; 252 to 255 are those of this study's exhibits beyond its
+examples."""
+
 _NOISE, _ORDER, _RESTRICTED = 0, 1, 2
 
 
@@ -39,6 +52,7 @@ def nonnegative(inputs: StudyInputs) -> Findings:
     """Bias by size on a table with a fixed total, and how many draws change for the counties of Illinois."""
     truth = np.repeat(np.array(SIZES, dtype=np.int64), CELLS_OF_A_SIZE)
     lattice = lattice_of(ConstraintSystem.from_sets([range(truth.size)], truth.size, ["total"]))
+    # The restricted law costs twice as much, so it is also drawn at half the epsilon.
     law, half = (GeneralisedLaplace(Norm.L1, epsilon) for epsilon in (EPSILON, EPSILON / 2))
     choice = choose_sampler(lattice, law)
     if choice.sampler is None:  # one sum always has one
@@ -54,7 +68,11 @@ def nonnegative(inputs: StudyInputs) -> Findings:
     halved = np.stack(
         [
             draw_restricted(
-                _address(_RESTRICTED + RESTRICTED_DRAWS + i), truth, lattice.structure, EPSILON / 2
+                # Addresses behind those of the first law, so that the two kinds of draws are independent.
+                _address(_RESTRICTED + RESTRICTED_DRAWS + i),
+                truth,
+                lattice.structure,
+                EPSILON / 2,
             )
             for i in range(RESTRICTED_DRAWS)
         ]
@@ -66,8 +84,8 @@ def nonnegative(inputs: StudyInputs) -> Findings:
         "restricted, same cost": (halved, half, True),
     }
     tables = [
-        with_parameters(_by_size(kind, drawn - truth), own, lattice, restricted=limited)
-        for kind, (drawn, own, limited) in kinds.items()
+        with_parameters(_by_size(kind, drawn - truth), kind_law, lattice, restricted=limited)
+        for kind, (drawn, kind_law, limited) in kinds.items()
     ]
     return Findings(
         tables={"figure-9": pl.concat(tables)},
@@ -94,6 +112,8 @@ def _illinois(inputs: StudyInputs) -> str:
 
 def _nearest(noisy: Integers, structure: Structure) -> Integers:
     words = NoiseSource(KEY).numbers(_GEOLEVEL, _ORDER, range(len(noisy)), 0, noisy.shape[1])
+    # A random order of the cells for each draw: among equally near tables a fixed order would favour the same
+    # cells.
     orders = np.argsort(np.argsort(words, axis=1), axis=1)
     pairs = zip(noisy, orders, strict=True)
     return np.stack([nearest_nonnegative(table, structure, order) for table, order in pairs])

@@ -40,6 +40,7 @@ def with_parameters(
         total_variation: Bound on the distance of the noise drawn from its law.
         restricted: Whether the law is restricted to tables without negative counts, which doubles epsilon.
     """
+    # Stated for the nearest tables, because epsilon grows with the distance.
     distance, event = _nearest(law, lattice, restricted)
     columns = {
         "epsilon_per_unit": float(event.loss / distance),
@@ -82,6 +83,7 @@ def _parameters(event: IntegerSubspaceLaplace, total_variation: Fraction) -> Pri
     guarantee = compose(event, neighbours=Neighbours.BOUNDED)
     if not total_variation:
         return exact_parameters(guarantee)
+    # A law within total variation t of another keeps its epsilon at a larger delta.
     added = Fraction(delta_with_total_variation(event.loss, Fraction(0), total_variation))
     beta = guarantee.beta(ALPHA + total_variation).lower
     return PrivacyParameters(
@@ -95,5 +97,6 @@ def _nearest_distance(lattice: Lattice, law: GeneralisedLaplace) -> Fraction:
     size = nearest_tables(lattice, law, Neighbours.BOUNDED).found
     if not law.takes_root:
         return Fraction(size)
+    # Rounded up in whole numbers: a distance that is too large overstates the cost.
     root = math.isqrt(size * _ROOT_UNIT**2)
     return Fraction(root + (root * root < size * _ROOT_UNIT**2), _ROOT_UNIT)

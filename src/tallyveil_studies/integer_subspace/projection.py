@@ -29,7 +29,10 @@ from tallyveil_studies.integer_subspace.examples import (
 from tallyveil_studies.integer_subspace.privacy import NOTE, example_with_parameters
 
 COMPARED_DRAWS: Final = 50_000
+"""Draws of each kind of noise: enough to tell spreads apart to 0.1 %."""
+
 _ADDRESS: Final = 255
+"""Field geolevel of this exhibit's addresses."""
 
 
 def projected(inputs: StudyInputs) -> Findings:
@@ -37,6 +40,7 @@ def projected(inputs: StudyInputs) -> Findings:
     names = tuple(illinois_populations(inputs)["name"].to_list())
     ours = draws_of("Illinois", Norm.L1, COMPARED_DRAWS)
     order = NoiseSource(KEY).numbers(_ADDRESS, 1, range(COMPARED_DRAWS), 0, ILLINOIS_COUNTIES)
+    # Query 0 is the noise, query 1 the order in which cells are rounded up.
     theirs = project(_free_noise(COMPARED_DRAWS), order)
     kinds = {"integer subspace": ours, "noise, then projected": theirs}
     spread = pl.DataFrame(
@@ -87,6 +91,7 @@ def project(noise: Integers, order: npt.NDArray[Any]) -> Integers:
     n = noise.shape[1]
     # n z - sum(z) is the centred noise in units of 1 / n, and its remainder by n is the same in every cell.
     floors = (n * noise - noise.sum(axis=1, keepdims=True)) // n
+    # Rank of each cell in the random order of its draw.
     rank = np.argsort(np.argsort(order, axis=1), axis=1)
     return np.asarray(floors + (rank < -floors.sum(axis=1, keepdims=True)), dtype=np.int64)
 

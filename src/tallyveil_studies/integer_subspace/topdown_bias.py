@@ -40,6 +40,7 @@ KANSAS: Final = "20"
 KEYS: Final = 40
 """Number of releases of each population with each method."""
 LATTICE_DRAWS: Final = 200
+"""Draws of lattice noise of each population: five times the releases, because they cost no estimation."""
 
 LATTICE: Final = "integer subspace"
 ONE_PASS, TOTALS_FIRST = "TopDown, one pass", "TopDown, totals first"
@@ -47,6 +48,8 @@ PASSES: Final = {ONE_PASS: '[["*"]]', TOTALS_FIRST: '[["total"], ["*"]]'}
 ROLES: Final = {ONE_PASS: Role.PUBLISHED, TOTALS_FIRST: Role.REDUCED, LATTICE: Role.OURS}
 
 GEOLEVEL_EPSILON: Final = 4 * Fraction("0.16")
+"""Epsilon of a geolevel: 4 x 0.16, as the paper says of the demonstration data."""
+
 SHARES: Final = {
     "total": Fraction(3, 10),
     "voting_age": Fraction(1, 10),
@@ -71,6 +74,7 @@ SIZES: Final = {
 _STATE_DIGITS, _COUNTY_DIGITS = 2, 5
 _RACES: Final = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 _ADDRESS: Final = 252
+"""Field geolevel of this exhibit's addresses."""
 
 Errors = dict[str, Integers]
 """By method: errors of the totals of the finest geolevel, int64 [draws, n_geounits]."""
@@ -156,7 +160,9 @@ def populations(inputs: StudyInputs) -> tuple[Population, Population]:
     (path,) = inputs.files("TopDown's errors by size", (DISTRICT_FILE,))
     table = collect(scan_text(path), path, "voting districts").with_row_index("number")
     county = pl.col("state") + pl.col("county")
+    # A State with one county has no noise on it under its exact total.
     several = pl.col("county").n_unique().over("state") > 1
+    # Districts have no code that is unique in the file, so they get the number of their row.
     kansas = county + pl.col("number").cast(pl.String).str.zfill(6)
     digits = {"State": _STATE_DIGITS, "County": _COUNTY_DIGITS}
     return (
@@ -173,6 +179,7 @@ def _population(table: pl.DataFrame, digits: dict[str, int]) -> Population:
     parts = []
     for race in _RACES:
         everybody, adults = (pl.col(f"{kind}_{race}").cast(pl.Int64) for kind in ("pop", "vap"))
+        # The file has all persons and adults; children are the difference.
         for age, persons in (("under_18", everybody - adults), ("18_plus", adults)):
             parts.append(
                 table.select(
@@ -184,6 +191,7 @@ def _population(table: pl.DataFrame, digits: dict[str, int]) -> Population:
             )
     records = pl.concat(parts).group_by("geocode", "voting_age", "race_ethnicity").sum()
     totals = table.group_by("geocode").agg(pl.col("pop").cast(pl.Int64).sum().alias("total")).sort("geocode")
+    # Zeros are no records; the geography lists empty geounits.
     return Population(digits, records.filter(pl.col("count") > 0).sort(pl.all()), totals)
 
 
@@ -194,21 +202,21 @@ def release_file(digits: Mapping[str, int], passes: str) -> str:
         digits: The geolevels and the digits of their geocodes.
         passes: Passes of the estimation, as in a release file.
     """
-    made = strategy(digits)
+    plan = strategy(digits)
     shares, queries, of_the_state = (
         "\n".join(f'{name} = "{share}"' for name, share in part)
-        for part in (made.geolevel_shares, SHARES.items(), STATE_SHARES.items())
+        for part in (plan.geolevel_shares, SHARES.items(), STATE_SHARES.items())
     )
     tables = f"""
 [privacy]
-neighbours = "{made.neighbours.value}"
-mechanism = "{made.mechanism.value}"
-epsilon = "{made.total}"
+neighbours = "{plan.neighbours.value}"
+mechanism = "{plan.mechanism.value}"
+epsilon = "{plan.total}"
 [[invariants]]
 query = "total"
 geolevels = ["State"]
 [strategy]
-epsilon = "{made.total}"
+epsilon = "{plan.total}"
 [strategy.geolevels]
 {shares}
 [strategy.queries."*"]
@@ -240,6 +248,7 @@ def _costs(population: Population) -> pl.DataFrame:
     """By method, epsilon at delta 0 and the privacy parameters of what it draws."""
     release = strategy(population.digits)
     exact = exact_parameters(compose(release.event(), neighbours=release.neighbours)).to_mapping()
+    # The cost does not depend on which State: the nearest tables differ in two geounits.
     places = len(population.states()[min(population.states())])
     sums = ConstraintSystem.from_sets([range(places)], places, ["State"])
     loss, of_lattice = nearest_parameters(LATTICE_LAW, lattice_of(sums))
@@ -259,6 +268,7 @@ def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:
         text = release_file(population.digits, passes)
         drawn = []
         for number in range(keys):
+            # A key for each release, the same ones for both methods.
             key = f"tallyveil study integer-subspace, TopDown, {number}"
             geography, level = population.totals.select("geocode"), population.geolevel
             published = published_counts(inputs, text, population.records, geography, (level,), key)
@@ -268,6 +278,7 @@ def _errors(inputs: StudyInputs, population: Population, keys: int) -> Errors:
 
 
 def _off(published: pl.DataFrame, truth: pl.DataFrame) -> Integers:
+    # Geounits without persons are not in the histogram and count 0.
     summed = published.group_by(pl.col("geocode").cast(pl.String)).agg(pl.col("count").sum())
     joined = truth.join(summed, on="geocode", how="left").sort("geocode")
     return np.asarray((joined["count"].fill_null(0) - joined["total"]).to_numpy(), dtype=np.int64)
@@ -290,6 +301,7 @@ def _lattice(population: Population) -> Integers:
 def _by_size(population: Population, errors: Errors) -> pl.DataFrame:
     """Mean and root mean square of the errors in each size class that occurs."""
     least = np.array(SIZES[population.geolevel])
+    # The class is the number of lower ends at or below the size.
     number = np.searchsorted(least, population.sizes, side="right")
     rows: list[dict[str, Any]] = []
     for size in np.unique(number):
@@ -333,6 +345,7 @@ def _slopes(counties: Population, errors: Errors) -> pl.DataFrame:
     for method, drawn in errors.items():
         slopes = {}
         for state, places in by_state.items():
+            # From the smallest county of the State to the largest.
             rank = np.linspace(-0.5, 0.5, len(places))
             slopes[state] = drawn[:, places] @ rank / (rank @ rank)
         slopes = {"all": np.mean(list(slopes.values()), axis=0), **slopes}
@@ -344,10 +357,10 @@ def _slopes(counties: Population, errors: Errors) -> pl.DataFrame:
 
 
 def _by_county(counties: Population, errors: Errors, places: Integers) -> pl.DataFrame:
-    own = counties.totals[places].rename({"geocode": "county", "total": "population"})
+    of_places = counties.totals[places].rename({"geocode": "county", "total": "population"})
     return pl.concat(
         [
-            own.with_columns(
+            of_places.with_columns(
                 method=pl.lit(method),
                 draws=pl.lit(len(drawn)),
                 mean_error=pl.Series(drawn[:, places].mean(axis=0)),
@@ -373,13 +386,14 @@ def _sentences(slopes: pl.DataFrame, by_population: Mapping[str, tuple[Populatio
 def _size_plot(by_size: pl.DataFrame, geolevel: str, title: str) -> DotPlot:
     series = []
     for method, role in ROLES.items():
-        own = by_size.filter(geolevel=geolevel, method=method)
-        means, errors = own["mean_error"], own["mean_error_standard_error"]
+        of_method = by_size.filter(geolevel=geolevel, method=method)
+        means, errors = of_method["mean_error"], of_method["mean_error_standard_error"]
+        # Two standard errors, some 95 %.
         ranges = tuple(zip(means - 2 * errors, means + 2 * errors, strict=True))
         series.append(Dots(method, role, tuple(means), ranges))
     rows = tuple(
         f"{low:,} to {high:,}" if high > low else f"{low:,}"
-        for low, high in own.select("smallest", "largest").iter_rows()
+        for low, high in of_method.select("smallest", "largest").iter_rows()
     )
     return DotPlot(
         rows, (DotPanel(title, tuple(series), "mean error, persons, with two standard errors"),), 1

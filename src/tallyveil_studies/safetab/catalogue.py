@@ -11,12 +11,12 @@ def _table(name: str) -> Callable[[StudyInputs], Findings]:
     """Table 1 or Table 4, which hold the same numbers, with the privacy parameters of every level."""
 
     def recompute(inputs: StudyInputs) -> Findings:
-        found = margins.budgets_for_margins(inputs)
+        findings = margins.budgets_for_margins(inputs)
         tables = {
-            name: found.tables["tables-1-and-4"],
-            f"{name}-parameters": found.tables["tables-1-and-4-parameters"],
+            name: findings.tables["tables-1-and-4"],
+            f"{name}-parameters": findings.tables["tables-1-and-4-parameters"],
         }
-        return Findings(tables, found.comparisons, notes=found.notes)
+        return Findings(tables, findings.comparisons, notes=findings.notes)
 
     return recompute
 

@@ -27,6 +27,9 @@ from tallyveil_studies.safetab.parameters import (
 )
 
 CONFIDENCES: Final = (Fraction(9, 10), Fraction(19, 20), Fraction(99, 100))
+"""Confidences at which equation 35 is looked at. The paper states margins at 95 % alone; the other two are
+ours, to show that its rounding down matters at any confidence."""
+
 PAPER_CONFIDENCE: Final = Fraction(19, 20)
 """The confidence of equation 36, and the only one for which the paper gives a formula for the discrete Gaussian."""
 
@@ -74,8 +77,10 @@ def stability_accounting(_: StudyInputs) -> Findings:
 def printed_margin(law: Law, confidence: Fraction) -> float:
     """The paper's margin before it is rounded down: equation 35 for Geometric noise, 1.96 sigma for the Gaussian."""
     if isinstance(law, DiscreteLaplace):
+        # Equation 35 solved for the margin; b = 1 / epsilon.
         b = float(law.scale)
         return b * math.log(2 / (float(1 - confidence) * (1 + math.exp(1 / b))))
+    # The normal quantile: the paper has no formula of its own for the discrete law.
     return 1.96 * math.sqrt(float(law.variance))
 
 
@@ -86,6 +91,7 @@ def _margin_rows() -> Iterator[dict[str, str | int | float | None]]:
                 law = law_of(mechanism, share * budget / STABILITY)
                 for confidence in CONFIDENCES if noise == "Geometric" else (PAPER_CONFIDENCE,):
                     formula = printed_margin(law, confidence)
+                    # The paper rounds down.
                     covered, least = _coverage(law, math.floor(formula)), law.margin(confidence)
                     remark = _SHORT if covered < confidence else ""
                     yield {
@@ -105,17 +111,19 @@ def _margin_rows() -> Iterator[dict[str, str | int | float | None]]:
 
 
 def _coverage(law: Law, margin: int) -> float:
+    # P(|noise| <= m) = 2 P(noise <= m) - 1, because the law is symmetric.
     return float((2 * law.cdf(margin) - rational(Fraction(1))).mid())
 
 
 def _stability_rows(noise: str) -> Iterator[dict[str, str | int | float | None]]:
     """One query of sensitivity s costs s times (epsilon) or s**2 times (rho) what a query of sensitivity 1 does."""
+    # epsilon grows with the sensitivity, rho with its square.
     power = 1 if noise == "Geometric" else 2
     for level, budget in zip(LEVELS, printed_totals(noise), strict=True):
         cell = (1 - GAMMA) * budget
         laws = {"composition": cell / STABILITY, "stability": cell / STABILITY**power}
         margins = {
-            name: law_of(MECHANISMS[noise], own).margin(PAPER_CONFIDENCE) for name, own in laws.items()
+            name: law_of(MECHANISMS[noise], share).margin(PAPER_CONFIDENCE) for name, share in laws.items()
         }
         by_stability = (
             pure_parameters(fraction_bounds(budget).upper)

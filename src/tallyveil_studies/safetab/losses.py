@@ -39,6 +39,7 @@ def losses(_: StudyInputs) -> Findings:
     """Epsilon at delta 1e-10 by the paper's accountants, corrected, and exactly; with and without TotalOnly groups."""
     rows = [row for name, budgets in BUDGETS.items() for row in _rows(name, budgets)]
     frame = pl.DataFrame(rows)
+    # Table 2 is of the printed budgets.
     total = printed_totals("Geometric")
     rho = rho_of(paper_event("Gaussian", printed_totals("Gaussian")))
     geometric = [paper_event("Geometric", total, kind) for kind in KINDS]
@@ -104,6 +105,7 @@ def printed_recipe(budgets: Budgets) -> float:
     """Equations 17, 39 and 40 as printed, on the paper's grid of orders. The result is not a valid bound."""
 
     def divergence(alpha: float, e: float) -> float:
+        # Equations 11, 17 and 29 as printed, with the integral over the reals in the place of a sum.
         tail = 2 * alpha / (e * (2 * alpha - 1)) * math.exp((alpha - 1) * e)
         head = 2 * (alpha - 1) / (e * (2 * alpha - 1)) * math.exp(-alpha * e)
         return math.log(math.tanh(e / 2) * (tail + head)) / (alpha - 1)
@@ -112,30 +114,33 @@ def printed_recipe(budgets: Budgets) -> float:
         gamma, shares = float(GAMMA), [float(budget) / STABILITY for budget in budgets]
         total = sum(
             STABILITY
+            # The dearer of a split and a TotalOnly group.
             * max(divergence(alpha, gamma * e) + divergence(alpha, (1 - gamma) * e), divergence(alpha, e))
             for e in shares
         )
+        # From Renyi divergence to (epsilon, delta).
         saved = (alpha - 1) * math.log(1 - 1 / alpha) - math.log(alpha)
         return total + (math.log(1 / DELTA) + saved) / (alpha - 1)
 
+    # Orders 1.01 to 10 in steps of 0.01: the grid that the paper names.
     return min(epsilon(1 + step / 100) for step in range(1, 901))
 
 
 def _rows(name: str, budgets: Callable[[str], Budgets]) -> list[dict[str, str | float | None]]:
     rows: list[dict[str, str | float | None]] = []
     for noise in ("Geometric", "Gaussian"):
-        own = budgets(noise)
+        level_budgets = budgets(noise)
         for kind in KINDS:
-            event = paper_event(noise, own, kind)
+            event = paper_event(noise, level_budgets, kind)
             rho = rho_of(event) if noise == "Gaussian" else None
             rows.append(
                 {
                     "budgets": name,
                     "noise": noise,
                     "TotalOnly": kind,
-                    "budget": float(sum(own, Fraction(0))),
+                    "budget": float(sum(level_budgets, Fraction(0))),
                     "pure": float(epsilon_of(event)) if rho is None else None,
-                    "RDP as stated": printed_recipe(own) if rho is None and kind == "all" else None,
+                    "RDP as stated": printed_recipe(level_budgets) if rho is None and kind == "all" else None,
                     "RDP, corrected": renyi_epsilon(event, DELTA).value,
                     "zCDP, analytical": None if rho is None else zcdp_to_epsilon_textbook(rho, DELTA),
                     "zCDP, experimental": None if rho is None else zcdp_to_epsilon(rho, DELTA),

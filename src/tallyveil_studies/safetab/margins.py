@@ -60,6 +60,7 @@ def formula_budgets(noise: str) -> tuple[Fraction, ...]:
 def _row(place: int) -> dict[str, str | int | float]:
     row: dict[str, Any] = {"level": LEVELS[place], "margin": MARGINS[place]}
     for noise in MECHANISMS:
+        # False: the formulas of section F; True: the least budget whose law keeps the margin.
         corrected, exact = (_budget(noise, MARGINS[place], exact=x) for x in (False, True))
         for part, share in (("step 2", 1 - GAMMA), ("total", Fraction(1))):
             row[f"{noise}: {part}, printed"] = float(printed_budgets(noise, part)[place].value)
@@ -69,6 +70,7 @@ def _row(place: int) -> dict[str, str | int | float]:
         row[f"{noise}: coverage, exact"] = _coverage(noise, exact, MARGINS[place])
         row[f"{noise}: remark"] = printed_budgets(noise, "total")[place].remark + (
             " The corrected formula covers less than 95 %."
+            # Geometric noise falls short, Gaussian noise overshoots: the formulas are approximations.
             if row[f"{noise}: coverage, corrected"] < 0.95
             else " The corrected formula costs more than 95 % needs."
         )
@@ -105,5 +107,6 @@ def _budget(noise: str, margin: int, *, exact: bool) -> Fraction:
 
 def _coverage(noise: str, budget: Fraction, margin: int) -> float:
     """Chance that the noise of a count of stage 2 lies within the margin."""
+    # A cell of stage 2 has the part 1 - gamma of the share.
     law = law_of(MECHANISMS[noise], (1 - GAMMA) * budget / STABILITY)
     return float((2 * law.cdf(margin) - rational(Fraction(1))).mid())

@@ -17,11 +17,16 @@ from tallyveil.accounting.events import (
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget.strategy import Mechanism
-from tallyveil_studies.comparison import Comparison, Kind, PrintedNumber
+from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
 
 DELTA: Final = Fraction(1, 10**10)
+"""The delta of Table 2: 1e-10."""
+
 GAMMA: Final = Fraction(1, 10)
+"""Share of stage 1 in a group's budget, section F.1: 0.1."""
+
 STABILITY: Final = 9
+"""Groups of a level that a record is in, section F.1: 8 race codes and an ethnicity."""
 
 LEVELS: Final = (
     "Nation, Detailed",
@@ -32,7 +37,11 @@ LEVELS: Final = (
     "State, Regional",
     "County, Regional",
 )
+"""Population group levels of Table 4, in its order. Table 1 has the same numbers."""
+
 MARGINS: Final = (6, 6, 11, 11, 50, 50, 50)
+"""Margins of error, in persons at 95 %, that Tables 1 and 4 ask of a cell at each of these levels."""
+
 MECHANISMS: Final = {"Geometric": Mechanism.DISCRETE_LAPLACE, "Gaussian": Mechanism.DISCRETE_GAUSSIAN}
 
 _PRINTED: Final = {
@@ -41,6 +50,8 @@ _PRINTED: Final = {
     ("Gaussian", "step 2"): ("0.481", "0.481", "0.143", "0.143", "0.007", "0.007", "0.007"),
     ("Gaussian", "total"): ("0.534", "0.534", "0.159", "0.159", "0.008", "0.008", "0.008"),
 }
+"""Budgets of Tables 1 and 4 as printed: epsilon for Geometric noise, rho for Gaussian."""
+
 _REMARKS: Final = {
     (
         "Geometric",
@@ -55,6 +66,7 @@ _REMARKS: Final = {
 }
 TotalOnly = Literal["none", "nation and state", "all"]
 NATIONWIDE_LEVELS: Final = ("Nation, Detailed", "State, Detailed")
+"""Levels at which iterations may be TotalOnly: the detailed ones of nation and state."""
 
 
 def printed_budgets(noise: str, part: str) -> tuple[PrintedNumber, ...]:
@@ -72,7 +84,7 @@ def compared(
     quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
 ) -> Comparison:
     """A comparison of a printed number with ours."""
-    kind = Kind.UPPER_BOUND if bound else Kind.VALUE
+    kind = Claim.UPPER_BOUND if bound else Claim.VALUE
     return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
 
 
@@ -84,6 +96,7 @@ def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly =
         budgets: Budgets of the levels.
         total_only: Levels in which every group is counted only by its total.
     """
+    # The cost depends on how many groups are TotalOnly, so three cases are looked at.
     only = {"none": (), "nation and state": NATIONWIDE_LEVELS, "all": LEVELS}[total_only]
     return SequentialEvent(
         tuple(
@@ -95,9 +108,11 @@ def paper_event(noise: str, budgets: Sequence[Fraction], total_only: TotalOnly =
 
 def level_event(noise: str, budget: Fraction, *, total_only: bool = False) -> PrivacyEvent:
     """One level as a privacy event: a record is in nine groups of it."""
+    # Each of a record's nine groups has a ninth of the level's budget.
     share = budget / STABILITY
     if total_only:
         return ParallelEvent((_count(noise, share),), STABILITY)
+    # Four alternatives: the total, and sex by 4, 9 or 23 ages. One is made, at the rest of the share.
     tables = AdaptiveEvent((_count(noise, (1 - GAMMA) * share),) * 4)
     return ParallelEvent((SequentialEvent((_count(noise, GAMMA * share), tables)),), STABILITY)
 
@@ -113,4 +128,5 @@ def _count(noise: str, budget: Fraction) -> PrivacyEvent:
     """One count with a budget: epsilon (Geometric) or rho (Gaussian)."""
     if noise == "Geometric":
         return DiscreteLaplace(1 / budget)
+    # rho = 1 / (2 sigma**2) for sensitivity 1.
     return DiscreteGaussian(1 / (2 * budget))

@@ -27,16 +27,18 @@ from tallyveil_studies.fdp_census import (
 )
 from tallyveil_studies.fdp_census.catalogue import EXHIBITS
 from tallyveil_studies.fdp_census.census_counts import FILES, LEVELS, counts_by
-from tallyveil_studies.fdp_census.education import noise_aware_slope, slope, slope_errors
-from tallyveil_studies.fdp_census.education_data import (
+from tallyveil_studies.fdp_census.education import (
     EDUCATION_FILE,
     INCOME_FILE,
     TRACTS_FILE,
     alameda_tracts,
     counties_and_states,
+    noise_aware_slope,
+    slope,
+    slope_errors,
 )
-from tallyveil_studies.fdp_census.first_term import first_term_reduction
 from tallyveil_studies.fdp_census.printed import printed
+from tallyveil_studies.fdp_census.profiles import first_term_reduction
 from tallyveil_studies.fdp_census.residuals import residual
 from tallyveil_studies.fdp_census.study_noise import expected_errors, study_noise
 from tallyveil_studies.fdp_census.zcdp_curves import zcdp_log_delta, zcdp_tradeoff

@@ -12,7 +12,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
 from tallyveil_studies.comparison import Verdict
 from tallyveil_studies.exhibit import StudyInputs
-from tallyveil_studies.geographic_spines import alternative, remark_2, rhode_island, variances
+from tallyveil_studies.geographic_spines import alternative, rhode_island, theorem_2, variances
 from tallyveil_studies.geographic_spines.catalogue import EXHIBITS
 from tallyveil_studies.geographic_spines.trees import (
     balanced,
@@ -158,7 +158,7 @@ def test_the_mean_variance_of_ranges_by_listing():
     root = rng.normal(size=(5, 5))
     covariance = root @ root.T
     ranges = [covariance[a:b, a:b].sum() for a in range(5) for b in range(a + 1, 6)]
-    assert remark_2._mean_of_ranges(covariance) == pytest.approx(np.mean(ranges), rel=1e-12)
+    assert theorem_2._mean_of_ranges(covariance) == pytest.approx(np.mean(ranges), rel=1e-12)
 
 
 def test_the_rejected_rule_is_low_in_sum_and_high_in_some_answer(found):

@@ -161,10 +161,10 @@ def test_a_total_variation_costs_delta_and_power():
 
 
 def test_scale_reduction_falls_with_the_iterations(study, tmp_path, monkeypatch):
-    from tallyveil_studies.integer_subspace import scale_reduction
+    from tallyveil_studies.integer_subspace import convergence
 
-    monkeypatch.setattr(scale_reduction, "ITERATIONS", 20_000)
-    monkeypatch.setattr(scale_reduction, "THIN", 50)
+    monkeypatch.setattr(convergence, "ITERATIONS", 20_000)
+    monkeypatch.setattr(convergence, "THIN", 50)
     code, _ = study("--beyond", "scale-reduction", "--out", tmp_path, "-q")
     assert code == 0
     table = pl.read_csv(tmp_path / "scale-reduction.csv")

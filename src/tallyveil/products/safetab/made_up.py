@@ -21,16 +21,35 @@ from tallyveil.products.safetab.public.regions import NO_AIANNH, NO_PLACE
 from tallyveil.storage.write import write_file
 
 CHUNK: Final = 500_000
+"""People made at once, so that memory stays small. The stream of each chunk depends on its number, so another size
+would make other people."""
+
 LARGEST: Final = 400_000_000
+"""Most people: above the population of the United States, so that a mistyped number does not fill a disk."""
+
 BLOCKS_PER_TRACT: Final = 40
+"""Made up: less than half of the mean of 2020 (some 8 million blocks in 85,000 tracts). Twice as many would make
+half as many tracts."""
+
 TRACTS_PER_COUNTY: Final = 8
+"""Made up: fewer than in fact, so that a small country also has several counties."""
+
 MOST_BLOCKS: Final = 12_000_000
+"""Most blocks: above the 8 million of 2020."""
+
 SAFETAB_FILES: Final = (f"{GEOGRAPHY.stem}.txt", f"{PERSONS.stem}.txt")
 """The files of a country."""
 
 _N_CODES: Final = np.array([0.885, 0.085, 0.02, 0.006, 0.002, 0.001, 0.0006, 0.0004])
+"""Share of people with 1 to 8 race codes. Made up: mostly one, and a few with all, so that lists of codes of
+every length occur."""
+
 _COMMON_HERE: Final = 0.35
+"""Share of codes that are drawn by the rank within the person's state instead of the country. Made up; with 0
+all states would be alike."""
+
 _ETHNIC: Final = 0.19
+"""Share of people with a tabulated ethnicity. Made up, near the share of Hispanics in 2020."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,16 +81,20 @@ def make_safetab_country(config: SafetabConfig, n_blocks: int, seed: int) -> Saf
             f"number of blocks: got {n_blocks}, wanted {len(states)} (one a state) to {MOST_BLOCKS:,}.",
             code="bad-flag",
         )
+    # The 1 separates this stream from those of the people, which begin with [seed, 2].
     generator = np.random.default_rng([seed, 1])
     sizes = generator.lognormal(0.0, 0.9, len(states))
     of_state = 1 + np.floor(sizes / sizes.sum() * (n_blocks - len(states))).astype(np.int64)
+    # What rounding down has left goes to the largest state.
     of_state[np.argmax(of_state)] += n_blocks - of_state.sum()
     state = np.repeat(states, of_state)
+    # Number of a block within its state.
     within = np.arange(n_blocks) - np.repeat(np.cumsum(of_state) - of_state, of_state)
     tract, number = np.divmod(within, BLOCKS_PER_TRACT)
     county, tract = np.divmod(tract, TRACTS_PER_COUNTY)
     # There are at most 500 county numbers. Further counties become part of the last one.
     county, tract = np.minimum(county, 499), tract + TRACTS_PER_COUNTY * np.maximum(county - 499, 0)
+    # Number of the tract in the country: places and tribal areas are whole tracts.
     group = np.cumsum(np.r_[0, np.diff(tract) != 0] | np.r_[0, np.diff(county) != 0])
     place = np.where(group % 4 != 3, 100 * (1 + tract % 5) + county + 1, NO_PLACE)
     area = np.where(
@@ -80,7 +103,9 @@ def make_safetab_country(config: SafetabConfig, n_blocks: int, seed: int) -> Saf
     numbers = (state, 2 * county + 1, 100 * (tract + 1), 1000 + number, place, area)
     columns = zip(GEOGRAPHY.columns, numbers, (2, 3, 6, 4, 5, 4), strict=True)
     blocks = pl.DataFrame({name: _digits(values, n) for name, values, n in columns})
+    # Three in ten blocks are empty.
     weights = generator.lognormal(0.0, 1.0, n_blocks) * (generator.random(n_blocks) > 0.3)
+    # So that the sum is above 0 even if every block were empty.
     weights += 1e-9
     return SafetabCountry(blocks, weights / weights.sum())
 
@@ -129,6 +154,7 @@ def person_chunks(
     for number, first in enumerate(range(0, people, CHUNK)):
         generator = np.random.default_rng([seed, 2, number])
         n = min(CHUNK, people - first)
+        # The last end may be below 1 by rounding.
         block = np.minimum(np.searchsorted(ends, generator.random(n)), len(ends) - 1)
         yield _persons(generator, homes[block], state[block], pools, config.max_race_codes)
 
@@ -156,9 +182,11 @@ def _pools(files: IterationFiles) -> _Pools:
     ethnic: dict[str, None] = {}
     for code, iteration in files.mapping:
         (ethnic if kind[iteration] is Membership.ETHNICITY else race)[code] = None
+    # A code of no iteration: people without a tabulated ethnicity.
     untabulated = [code for code in files.codes if code not in race and code not in ethnic]
     generator = np.random.default_rng(20)  # a fixed seed, so that the same codes are common in every country
     orders = [generator.permutation(sorted(codes)) for codes in (race or files.codes, ethnic or files.codes)]
+    # A power law of rank with exponent 1.1: a few codes are common, and many rare.
     ends = [np.cumsum(1 / np.arange(1, len(order) + 1) ** 1.1) for order in orders]
     return _Pools(
         pl.Series(orders[0].tolist()),
@@ -179,6 +207,7 @@ def _persons(
     n = homes.height
     shares = np.cumsum(_N_CODES[:most]) / _N_CODES[:most].sum()
     n_codes = 1 + np.searchsorted(shares, generator.random(n))
+    # A folded normal law is enough for made-up ages.
     ages = np.minimum(np.abs(generator.normal(30.0, 26.0, n)), 104).astype(np.int64)
     columns: dict[str, pl.Series] = {
         "QAGE": _chosen([str(age) for age in range(105)], ages),
@@ -207,6 +236,7 @@ def _codes(
     """Codes by rank. Some people get a code that is common in their own state instead."""
     rank = np.searchsorted(ends, generator.random(len(state)), side="right")
     here = generator.random(len(state)) < _COMMON_HERE
+    # 37 is only a shift that differs from state to state.
     moved: NDArray[np.int64] = np.where(here, (rank + 37 * state) % len(ends), rank)
     return np.minimum(moved, len(ends) - 1)
 

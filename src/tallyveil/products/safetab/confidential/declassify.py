@@ -46,7 +46,10 @@ def declassify_groups(
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     measurer = exact_group_measurer(persons, regions, ledger=ledger, reason=reason)
-    return ((one, _true_groups(measurer, one, len(regions.ids[one.geography]))) for one in sets)
+    return (
+        (level_set, _true_groups(measurer, level_set, len(regions.ids[level_set.geography])))
+        for level_set in sets
+    )
 
 
 def declassify_levels(
@@ -63,7 +66,7 @@ def declassify_levels(
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     enter_declassified(ledger, reason)
-    return (_true_level(records, one) for one in levels)
+    return (_true_level(records, level) for level in levels)
 
 
 def declassify_households(
@@ -86,7 +89,9 @@ def declassify_households(
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     measurer = exact_household_measurer(households, regions, ledger=ledger, reason=reason)
-    return ((one, own, measurer.measure(one, own)) for one, own in groups)
+    return (
+        (household_set, listed, measurer.measure(household_set, listed)) for household_set, listed in groups
+    )
 
 
 def exact_group_measurer(
@@ -115,17 +120,20 @@ def exact_household_measurer(
     return HouseholdMeasurer(households, regions, _NoNoise())
 
 
-def _true_level(records: RecordGroups, one: MappedLevel) -> TrueLevel:
+def _true_level(records: RecordGroups, level: MappedLevel) -> TrueLevel:
     """All groups of a level. Every nonempty group that may have a table gets the finest one."""
-    counts, rows = records.of(one), np.arange(one.groups.n_rows)
+    # All rows at once: a plan allows at most 2**27 numbers a level, a GiB.
+    counts, rows = records.of(level), np.arange(level.groups.n_rows)
     totals = counts.totals(rows)
     slots = np.full(totals.shape, -1, np.int32)
     held = np.zeros(totals.shape, np.bool_)
-    held[:, : one.n_adaptive] = totals[:, : one.n_adaptive] > 0
+    # Total-only groups stand last in each row and never have a table, so they keep slot -1.
+    held[:, : level.n_adaptive] = totals[:, : level.n_adaptive] > 0
+    # Row-major, the order in which `tables` fills its slots.
     slots[held] = np.arange(held.sum())
-    adaptive = np.ascontiguousarray(slots[:, : one.n_adaptive])
+    adaptive = np.ascontiguousarray(slots[:, : level.n_adaptive])
     finest = counts.tables(rows, adaptive, int(held.sum()))
-    return TrueLevel(one, totals.ravel(), slots.ravel(), finest)
+    return TrueLevel(level, totals.ravel(), slots.ravel(), finest)
 
 
 class _NoNoise:
@@ -138,23 +146,34 @@ class _NoNoise:
 
     def at(self, law: Law, geolevel: int, query: int, geounits: Any, answers: Any) -> NDArray[np.int64]:
         """Return zeros."""
+        # Not drawn with a tiny scale: a law with no noise would still be a law in a plan, and the ledger must
+        # say non-private.
         return np.zeros(len(answers), np.int64)
 
 
-def _true_groups(measurer: GroupMeasurer[LevelSet], one: LevelSet, n_regions: int) -> TrueGroups:
+def _true_groups(measurer: GroupMeasurer[LevelSet], level_set: LevelSet, n_regions: int) -> TrueGroups:
     """All nonempty groups. Every group that may have a table and contains somebody gets the finest table."""
-    exact = replace(one, thresholds=(1, 1, 1), keep_above=None)
+    # All thresholds 1: whoever is not empty passes all three and gets the finest table, whose sum is the
+    # total. No suppression, as empty groups alone would be left out.
+    exact = replace(level_set, thresholds=(1, 1, 1), keep_above=None)
     everywhere = np.arange(n_regions, dtype=np.int64)
     parts = []
     for part in measurer.measure(exact, everywhere):
+        # Detail 3 alone occurs: 0 is for empty groups, and 1 and 2 lie between equal thresholds.
         finest = part.tables[2]
-        rows, iterations = np.divmod(finest.places, one.view.n_adaptive)
+        rows, iterations = np.divmod(finest.places, level_set.view.n_adaptive)
+        # int32 is enough for a cell (at most the 330 million people of a country); sums are taken before, in
+        # int64.
         totals = finest.values.sum(axis=1)
         parts.append(TrueGroups(part.rows[rows], iterations, totals, finest.values.astype(np.int32)))
         rows, iterations = np.nonzero(part.total_only)
         totals = part.total_only[rows, iterations]
+        # Total-only groups have no cells; zeros keep one shape for all groups. Their columns follow the
+        # adaptive ones.
         empty = np.zeros((len(rows), FINEST_CELLS), np.int32)
         parts.append(
-            TrueGroups(part.rows[rows], iterations.astype(np.int64) + one.view.n_adaptive, totals, empty)
+            TrueGroups(
+                part.rows[rows], iterations.astype(np.int64) + level_set.view.n_adaptive, totals, empty
+            )
         )
     return joined_groups(parts)

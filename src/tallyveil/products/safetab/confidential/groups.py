@@ -29,11 +29,12 @@ class PersonCounts:
     def __repr__(self) -> str:
         return f"PersonCounts(run={self.regions.run!r}, persons={REDACTED})"
 
-    def of(self, one: LevelSet) -> "_SetCounts":
+    def of(self, level: LevelSet) -> "_SetCounts":
         """The counts of one level set."""
-        view = one.view
+        view = level.view
+        # The kernel counts race and ethnicity in one pass over the people of a block.
         maps = IterationMaps(view.alone_of, view.combination_of, view.ethnicity_of)
-        return _SetCounts(self.persons, self.regions.blocks_of(one.geography), maps, len(view.iterations))
+        return _SetCounts(self.persons, self.regions.blocks_of(level.geography), maps, len(view.iterations))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -47,12 +48,14 @@ class _SetCounts:
 
     def totals(self, rows: Integers) -> Integers:
         """People in each group of some regions."""
+        # Zeros, because the kernel adds. int64, because noise is added in place and may be large.
         counts = np.zeros((len(rows), self.width), np.int64)
         count_totals(rows, self.blocks, self.persons.coded(), self.maps, counts)
         return counts
 
     def tables(self, rows: Integers, slots: NDArray[np.int32], n: int) -> Integers:
         """Tables of sex by 23 ages of some groups; see `LevelCounts.tables`."""
+        # One row more than asked for: the kernel adds people without a slot there instead of branching.
         finest = np.zeros((n + 1, FINEST_CELLS), np.int64)
         persons = self.persons
         count_tables(rows, self.blocks, persons.coded(), persons.cells, self.maps, slots, finest)

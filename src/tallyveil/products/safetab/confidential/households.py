@@ -32,6 +32,7 @@ def read_households(
 
 
 def _finest_cells(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
+    # Values of the columns begin with 1, positions with 0. One reading of the records serves both tables.
     return {table.name: np.array(table.finest_of, np.int8)[columns[table.record] - 1] for table in TABLES}
 
 
@@ -55,44 +56,59 @@ class HouseholdMeasurer:
     def __repr__(self) -> str:
         return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
+    def measure(self, household_set: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
         """Noisy cells of the groups of each detail, in the order of `groups`."""
-        finest = self._count(one, groups)
+        # Counted for all details together: a pass over the households costs more than the noise.
+        finest = self._count(household_set, groups)
         return tuple(
-            self._detail(one, number, groups, finest[groups.detail == number])
-            for number in range(len(one.table.details))
+            self._detail(household_set, number, groups, finest[groups.detail == number])
+            for number in range(len(household_set.table.details))
         )
 
-    def _count(self, one: HouseholdSet, groups: ListedGroups) -> Integers:
+    def _count(self, household_set: HouseholdSet, groups: ListedGroups) -> Integers:
         """True finest cells of every group, computed for some regions at a time."""
-        homes = self.households[one.table.name]
-        blocks = self.regions.blocks_of(one.geography)
-        finest = np.zeros((len(groups.regions) + 1, max(one.table.finest_of) + 1), np.int64)
+        homes = self.households[household_set.table.name]
+        blocks = self.regions.blocks_of(household_set.geography)
+        # The last row is the kernel's working room for households in groups without a slot.
+        finest = np.zeros((len(groups.regions) + 1, max(household_set.table.finest_of) + 1), np.int64)
         wanted = np.unique(groups.regions)
-        width = len(one.view.iterations)
+        width = len(household_set.view.iterations)
+        # `slots` has regions x iterations entries, most of them -1, so regions are taken a few at a time.
         step = max(1, GROUPS_AT_ONCE // width)
-        maps = IterationMaps(one.view.alone_of, one.view.combination_of, one.view.ethnicity_of)
+        maps = IterationMaps(
+            household_set.view.alone_of, household_set.view.combination_of, household_set.view.ethnicity_of
+        )
         for first in range(0, len(wanted), step):
             part = np.ascontiguousarray(wanted[first : first + step])
+            # Listed groups are sorted by region, so those of a part are one slice.
             low, high = np.searchsorted(groups.regions, [part[0], part[-1] + 1])
             slots = np.full((len(part), width), -1, np.int32)
             rows = np.searchsorted(part, groups.regions[low:high])
+            # A slot is the position in `groups`, so all parts add into one table and no order is lost.
             slots[rows, groups.iterations[low:high]] = np.arange(low, high)
             count_tables(part, blocks, homes.coded(), homes.cells, maps, slots, finest)
         return finest[:-1]
 
-    def _detail(self, one: HouseholdSet, number: int, groups: ListedGroups, finest: Integers) -> Integers:
-        detail = one.table.details[number]
+    def _detail(
+        self, household_set: HouseholdSet, number: int, groups: ListedGroups, finest: Integers
+    ) -> Integers:
+        detail = household_set.table.details[number]
+        # Summed before noise is added: each published cell has one draw of noise, whatever its detail.
         values = np.zeros((len(finest), detail.n_cells), np.int64)
         for cell, into in enumerate(detail.cell_of):
             values[:, into] += finest[:, cell]
-        own = np.flatnonzero(groups.detail == number)
-        query = query_number(one.level, HOUSEHOLDS[one.table.name] + number)
+        listed = np.flatnonzero(groups.detail == number)
+        # Each table and detail has a query number of its own, so no two counts share a draw.
+        query = query_number(household_set.level, HOUSEHOLDS[household_set.table.name] + number)
+        # Bounds the memory of addresses and draws; the numbers do not depend on it, because noise is
+        # addressed.
         step = max(1, ANSWERS_AT_ONCE // detail.n_cells)
-        for first in range(0, len(own), step):
-            part = own[first : first + step]
+        for first in range(0, len(listed), step):
+            part = listed[first : first + step]
             geounits = np.repeat(groups.regions[part], detail.n_cells)
             answers = groups.iterations[part, None] * CELLS_APART + np.arange(detail.n_cells)
-            noise = self.noise.at(one.law, GEOLEVELS[one.geography], query, geounits, answers.ravel())
+            noise = self.noise.at(
+                household_set.law, GEOLEVELS[household_set.geography], query, geounits, answers.ravel()
+            )
             values[first : first + step] += noise.reshape(-1, detail.n_cells)
         return values

@@ -19,7 +19,13 @@ GROUPS_AT_ONCE = 1 << 18
 """Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
 
 KEEP_ALL = -(2**62)
+"""A bound that every noisy total is above, for levels without suppression: the kernel takes no None. Counts are below
+2**40, and noise of a plan's law does not come near 2**61, so half of it would do as well; -2**63 is the last that
+fits."""
+
 ANSWERS_AT_ONCE = 1 << 20
+"""Most addresses drawn in one call: 2**20, some 8 MiB for each array of addresses and draws. Twice as many take twice
+the memory, and half as many make twice the calls. The numbers are the same for any value."""
 
 
 class AddressedNoise(Protocol):
@@ -62,7 +68,7 @@ Level_contra = TypeVar("Level_contra", bound=GroupLevel, contravariant=True)
 class GroupCounts(Protocol[Level_contra]):
     """True counts of population groups, whatever the layout of their records. Confidential."""
 
-    def of(self, one: Level_contra) -> LevelCounts:
+    def of(self, level: Level_contra) -> LevelCounts:
         """The counts of one level."""
         ...
 
@@ -86,66 +92,84 @@ class GroupMeasurer(Generic[Level_contra]):
     def __repr__(self) -> str:
         return f"GroupMeasurer(counts={REDACTED}, noise={REDACTED})"
 
-    def measure(self, one: Level_contra, rows: Integers) -> Iterator[GroupMeasurements]:
+    def measure(self, level: Level_contra, rows: Integers) -> Iterator[GroupMeasurements]:
         """Measure all groups of some rows of a level, in parts of limited size.
 
         Args:
-            one: The level.
+            level: The level.
             rows: Its rows; int64, ascending.
         """
-        exact, n_rows = self.counts.of(one), max(1, GROUPS_AT_ONCE // one.width)
+        # At least one row, even if a row alone is wider than the limit.
+        exact, n_rows = self.counts.of(level), max(1, GROUPS_AT_ONCE // level.width)
         for first in range(0, len(rows), n_rows):
-            yield self._part(one, np.ascontiguousarray(rows[first : first + n_rows]), exact)
+            yield self._part(level, np.ascontiguousarray(rows[first : first + n_rows]), exact)
 
-    def _part(self, one: GroupLevel, rows: Integers, exact: LevelCounts) -> GroupMeasurements:
+    def _part(self, level: GroupLevel, rows: Integers, exact: LevelCounts) -> GroupMeasurements:
+        # True counts do not leave this class: whatever is returned has had noise added.
         counts = exact.totals(rows)
-        totals = np.ascontiguousarray(counts[:, : one.n_adaptive])
-        total_only = np.ascontiguousarray(counts[:, one.n_adaptive :])
+        totals = np.ascontiguousarray(counts[:, : level.n_adaptive])
+        total_only = np.ascontiguousarray(counts[:, level.n_adaptive :])
+        # Stage 1 and stage 2 measure the same true totals with independent noise, at different query numbers.
         stage_1 = totals.copy()
-        self._add(one, STAGE_1, one.stage_1, rows, stage_1)
-        self._add(one, TOTAL_ONLY, one.total_only, rows, total_only)
-        self._add(one, TOTAL, one.stage_2, rows, totals)
+        # Noise is added for every group, also for those whose stage-2 total is not used: the addresses and so
+        # the numbers do not depend on which detail is chosen.
+        self._add(level, STAGE_1, level.stage_1, rows, stage_1)
+        self._add(level, TOTAL_ONLY, level.total_only, rows, total_only)
+        self._add(level, TOTAL, level.stage_2, rows, totals)
         detail, slots = np.empty(totals.shape, np.int8), np.empty(totals.shape, np.int32)
-        n_tables = choose_detail(stage_1, np.array(one.thresholds, np.int64), detail, slots)
+        # From the noisy count alone (post-processing): the choice reveals nothing that stage 1 has not paid
+        # for.
+        n_tables = choose_detail(stage_1, np.array(level.thresholds, np.int64), detail, slots)
+        # One entry more than there are groups, so that the kernel's output is never of length 0.
         places = np.empty(totals.size + 1, np.int64)
-        keep_above = KEEP_ALL if one.keep_above is None else one.keep_above
+        keep_above = KEEP_ALL if level.keep_above is None else level.keep_above
+        # Also sets the totals of other details to 0: a group with a table must not have a second measured
+        # total.
         n_listed = list_totals(totals, detail, keep_above, places)
-        finest = np.zeros((0, one.ladder.finest_cells), np.int64)
+        finest = np.zeros((0, level.ladder.finest_cells), np.int64)
+        # Only now are tables counted, for the groups that need one: most groups are empty and have none.
         if n_tables:
             finest = exact.tables(rows, slots, n_tables)
-        tables = self._tables(one, rows, detail, finest)
+        tables = self._tables(level, rows, detail, finest)
+        # A copy, so that the part does not keep the whole array of room alive.
         listed = places[:n_listed].copy()
         return GroupMeasurements(rows, stage_1, detail, totals, listed, tables, total_only)
 
     def _add(
-        self, one: GroupLevel, measured: int, law: Law, rows: Integers, counts: NDArray[np.int64]
+        self, level: GroupLevel, measured: int, law: Law, rows: Integers, counts: NDArray[np.int64]
     ) -> None:
+        # A level may have no adaptive or no total-only groups; the noise source takes no empty block.
         if counts.size:
-            self.noise.add_dense(law, one.geolevel, one.query + measured, rows, counts)
+            self.noise.add_dense(law, level.geolevel, level.query + measured, rows, counts)
 
     def _tables(
-        self, one: GroupLevel, rows: Integers, detail: NDArray[np.int8], finest: Integers
+        self, level: GroupLevel, rows: Integers, detail: NDArray[np.int8], finest: Integers
     ) -> tuple[TableMeasurements, ...]:
         """Noisy tables of the groups of each detail but 0. `finest` has one row for each such group, in order."""
+        # In the order in which `choose_detail` numbered the slots, so row k of `finest` is group chosen[k].
         chosen = np.flatnonzero(detail)
         of_chosen = detail.ravel()[chosen]
         return tuple(
-            self._table(one, number, rows, chosen[of_chosen == number], finest[of_chosen == number])
-            for number in range(1, one.ladder.total_only)
+            self._table(level, number, rows, chosen[of_chosen == number], finest[of_chosen == number])
+            for number in range(1, level.ladder.total_only)
         )
 
     def _table(
-        self, one: GroupLevel, number: int, rows: Integers, places: Integers, finest: Integers
+        self, level: GroupLevel, number: int, rows: Integers, places: Integers, finest: Integers
     ) -> TableMeasurements:
-        table = one.ladder.tables[number - 1]
+        table = level.ladder.tables[number - 1]
+        # The detail's cells are summed from true cells first: one draw for each published cell.
         values, n_cells = table.collapse(finest), table.n_cells
-        query = one.query + FIRST_TABLE + number - 1
-        within, groups = np.divmod(places, max(1, one.n_adaptive))
+        query = level.query + FIRST_TABLE + number - 1
+        # max: a level without adaptive groups has no places, and must not divide by 0.
+        within, groups = np.divmod(places, max(1, level.n_adaptive))
         step = max(1, ANSWERS_AT_ONCE // n_cells)
         for first in range(0, len(places), step):
             part = slice(first, first + step)
             geounits = np.repeat(rows[within[part]], n_cells)
-            answers = (groups[part, None] * one.ladder.cells_apart + np.arange(n_cells)).ravel()
-            noise = self.noise.at(one.stage_2, one.geolevel, query, geounits, answers)
+            # The stride is the same for all details, so a group's addresses do not depend on its detail's
+            # size.
+            answers = (groups[part, None] * level.ladder.cells_apart + np.arange(n_cells)).ravel()
+            noise = self.noise.at(level.stage_2, level.geolevel, query, geounits, answers)
             values[part] += noise.reshape(-1, n_cells)
         return TableMeasurements(places, values)

@@ -93,7 +93,7 @@ def write_groups_report(out: Path) -> Path:
     manifest = read_manifest(out, ReleaseKind.GROUPS)
     plan = read_listed(out, manifest, "plan.json", GroupsPlanFile)
     expected = read_listed(out, manifest, "expected.json", GroupsExpected)
-    unit, levels = _unit(plan), [one["name"] for one in plan["levels"]]
+    unit, levels = _unit(plan), [level["name"] for level in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
     totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
     adaptive = list(dict.fromkeys(level["level"] for level in expected["sizes"]))

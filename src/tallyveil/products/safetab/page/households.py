@@ -63,7 +63,7 @@ def write_households_report(out: Path) -> Path:
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
     plan = read_listed(out, manifest, "plan.json", HouseholdsPlanFile)
     expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
-    geographies = list(dict.fromkeys(one["geography"] for one in expected))
+    geographies = list(dict.fromkeys(detail["geography"] for detail in expected))
     published = {
         table: _published(out, manifest, table, list(manifest.body["sizes"])) for table in ("t3", "t4")
     }

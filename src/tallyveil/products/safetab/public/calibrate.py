@@ -90,6 +90,7 @@ def plan_for_margins(plan: SafetabPlan, margins: Mapping[Level, int], recipe: Re
             code="bad-flag",
         )
     # Any budget above 0 makes the level set, and with it its stability.
+    # The stability follows from the lists and not from the size of a budget.
     chosen = with_budgets(plan, {place: Fraction(int(place in margins)) for place in plan.config.budgets})
     budgets = {
         (level_set.geography, level_set.level): budget_for_margin(
@@ -102,6 +103,7 @@ def plan_for_margins(plan: SafetabPlan, margins: Mapping[Level, int], recipe: Re
         for run in chosen.runs
         for level_set in run.sets
     }
+    # Up: a larger budget means less noise, so the margin is kept.
     return with_budgets(chosen, {place: _rounded(budget, up=True) for place, budget in budgets.items()})
 
 
@@ -117,9 +119,13 @@ def plan_for_epsilon(plan: SafetabPlan, epsilon: Fraction, delta: Fraction) -> S
         for run in calibrated.runs
         for level_set in run.sets
     }
+    # Rounding down usually keeps epsilon; where composition is so tight that it does not, a billionth to a
+    # millionth less does.
     for less in (Fraction(0), *(Fraction(1, 10**digits) for digits in (9, 8, 7, 6))):
+        # Down: a smaller budget means more noise, so epsilon is kept.
         lower = {place: _rounded(budget * (1 - less), up=False) for place, budget in budgets.items()}
         rounded = with_budgets(plan, lower)
+        # The budgets as they will be written are certified, not those before rounding.
         if all(_epsilon(run, delta) <= epsilon for run in rounded.runs):
             return rounded
     raise BudgetError(
@@ -143,6 +149,7 @@ def write_parameters(source: Path, out: Path, plan: SafetabPlan) -> None:
         ConfigError, StoreError: the folder cannot be read, or a file cannot be written.
     """
     values, _ = read_values(source)
+    # All other keys stay as the user wrote them.
     values |= {budget_key(*place): budget for place, budget in plan.config.budgets.items()}
     for form in _LISTS:
         path = find_file(source, form)
@@ -158,15 +165,19 @@ def _exact_json(values: Mapping[str, Any]) -> str:
     """JSON in which exact numbers are decimals with all their digits."""
     numbers: list[str] = []
 
-    def kept(value: Any) -> str:
+    # A float would lose digits of an exact budget. So a marker is written in its place and replaced
+    # afterwards: json.dumps has no way to write a number as given text.
+    def noted(value: Any) -> str:
         numbers.append(_decimal(value))
         return f"\0{len(numbers) - 1}"
 
-    text = json.dumps(values, indent=2, default=kept)
+    text = json.dumps(values, indent=2, default=noted)
     return re.sub(r'"\\u0000([0-9]+)"', lambda match: numbers[int(match[1])], text) + "\n"
 
 
 def _decimal(value: Fraction) -> str:
     """A fraction that has finitely many decimals, with all of them."""
+    # A denominator of d digits is at most 10**d, so 2**k or 5**k with k below 4 d; that many decimals always
+    # suffice.
     digits = len(str(value.numerator)) + 4 * len(str(value.denominator))
     return format(Context(prec=digits).divide(Decimal(value.numerator), Decimal(value.denominator)), "f")

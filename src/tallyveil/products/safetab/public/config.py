@@ -16,6 +16,8 @@ from tallyveil.products.safetab.public.input_errors import some
 from tallyveil.storage.text_files import read_text_file
 
 CONFIG: Final = "config.json"
+"""Name of the file, as in the published code."""
+
 GEOGRAPHIES: Final = MappingProxyType(
     {
         "US": ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"),
@@ -26,10 +28,17 @@ NATIONWIDE: Final = frozenset({"USA", "STATE", "PR-STATE"})
 """Geographies with Detailed iterations and without suppression. All other geographies are sub-state."""
 
 LEVELS: Final = (1, 2)
+"""Iteration levels: 1 regional, 2 detailed. Level 0 of the files is not tabulated."""
+
 STATES: Final = tuple(f"{n:02d}" for n in range(1, 57) if n not in (3, 7, 14, 43, 52))
 PUERTO_RICO: Final = "72"
 MOST_CODES: Final = 8
+"""Race codes of a record in the published format: QRACE1 to QRACE8. The
+kernels have room for 16 iterations of a person, so twice as many codes would not fit."""
+
 LARGEST_THRESHOLD: Final = 2**60
+"""Largest absolute value of a threshold, so that it and its differences from noisy counts fit int64. No
+population comes near; half of it would do, and 2**63 would overflow."""
 
 _FIXED_KEYS: Final = (
     "max_race_codes",
@@ -112,11 +121,14 @@ def read_values(folder: Path) -> tuple[dict[str, Any], str]:
         text = read_text_file(path)
         values = json.loads(
             text,
+            # Exact fractions from the decimal text: 0.1 means a tenth and not the nearest float.
             parse_float=_exact,
+            # So that Infinity gets an error that says why, and NaN one that names the key.
             parse_constant=_Constant,
             object_pairs_hook=_no_repeats,
         )
     except (OSError, ValueError, RecursionError) as error:
+        # A RecursionError of the parser has a text about Python, not about the file.
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigError(
             f"{path} cannot be read: {said}. Wanted a file that holds one JSON object.", code="safetab-config"
@@ -135,6 +147,7 @@ def parse_config(values: Mapping[str, Any], where: str = CONFIG) -> SafetabConfi
     Raises:
         ConfigError: see `read_config`.
     """
+    # Every method returns a harmless value after a mistake, so that all mistakes are found in one pass.
     reading = ConfigReading(values)
     runs = reading.runs()
     config = SafetabConfig(
@@ -202,13 +215,16 @@ class ConfigReading:
         Raises:
             ConfigError: there is a mistake.
         """
+        # Keys of a run that is switched off are known, too, and may be left in the file.
         places = [(g, level) for run in GEOGRAPHIES for g in GEOGRAPHIES[run] for level in LEVELS]
         known = {budget_key(*place, table) for table in tables for place in places}
+        # An unknown key is a misspelled one: ignoring it would silently use another setting.
         if unknown := sorted(set(self.values) - known - set(fixed)):
             self.problems.append(f"unknown key(s) {some(unknown)}. Remove them, or correct their spelling.")
         if not self.problems:
             return
         lines = "".join(f"\n- {problem}" for problem in self.problems)
+        # An infinite budget alone has a code of its own, because --no-noise is its answer.
         if self.infinite and len(self.problems) == 1:
             raise ConfigError(f"{where}: {self.problems[0]}", code="safetab-infinite")
         raise ConfigError(f"{where} has {len(self.problems)} mistake(s):{lines}", code="safetab-config")
@@ -216,6 +232,7 @@ class ConfigReading:
     def whole(self, key: str, least: int, most: int) -> int:
         """An integer in a range."""
         value = self._value(key)
+        # In Python, True is an int.
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         self._wrong(key, value, f"a whole number from {least} to {most}")
@@ -267,6 +284,7 @@ class ConfigReading:
             self._wrong("state_filter_us", value, "a list of states, 2 digits each")
             return ()
         unknown = sorted({state for state in value if state not in STATES})
+        # A repeated state would do no harm, but another one was probably meant.
         twice = sorted({state for state in value if value.count(state) > 1})
         if unknown:
             self.problems.append(f"'state_filter_us' has {some(unknown)}, which are no states. Remove them.")
@@ -297,6 +315,7 @@ class ConfigReading:
             return Fraction(value)
         else:
             self._wrong(key, value, "a number, 0 or more")
+        # Above 0, so that a run with one wrong budget is not also reported as having none.
         return Fraction(1)
 
     def thresholds(self, runs: tuple[str, ...]) -> dict[Level, tuple[int, int, int]]:
@@ -328,6 +347,7 @@ class ConfigReading:
         return lists
 
     def _rising(self, key: str, value: Any, n: int) -> tuple[int, ...]:
+        # A threshold may be a fraction or negative: it is compared with noisy counts.
         numbers = isinstance(value, list) and all(
             _is_number(x) and abs(x) <= LARGEST_THRESHOLD for x in value
         )

@@ -28,8 +28,10 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
         The same rows with `CONSISTENT` and `CONSISTENT_VARIANCE`. No variance is larger than before.
     """
     is_state, is_nation = pl.col("REGION_TYPE") == "STATE", pl.col("REGION_TYPE") == "USA"
+    # An iteration that suppression or a list leaves out in some state has no sum of states to agree with.
     n_states = t1.filter(is_state)["REGION_ID"].n_unique()
     value, variance = pl.col("ESTIMATE"), pl.col("ESTIMATE_VARIANCE")
+    # One noisy count under two names: their errors are equal, and the variances below suppose independence.
     shared = (is_state & (pl.col("SAME_AS") == "USA")) | (is_nation & (pl.col("SAME_AS") == "STATE"))
     sums = (
         t1.filter(is_state | is_nation)
@@ -37,14 +39,18 @@ def consistent_states(t1: pl.DataFrame) -> pl.DataFrame:
         .agg(
             is_state.sum().alias("states"),
             is_nation.sum().alias("nations"),
+            # The nation minus its states: 0 for consistent totals.
             (pl.when(is_nation).then(value).otherwise(-value)).sum().alias("gap"),
             variance.sum().alias("spread"),
             shared.any().alias("shared"),
         )
         .filter(~pl.col("shared") & (pl.col("states") == n_states) & (pl.col("nations") == 1))
     )
+    # Least squares under one linear constraint: each total moves by its variance times the gap over the sum
+    # of all variances. The nation moves down where it is too large, the states up.
     sign = pl.when(is_nation).then(-1.0).when(is_state).then(1.0).otherwise(0.0)
     share = pl.col("gap").fill_null(0.0) / pl.col("spread").fill_null(1.0)
+    # The projection lowers a variance v to v (1 - v / spread).
     part = (variance / pl.col("spread")).fill_null(0.0) * sign.abs()
     return (
         t1.join(sums, on="ITERATION_CODE", how="left", maintain_order="left")
@@ -68,6 +74,7 @@ def consistent_alone(t1: pl.DataFrame, files: IterationFiles) -> pl.DataFrame:
         The same rows with `CONSISTENT`. Variances are unchanged, because an inequality adds no measured information.
     """
     keys = ["REGION_ID", "REGION_TYPE", "PAIR"]
+    # Iterations without a partner have a null pair and stay as they are.
     paired = t1.join(_pairs(files), on="ITERATION_CODE", how="left", maintain_order="left")
     value, variance = pl.col("ESTIMATE"), pl.col("ESTIMATE_VARIANCE")
     weighted = (
@@ -77,6 +84,8 @@ def consistent_alone(t1: pl.DataFrame, files: IterationFiles) -> pl.DataFrame:
             pl.len(),
             value.filter(pl.col("ALONE")).sum().alias("alone"),
             value.filter(~pl.col("ALONE")).sum().alias("combined"),
+            # The projection onto alone <= combined is the point where they are equal: the mean by inverse
+            # variances.
             ((value / variance).sum() / (1 / variance).sum()).alias("mean"),
         )
         .filter((pl.col("len") == 2) & (pl.col("alone") > pl.col("combined")))
@@ -95,6 +104,8 @@ def _pairs(files: IterationFiles) -> pl.DataFrame:
     for code, iteration in files.mapping:
         codes.setdefault(iteration, set()).add(code)
     pairs: dict[tuple[int, frozenset[str]], dict[Membership, str]] = {}
+    # A pair is an Alone and a combination iteration of one level with the same codes; names are not looked
+    # at.
     for member in files.iterations:
         if member.membership is not Membership.ETHNICITY and member.code in codes:
             pair = member.level, frozenset(codes[member.code])

@@ -22,6 +22,7 @@ from tallyveil.products.safetab.public.plan import LevelSet
 from tallyveil.products.safetab.public.regions import Regions, same_blocks
 
 OWN: Final = -1
+"""Region without a twin, in the arrays of `same_blocks`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +77,8 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
         sets: Level sets of one run.
         regions: The geography of the run.
     """
+    # The largest budget measures, because its noise is the smallest. Ties go to the earlier geography, so
+    # that the order does not depend on anything else.
     order = sorted(range(len(sets)), key=lambda n: (-sets[n].budget, n))
     measured: dict[tuple[str, int], NDArray[np.int64]] = {}
     twins: dict[tuple[str, int], list[Twin]] = {_key(level_set): [] for level_set in sets}
@@ -83,16 +86,21 @@ def tabulate_once(sets: Sequence[LevelSet], regions: Regions) -> Tabulation:
     same: dict[tuple[str, str], NDArray[np.int32]] = {}
     for place, number in enumerate(order):
         level_set = sets[number]
+        # Regions that no earlier set covers and that this one measures itself.
         left = np.ones(len(regions.ids[level_set.geography]), bool)
+        # Quadratic in the level sets of a run, of which there are at most twelve.
         for earlier in order[:place]:
             other = sets[earlier]
             if other.level != level_set.level or not _covers(other, level_set):
                 continue
             pair = level_set.geography, other.geography
+            # Both iteration levels ask for the same pairs of geographies.
             if pair not in same:
                 same[pair] = same_blocks(regions, *pair)
             region = same[pair]
             covered = left & (region != OWN)
+            # Only a region that is measured itself can give numbers: a twin of a twin would have no
+            # measurement.
             covered[covered] = own_regions[_key(other)][region[covered]]
             twins[_key(other)] += [
                 Twin(level_set.geography, int(r), int(region[r]), level_set.thresholds)

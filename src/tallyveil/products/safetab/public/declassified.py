@@ -13,8 +13,13 @@ from tallyveil.products.safetab.public.regions import Regions
 from tallyveil.products.safetab.public.tables import ANY, DETAIL_NAMES, T1_COLUMNS, T2_COLUMNS
 
 KEYS = list(T1_COLUMNS[:3])
+"""Columns that name a group: region, type of region, iteration."""
+
 CELL_KEYS = list(T2_COLUMNS[:6])
+"""The same with age and sex: columns that name a cell of T2."""
+
 TRUE = "TRUE"
+"""Column of the true counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,15 +68,18 @@ def true_tables(totals: pl.DataFrame, groups: TrueGroups, chosen: pl.DataFrame) 
     frames = []
     for number, detail in enumerate(DETAILS, start=1):
         keys = chosen.filter(pl.col("DETAIL") == DETAIL_NAMES[number]).select(KEYS)
+        # Inner: an empty group has a published row and no true one; `with_truth` fills in 0.
         keys = keys.join(numbered, on=KEYS, how="inner")
         cells = detail.collapse(groups.cells[keys["place"].to_numpy()].astype(np.int64))
         half = detail.n_cells // 2
+        # T2 has the two sexes of a group before its cells, as production writes it.
         sexes = np.stack([cells[:, :half].sum(axis=1), cells[:, half:].sum(axis=1)], axis=1)
         spans = [(ANY, ANY)] * 2 + [(str(a), str(b)) for a, b in detail.spans] * 2
         sex = [*SEXES, *(s for s in SEXES for _ in range(half))]
         layout = pl.DataFrame(
             {"AGESTART": [a for a, _ in spans], "AGEEND": [b for _, b in spans], "SEX": sex}
         )
+        # "left_right" keeps group by group and cell by cell: `values` below is in this order.
         rows = keys.select(KEYS).join(layout, how="cross", maintain_order="left_right")
         values = np.concatenate([sexes, cells], axis=1).reshape(-1)
         frames.append(rows.with_columns(pl.Series(TRUE, values)))

@@ -53,7 +53,14 @@ NEAR: Final = 6.5
 
 _BELOW: Final = 6  # from this many t on the wrong side of a threshold, the correction is linear
 _KNOTS_A_SPREAD: Final = 16
+"""Knots of a correction in each spread t. Linear interpolation between them errs by about 1/2000 of the
+curvature; half as many knots err four times as much, twice as many take twice the time to tabulate."""
+
 _BITS: Final = 192
+"""Bits of the balls in which a correction is computed. Tails at 6.5 spreads are near 2**-34 and are subtracted
+from each other, so 192 leave far more than the 12 bits of a step of 1/4096; half as
+many would do."""
+
 _WHOLE_SPREADS: Final = (
     0.8,
     12.0,
@@ -97,9 +104,11 @@ class Correction:
 
     def of(self, totals: Integers) -> Integers:
         """The amount to subtract from each cell, for groups with these T."""
+        # Clipped, so that T beyond the knots continues the last line: far on the wrong side it is linear.
         place = np.clip(np.searchsorted(self.knots, totals, side="right") - 1, 0, len(self.knots) - 2)
         rise = self.values[place + 1] - self.values[place]
         run = self.knots[place + 1] - self.knots[place]
+        # Integer interpolation, rounded down: the same on every machine, unlike floats.
         return np.asarray(self.values[place] + rise * (totals - self.knots[place]) // run)
 
 
@@ -117,10 +126,12 @@ class Fade:
 
     def of(self, stage_1: Integers, lowest: int | None, highest: int | None) -> Integers:
         """Weights in multiples of 1 / width."""
+        # Without a threshold the distance is as large as can be, and the weight is full.
         distance = np.full(len(stage_1), self.begin + self.width, np.int64)
         if lowest is not None:
             distance = np.minimum(distance, stage_1 - lowest)
         if highest is not None:
+            # highest - 1 is the last count that chooses this detail.
             distance = np.minimum(distance, highest - 1 - stage_1)
         return np.clip(distance - self.begin, 0, self.width)
 
@@ -170,12 +181,15 @@ class DetailEstimator:
             stage_1: Noisy totals of stage 1, shape (groups,).
             sums: Sums of the noisy cells, shape (groups,).
         """
+        # Integers throughout: estimates of a group add up exactly, and no machine rounds in another way.
         shifts = self.unit * (stage_1 - sums)
         if not self.bounds or not self.unit:
             return shifts
         if self.gaussian:
+            # UNIT * sums + n * shifts is T in multiples of 1/4096.
             return shifts - correction_of(self).of(UNIT * sums + self.n * shifts)
         fade = fade_of(self)
+        # Rounded towards minus infinity, by less than 1/4096 a cell; `near_threshold` allows for it.
         return shifts * fade.of(stage_1, self.lowest, self.highest) // fade.width
 
     def measured(self, parts: int) -> Quality:
@@ -194,6 +208,7 @@ def estimator_of(
     n: int, stage_1: Law, stage_2: Law, lowest: int | None, highest: int | None
 ) -> DetailEstimator:
     """The estimator for a detail with n cells, whose stage-1 counts satisfy lowest <= Y1 < highest."""
+    # Floats suffice: u is rounded down to a multiple of 1/4096, and any such u gives an unbiased estimate.
     v1, v2 = stage_1.variance_float(), stage_2.variance_float()
     unit = min(
         int(UNIT * v2 / (v1 + n * v2)), (UNIT - 1) // n
@@ -205,12 +220,14 @@ def estimator_of(
 def correction_of(estimator: DetailEstimator) -> Correction:
     """The correction of an estimator with Gaussian noise and at least one threshold, tabulated at its knots."""
     spread = estimator.spread
+    # At least one unit apart: knots must be different integers.
     step = max(1, round(UNIT * spread / _KNOTS_A_SPREAD))
     near, below = math.ceil(NEAR * _KNOTS_A_SPREAD), _BELOW * _KNOTS_A_SPREAD
     steps = np.arange(-below, near + 1, dtype=np.int64) * step
     # The same distances on the right side of each threshold: above the lower and below the upper threshold.
     sides = [UNIT * estimator.lowest + steps] if estimator.lowest is not None else []
     sides += [UNIT * estimator.highest - steps[::-1]] if estimator.highest is not None else []
+    # Two thresholds may be so near that their knots overlap.
     knots = np.unique(np.concatenate(sides))
     spread2 = Fraction(estimator.stage_1.variance_float()) * (
         1 - Fraction(estimator.n * estimator.unit, UNIT)
@@ -222,6 +239,7 @@ def correction_of(estimator: DetailEstimator) -> Correction:
 @lru_cache(maxsize=1024)
 def fade_of(estimator: DetailEstimator) -> Fade:
     """How the weight of stage 1 with Laplace noise grows away from the thresholds."""
+    # Weight 0 up to 8 standard deviations of stage 1 from a threshold, and 1 after 20 more of the total.
     begin = int(8 * estimator.stage_1.standard_deviation()) + 1
     return Fade(begin, int(20 * estimator.measured(estimator.n).variance ** 0.5) + 1)
 
@@ -229,6 +247,7 @@ def fade_of(estimator: DetailEstimator) -> Fade:
 @lru_cache(maxsize=1024)
 def _measured(law: Law, parts: int) -> Quality:
     noise = noise_sum(law, parts)
+    # A sum of no cells is known exactly.
     margin = float(margin_of_sum(noise)) if noise is not NOTHING else 0.0
     return Quality(parts * law.variance_float(), margin)
 
@@ -236,6 +255,8 @@ def _measured(law: Law, parts: int) -> Quality:
 @lru_cache(maxsize=1024)
 def _combined_quality(n: int, parts: int, unit: int, stage_1: Law, stage_2: Law) -> Quality:
     u, v1, v2 = unit / UNIT, stage_1.variance_float(), stage_2.variance_float()
+    # parts cells keep 1 - parts u of their own noise; the other n - parts enter with parts u each, and stage
+    # 1, too.
     variance = ((1 - parts * u) ** 2 + (n - parts) * parts * u * u) * parts * v2 + (parts * u) ** 2 * v1
     return Quality(variance, _combined(parts, n, unit, stage_1, stage_2).margin())
 
@@ -243,6 +264,7 @@ def _combined_quality(n: int, parts: int, unit: int, stage_1: Law, stage_2: Law)
 def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> NoisePair:
     """Noise of the sum of `parts` out of n combined cells: that of these cells, and that of stage 1 and other cells."""
     others = noise_sum(stage_1, 1).plus(noise_sum(stage_2, n - parts))
+    # Whole weights over 4096, so that the coverage of a margin is decided in integers.
     return NoisePair(UNIT - parts * unit, noise_sum(stage_2, parts), parts * unit, others, UNIT)
 
 
@@ -256,6 +278,7 @@ def chosen_law(
     noise: NoiseSum, count: int, lowest: int | None, highest: int | None
 ) -> tuple[Integers, NDArray[np.float64]]:
     """Stage-1 counts that choose a detail, and their probabilities, which add up to the probability of the choice."""
+    # Counts beyond the reach have a probability below 1e-15 and are left out.
     first = -noise.reach if lowest is None else max(-noise.reach, lowest - count)
     last = noise.reach if highest is None else min(noise.reach, highest - 1 - count)
     values = np.arange(first, max(first, last + 1), dtype=np.int64)
@@ -290,12 +313,15 @@ def _taken_off(total: int, estimator: DetailEstimator, spread: float, spread2: F
 
 def _mean_of_whole(center: Fraction, spread2: Fraction, lowest: int | None, highest: int | None) -> Any:
     """E[Y] - center for integer Y, lowest <= Y < highest, P(y) proportional to exp(-(y - center)**2 / 2 spread2)."""
+    # 13 spreads on either side: what is beyond is below e**-84 of the largest term.
     reach = 13 * (math.isqrt(int(spread2)) + 1)
     nearest = round(center)
+    # The sum starts at the most probable allowed integer, so that its terms only fall and nothing underflows.
     nearest = nearest if lowest is None else max(nearest, lowest)
     nearest = nearest if highest is None else min(nearest, highest - 1)
     rate, mass, moment = -1 / (2 * rational(spread2)), arb(0), arb(0)
     step = (2 * rate).exp()
+    # Upwards first, then downwards without the starting integer, which has been counted.
     for sign, bound in ((1, highest), (-1, None if lowest is None else lowest - 1)):
         distance = rational(nearest - center)
         # The ratio of neighbouring weights changes by a constant factor from one integer to the next.
@@ -315,6 +341,7 @@ def _mean_of_real(center: Fraction, spread2: Fraction, lowest: int | None, highe
     low = None if lowest is None else rational(lowest - half - center) / spread
     high = None if highest is None else rational(highest - half - center) / spread
     root, zero, two = arb(2).sqrt(), arb(0), arb(2)
+    # Infinite bounds have density 0.
     density = [zero if bound is None else (-bound * bound / 2).exp() for bound in (low, high)]
     if low is not None and low > 0:  # use upper tails, so that no digits cancel
         above = [(low / root).erfc(), zero if high is None else (high / root).erfc()]

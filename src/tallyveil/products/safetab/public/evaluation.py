@@ -17,6 +17,7 @@ _VALUES: Final = (("COUNT", "MARGIN"), ("ESTIMATE", "ESTIMATE_MARGIN"))
 
 def size_of(total: pl.Expr) -> pl.Expr:
     """Name of the size class of a true total."""
+    # The class is the number of digits, so that classes need no thresholds of their own.
     digits = pl.when(total > 0).then(total.cast(pl.String).str.len_chars()).otherwise(0)
     return digits.cast(pl.Int64).replace_strict(dict(enumerate(SIZES)), return_dtype=pl.String)
 
@@ -35,7 +36,9 @@ def total_errors(rows: pl.DataFrame, groups: pl.DataFrame, runs: int) -> pl.Data
         absolute error, and the share of errors within the margin. Totals that are published because they passed the
         suppression bound are a selection, and so are their errors.
     """
+    # Divided by the number of runs: a mean number of published groups.
     errors = _of_totals(rows, DETAIL_NAMES, _KEYS, (pl.len() / runs).alias("published"))
+    # Full: a class may have groups of which none was published.
     return groups.join(errors, on=_KEYS, how="full", coalesce=True).sort(_order())
 
 
@@ -52,6 +55,7 @@ def level_total_errors(
     Returns:
         As `total_errors`, with the number of groups and without the number of published ones.
     """
+    # Every group is published in every run, so the division leaves no rest.
     count = (pl.len() // runs).cast(pl.Int64).alias("groups")
     return _of_totals(rows, details, _KEYS[1:], count).sort(_level_order(levels, "TOTAL_ONLY"))
 
@@ -117,11 +121,13 @@ def _level_order(levels: Sequence[str], key: str) -> list[Any]:
 def _measures(values: tuple[tuple[str, str], ...] = _VALUES) -> list[pl.Expr]:
     measures = []
     for value, margin in values:
+        # Float64 first: COUNT is an integer and ESTIMATE is not.
         error = pl.col(value).cast(pl.Float64) - pl.col("TRUE")
         measures += [
             error.mean().alias(f"{value}: mean error"),
             (error**2).mean().sqrt().alias(f"{value}: root mean square"),
             error.abs().mean().alias(f"{value}: mean absolute"),
+            # "higher": an error that occurred, and so at least 95 % are at or below it.
             error.abs().quantile(0.95, "higher").alias(f"{value}: 95th percentile"),
             (error.abs() <= pl.col(margin)).mean().alias(f"{value}: within margin"),
         ]

@@ -1,4 +1,4 @@
-"""The expected accuracy of a SafeTab run, from the plan alone: margins by detail, and errors by group size."""
+"""The expected accuracy of SafeTab and SafeTab-H, from the plan alone: margins by detail, and errors by group size."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.public.estimates import DetailEstimator, estimator_of, quality_of
+from tallyveil.products.safetab.public.household_tables import quality_of_sum
+from tallyveil.products.safetab.public.households import HouseholdPlan
 from tallyveil.products.safetab.public.levels import GroupLevel
 from tallyveil.products.safetab.public.plan import SafetabPlan
 
@@ -72,6 +74,7 @@ def expected_errors(plan: SafetabPlan) -> dict[str, list[dict[str, Any]]]:
 
 def size_errors(level: GroupLevel) -> Iterator[SizeError]:
     """Expected errors of groups of adaptive detail of several sizes, without data."""
+    # A level of total-only groups has no choice of detail to predict.
     for size in SIZES if level.n_adaptive else ():
         yield _of_size(level, size)
 
@@ -83,9 +86,11 @@ def detail_estimator(level: GroupLevel, detail: int) -> DetailEstimator:
 
 def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
     """Margins of every detail of a level, without data."""
+    # The margins here are those far from a threshold; near one they depend on the true count.
     for detail in range(level.ladder.total_only if level.n_adaptive else 0):
         estimator = detail_estimator(level, detail)
         combined, measured = estimator.combined(estimator.n), estimator.measured(estimator.n)
+        # Detail 0 is the total alone and has no cells.
         cells = (estimator.combined(1), estimator.measured(1)) if detail else (None, None)
         yield DetailError(
             level.ladder.names[detail],
@@ -105,6 +110,7 @@ def detail_errors(level: GroupLevel) -> Iterator[DetailError]:
 
 def detail_chances(level: GroupLevel, size: int) -> tuple[float, ...]:
     """Probabilities of the details, for a group of a given true size."""
+    # P(stage 1 is below each threshold); differences of neighbours are the chances of the details.
     below = [0.0, *(_at_most(level.stage_1, bound - 1 - size) for bound in level.thresholds), 1.0]
     return tuple(higher - lower for lower, higher in pairwise(below))
 
@@ -113,12 +119,14 @@ def publication_chance(level: GroupLevel, size: int) -> float:
     """Probability that the total of a group of adaptive detail with a given true size is published."""
     if level.keep_above is None:
         return 1.0
+    # Tables are never suppressed, so only detail 0 can be left out.
     return 1 - detail_chances(level, size)[0] * _at_most(level.stage_2, level.keep_above - size)
 
 
 def _of_size(level: GroupLevel, size: int) -> SizeError:
     chances = detail_chances(level, size)
     estimators = [detail_estimator(level, detail) for detail in range(level.ladder.total_only)]
+    # Both are unbiased but near a threshold, so root mean squares are roots of variances.
     errors = [(estimator.combined(estimator.n), estimator.measured(estimator.n)) for estimator in estimators]
     return SizeError(
         size,
@@ -133,3 +141,57 @@ def _at_most(law: Law, bound: int) -> float:
     """P(noise <= bound)."""
     far = int(60 * law.standard_deviation()) + 60  # beyond, the law is 0 or 1 to every digit of a float
     return float(bound > 0) if abs(bound) > far else float(law.cdf(bound).mid())
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdError:
+    """95 % margins of one detail of a household set, in households.
+
+    Attributes:
+        run, table, geography, level: The household set.
+        detail: Name of the published table.
+        from_count: T1 count from which this detail is chosen; None for no such bound.
+        cell, cell_variance: Margin and variance of a measured cell.
+        total, total_variance: Margin and variance of the total, which is the sum of the cells.
+    """
+
+    run: str
+    table: str
+    geography: str
+    level: int
+    detail: str
+    from_count: int | None
+    cell: float
+    cell_variance: float
+    total: float
+    total_variance: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same values as plain data."""
+        return asdict(self)
+
+
+def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]:
+    """Margins of every set and detail, without data."""
+    errors = []
+    for run in plan.runs:
+        for household_set in run.sets:
+            # A cell has the same law in every detail; only sums differ.
+            cell = quality_of_sum(household_set, 1)
+            for number, detail in enumerate(household_set.table.details):
+                total = quality_of_sum(household_set, detail.n_cells)
+                errors.append(
+                    HouseholdError(
+                        run.run,
+                        household_set.table.name,
+                        household_set.geography,
+                        household_set.level,
+                        detail.folder,
+                        household_set.thresholds[number - 1] if number else None,
+                        cell.margin,
+                        cell.variance,
+                        total.margin,
+                        total.variance,
+                    )
+                )
+    return tuple(errors)

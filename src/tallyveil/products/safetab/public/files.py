@@ -24,7 +24,11 @@ from tallyveil.storage.inputs import held, is_input, open_input
 from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
+"""A race, ethnicity or iteration code; the first digit is not 0."""
+
 FLAG: Final = r"^(True|False)$"
+"""A truth value as Python writes it, which is what the published files have."""
+
 FLAG_OR_NULL: Final = r"^(True|False|Null)$"
 
 
@@ -120,6 +124,8 @@ BLOCK: Final = (
 _CODE_OR_NULL = r"^([1-9][0-9]{3}|Null)$"
 _CODE = "4 digits, the first 1 to 9"
 _CODE_NUMBER = NumberRule(4, 4, 1000, 9999)
+"""The same rule as FOUR_DIGITS for the compiled reader: exactly four digits, so the range alone keeps out a
+leading 0."""
 
 RECORD_CODES: Final = (
     ColumnRule("QRACE1", FOUR_DIGITS, _CODE, _CODE_NUMBER),
@@ -189,6 +195,7 @@ def find_file(folder: Path, form: FileFormat) -> Path:
     Raises:
         StoreError: neither file or both files exist, or a command is writing the folder.
     """
+    # A folder that a command is writing may hold half a table.
     if not is_object(folder):
         refuse_unfinished_folder(folder)
     ends = (".txt", ".parquet")
@@ -212,12 +219,14 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
     """
     try:
         frame = scan_parquet(path) if path.suffix == ".parquet" else scan_text(path, "|", None)
+        # Reads the header alone.
         schema = frame.collect_schema()
     except UNREADABLE as error:
         if isinstance(error, pl.exceptions.NoDataError):
             raise _empty(path) from None
         raise unreadable(path, error) from None
     _check_header(path, form, schema.names())
+    # A Parquet column of integers has lost the leading zeros of its codes, which cannot be put back.
     numbers = [name for name in form.columns if schema[name] not in (pl.String, pl.Categorical, pl.Enum)]
     if numbers:
         raise ConfigError(
@@ -225,10 +234,12 @@ def scan_file(path: Path, form: FileFormat) -> pl.LazyFrame:
             "zeros. Store the columns as strings.",
             code="geocode-not-text",
         )
+    # Categorical columns become text; further columns of the geography are dropped here.
     columns = frame.select(pl.col(name).cast(pl.String) for name in form.columns)
     if path.suffix == ".parquet":
         return columns
     # A blank line, such as at the end of the published files, is not a row.
+    # Nulls of the text reader are empty fields; the rules then refuse them by name.
     return columns.select(pl.all().fill_null("")).filter(pl.any_horizontal(pl.all() != ""))
 
 
@@ -261,6 +272,7 @@ def collect_file(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
     """
     try:
         with held(path, path.stem):
+            # Streaming, because GRF-C of a country has some 8 million rows.
             return frame.collect(engine="streaming")
     except UNREADABLE as error:
         raise unreadable(path, error) from None
@@ -274,9 +286,11 @@ def check_utf8(path: Path) -> None:
     """
     place = 0
     try:
+        # Reading a pipe would wait without end.
         if not is_object(path) and not S_ISREG(path.stat().st_mode):
             raise OSError("a device or a pipe may have no end")
         with open_input(path, path.stem) as lines:
+            # Line by line, so that the message can name the place and memory does not grow.
             for number, line in enumerate(lines, start=1):
                 line.decode("utf-8")
                 place = number
@@ -306,6 +320,7 @@ def _check_header(path: Path, form: FileFormat, present: Sequence[str]) -> None:
     if missing or unexpected or present_columns != wanted:
         said = [f"missing {some(missing)}"] if missing else []
         if unexpected:
+            # A missing header makes the first record the header; its texts must not be shown.
             shown = () if form.confidential else header_of(present, wanted)
             said.append(
                 f"unexpected {some(unexpected) if shown else 'others, not shown (they may be a record)'}"
@@ -324,6 +339,7 @@ def _broken_rules(path: Path, form: FileFormat, frame: pl.DataFrame) -> list[Tal
     for rule in form.rules:
         bad = frame.filter(~pl.col(rule.name).str.contains(rule.pattern).fill_null(value=False))
         if bad.height:
+            # Public files only; records are checked elsewhere, where no value is shown.
             values = bad[rule.name].fill_null("").unique(maintain_order=True).to_list()
             errors.append(
                 SchemaError(

@@ -43,6 +43,7 @@ QUERIES_APART = 16
 
 Threshold = Annotated[int, Field(ge=-(2**60), le=2**60)]
 TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL", "TRUE"))
+"""Names of columns that the published tables have themselves, in lower case; no grouping may have one."""
 
 
 class CellsTable(Table):
@@ -75,6 +76,7 @@ class GroupsPrivacyTable(Table):
 
     @model_validator(mode="after")
     def _in_range(self) -> Self:
+        # A budget in the other unit is refused rather than converted: the two are not comparable.
         wanted, other = ("rho", "epsilon") if self.mechanism == "discrete_gaussian" else ("epsilon", "rho")
         if getattr(self, wanted) is None or getattr(self, other) is not None:
             raise ValueError(
@@ -120,7 +122,7 @@ def _require_one_map(item: MapTable) -> None:
     """Refuse a map that has no columns, or not one of the two forms of its groups."""
     table = [item.path, item.value, item.group]
     if (item.groups is None) == (item.path is None) or any(
-        (one is None) != (item.path is None) for one in table
+        (entry is None) != (item.path is None) for entry in table
     ):
         raise ValueError("give either groups, or the path of a public table and its columns value and group")
     if not item.columns or len(set(item.columns)) < len(item.columns):
@@ -186,6 +188,7 @@ class LevelTable(Table):
             raise ValueError("thresholds must not decrease")
         if len(set(self.by)) < len(self.by):
             raise ValueError("by names a grouping twice")
+        # The rows of a level are the geounits of its noise, so their grouping must be one of the level's.
         geounit = None if self.noise is None else self.noise.geounit
         if geounit is not None and geounit not in self.by:
             raise ValueError("the geounit of noise is a grouping that by does not name")
@@ -205,6 +208,8 @@ class GroupsFile(Table):
 
     @model_validator(mode="after")
     def _addresses_apart(self) -> Self:
+        # Two levels with the same addresses would get the same noise, and the difference of their counts
+        # would be exact.
         addresses = [_address(number, level) for number, level in enumerate(self.levels)]
         if len(set(addresses)) < len(addresses):
             raise ValueError(
@@ -215,6 +220,7 @@ class GroupsFile(Table):
 
 def _address(number: int, item: LevelTable) -> tuple[int, int]:
     """Fields geolevel and query of the noise of a level."""
+    # By default each level is a geolevel of its own, so no query number can meet another.
     return (number, 0) if item.noise is None else (item.noise.geolevel, item.noise.query)
 
 
@@ -232,13 +238,16 @@ def load_group_plan(path: Path) -> GroupPlan:
     """
     file = parse_file(path, GroupsFile)
     schema = _schema(file.release.name, file.cells)
+    # Mistakes are collected in two steps: levels are not made from groupings that could not be made.
     problems = list(_bad_names(file, schema))
+    # Made with the names noted above still unreported, so that both kinds of mistake are shown at once.
     ladder = made_or_noted(lambda: ladder_of(schema, tuple(file.cells.details)), problems)
     groupings = {
         item.name: made_or_noted(partial(_grouping, item, path.parent), problems) for item in file.groupings
     }
     raise_all(problems, str(path))
-    known = {name: one for name, one in groupings.items() if one is not None}
+    known = {name: grouping for name, grouping in groupings.items() if grouping is not None}
+    # raise_all has raised if there was a problem.
     assert ladder is not None
     levels = [
         made_or_noted(partial(_level, number, item, known, ladder, file.privacy), problems)
@@ -248,11 +257,13 @@ def load_group_plan(path: Path) -> GroupPlan:
     return GroupPlan(
         name=file.release.name,
         schema=schema,
+        # An attribute without an entry has the column of its own name.
         columns=tuple((name, file.cells.columns.get(name, name)) for name in schema.attribute_names),
         groupings=tuple(known.values()),
-        levels=tuple(one for one in levels if one is not None),
+        levels=tuple(level for level in levels if level is not None),
         mechanism=Mechanism(file.privacy.mechanism),
         stage_1_fraction=file.privacy.stage_1_fraction,
+        # Exactly one of the two is given (`_in_range`).
         declared=file.privacy.rho if file.privacy.rho is not None else file.privacy.epsilon or Fraction(0),
         delta=file.privacy.delta,
     )
@@ -295,7 +306,7 @@ def _bad_names(file: GroupsFile, schema: Schema) -> Iterator[TallyveilError]:
 
 def _grouping(item: GroupingTable, folder: Path) -> Grouping:
     if item.maps:
-        return grouping_of_maps(item.name, [_mapped(item.name, one, folder) for one in item.maps])
+        return grouping_of_maps(item.name, [_mapped(item.name, part, folder) for part in item.maps])
     return _mapped(item.name, item, folder)
 
 
@@ -311,6 +322,7 @@ def _mapped(name: str, item: MapTable, folder: Path) -> Grouping:
     scan = scan_table(path, [value, group], what)
     require_levels(scan, [value, group], path, what)
     table = collect(scan, path, what)
+    # A row without a value would put nobody into the group; more likely a column was misnamed.
     if table[value].null_count():
         raise ConfigError(
             f"{item.path}, which lists the groups of '{name}', has {table[value].null_count()} row(s) without a "
@@ -318,6 +330,7 @@ def _mapped(name: str, item: MapTable, folder: Path) -> Grouping:
             code="groups-file",
         )
     pairs = zip(table[value].to_list(), table[group].to_list(), strict=True)
+    # A value with a null group is known and in no group, so records with it are accepted.
     rows = [(str(v), None if g is None else str(g)) for v, g in pairs]
     return grouping_from_rows(name, item.columns, item.match, rows, item.missing)
 
@@ -338,6 +351,7 @@ def _level(
             code="groups-file",
         )
     groups = _groups(item, groupings)
+    # Too large a stability is safe but wastes accuracy, so it is refused as a mistake.
     if item.most_groups > groups.most:
         raise ConfigError(
             f"level '{item.name}' has most_groups = {item.most_groups}, but no record can be in more than "
@@ -367,5 +381,6 @@ def _level(
 def _groups(item: LevelTable, groupings: dict[str, Grouping]) -> GroupList:
     """The groups of a level. Those of the geounits of its noise are in rows of their own."""
     geounit = None if item.noise is None else item.noise.geounit
+    # The order of `by` is the order of the combinations, and so part of the noise's addresses.
     within = [groupings[name] for name in item.by if name != geounit]
     return list_groups(item.name, within, item.total_only, None if geounit is None else groupings[geounit])

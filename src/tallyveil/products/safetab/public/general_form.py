@@ -37,6 +37,9 @@ from tallyveil.storage.write import write_file, write_text
 
 _NATION: Final = "USA"
 _BLOCK_DIGITS: Final = 15
+"""Digits of a block's number: state 2, county 3, tract 6, block 4. Numbers are padded to it, because a record's
+four texts are joined."""
+
 _MATCH: Final = {Membership.ALONE: "all", Membership.COMBINATION: "any", Membership.ETHNICITY: "any"}
 
 
@@ -96,6 +99,7 @@ def _lines(plan: SafetabPlan, run: RunPlan, regions: Regions) -> Iterator[str]:
         for kind, _ in _iteration_tables(plan, view):
             yield from _table("[[groupings.maps]]", _map(plan, view, kind))
     for level_set in run.sets:
+        # A geography without regions has no groups, and a grouping must have one.
         if len(regions.ids[level_set.geography]):
             yield from _level(level_set)
 
@@ -144,7 +148,10 @@ def _level(level_set: LevelSet) -> Iterator[str]:
 def _region_table(regions: Regions, geography: str) -> pl.DataFrame:
     """Every block and its region, in order of the region. A block in no region comes last."""
     of_block = regions.region_of[geography].astype(np.int64)
+    # Groups are numbered as they first occur, and the addresses of the noise must be those of the Census
+    # layout: so regions have to come in their own order.
     order = np.argsort(np.where(of_block < 0, len(of_block), of_block), kind="stable")
+    # A block in no place has a null region: a value that is known and in no group.
     places = pl.Series(of_block[order])
     return pl.DataFrame(
         {
@@ -162,18 +169,21 @@ def _iteration_tables(plan: SafetabPlan, view: View) -> Iterator[tuple[Membershi
         Membership.ETHNICITY: view.ethnicity_of,
     }
     for kind, map_of in maps.items():
+        # A map without groups would be refused by the reader.
         if any(iteration.membership is kind for iteration in view.iterations):
             yield kind, _iteration_table(plan.files.codes, view, map_of)
 
 
 def _iteration_table(codes: tuple[str, ...], view: View, map_of: Int16s) -> pl.DataFrame:
     """Codes and iterations."""
+    # Codes without an iteration are listed, too, so that records with them are not refused as unknown.
     rows = [(code, view.codes[n] if n >= 0 else None) for code, n in zip(codes, map_of.tolist(), strict=True)]
     return pl.DataFrame(rows, schema={"code": pl.String, "iteration": pl.String}, orient="row")
 
 
 def _geographies(run: RunPlan, regions: Regions) -> list[str]:
     """Geographies with a budget and with regions, without the nation, which needs no map."""
+    # Each geography once, in the order of the sets, however many levels it has.
     named = dict.fromkeys(level_set.geography for level_set in run.sets)
     return [name for name in named if name != _NATION and len(regions.ids[name])]
 
@@ -220,4 +230,5 @@ def _toml(value: Any) -> str:
     """A text, a whole number, a list or a table in TOML. Texts are quoted as in JSON, which TOML reads alike."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(entry)}" for key, entry in value.items()) + " }"
+    # TOML and JSON quote texts, numbers and lists alike.
     return json.dumps(value)

@@ -62,7 +62,7 @@ class NumberedGroups:
     stage_1: Integers
     cells: Integers
 
-    def kept(self, which: NDArray[np.bool_]) -> "NumberedGroups":
+    def subset(self, which: NDArray[np.bool_]) -> "NumberedGroups":
         """Some of the groups."""
         arrays = (a[which] for a in (self.rows, self.columns, self.stage_1, self.cells))
         return NumberedGroups(self.detail, self.measured, self.bounds, *arrays)
@@ -72,7 +72,7 @@ class CollectedGroups:
     """Collects the published groups of one level, part by part.
 
     Args:
-        one: The level.
+        level: The level.
     """
 
     def __init__(self, level: GroupLevel) -> None:
@@ -85,6 +85,7 @@ class CollectedGroups:
         width, only = self.level.n_adaptive, part.total_only
         self.n_counts += part.n_counts
         self._add(part, 0, part.listed, part.totals.reshape(-1)[part.listed][:, None], width)
+        # Detail k is the k-th table of the ladder; detail 0 was added before as totals of one cell.
         for number, table in enumerate(part.tables, start=1):
             self._add(part, number, table.places, table.values, width)
         self._add(
@@ -106,6 +107,7 @@ class CollectedGroups:
             return
         rows, columns = np.divmod(places, width)
         if detail == self.level.ladder.total_only:
+            # Total-only groups have no stage 1, and their estimator does not ask for it.
             stage_1 = np.zeros(len(places), np.int64)
             columns = columns + self.level.n_adaptive
         else:
@@ -134,6 +136,7 @@ def numbers_of(
         exact: Whether the measurements have no noise. Then no estimate is made, and every margin is 0.
     """
     size = len(groups.rows)
+    # Without an estimator ESTIMATE is COUNT before negatives are raised.
     shifts, methods = np.zeros(size, np.int64), np.full(size, Method.MEASURED, np.int64)
     if exact:
         methods[:], worth = Method.EXACT, _exact_worth
@@ -143,19 +146,24 @@ def numbers_of(
         estimator = estimator_of(groups.cells.shape[1], level.stage_1, level.stage_2, *groups.bounds)
         totals = groups.cells.sum(axis=1)
         shifts = estimator.shifts(groups.stage_1, totals)
+        # Totals of the groups: whether a threshold is near is judged by the total, also for cells.
         estimates = (totals * UNIT + estimator.n * shifts) / UNIT
         near = quality_arrays(estimator, estimator.n, estimates)[2]
         methods = np.where(near, Method.CORRECTED if estimator.gaussian else Method.PARTLY, Method.COMBINED)
         worth = partial(_worth, estimator, estimates)
+    # Variance and margin depend on how many cells a sum has, not on which: one computation for all sums
+    # alike.
     of_parts = {parts: worth(parts) for parts in {len(cells) for cells in sums}}
+    # True counts are not negative, so nothing is raised in a table without noise.
     raised = not allow_negative and not exact
     columns = [_number(groups, cells, shifts, of_parts[len(cells)], allow_negative, raised) for cells in sums]
     names = ("COUNT", *QUALITY_COLUMNS[:-1])
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
+        # Sums of a group become adjacent rows: stacked as columns, then read row by row.
         name: np.stack([np.broadcast_to(column[name], size) for column in columns], axis=1).reshape(-1)
         for name in names
     }
-    return found | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
+    return numbers | {"METHOD": pl.Series(METHODS).gather(np.repeat(methods, len(sums)))}
 
 
 def _number(
@@ -169,6 +177,7 @@ def _number(
     """COUNT and its quality for the sum of some of the cells of each group."""
     cells_of_detail = groups.cells[:, cells]
     plain = cells_of_detail.sum(axis=1)
+    # Cells are raised before they are summed, as production does; the sum is then biased upwards.
     count = plain if allow_negative else np.maximum(cells_of_detail, 0).sum(axis=1)
     # An integer below 2**53 divided by a power of two is exact.
     estimates = (plain * UNIT + len(cells) * shifts) / UNIT

@@ -18,6 +18,8 @@ from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
 
 GROUPS_FORMAT: Final = 1
+"""Version of the plan's mapping. It is part of the digest, so a new version is a new plan for finished
+releases."""
 
 MOST_NUMBERS: Final = 1 << 27
 """Largest product of the groups of a level and the cells of the finest table: 2**27 numbers of 8 bytes are one GiB."""
@@ -77,17 +79,20 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     """
     tables = tuple(QueryTable(schema.query(name)) for name in details)
     for table in tables:
+        # A record would be in two cells of a table, and the noise is for one.
         if table.query.overlaps:
             raise SchemaError(
                 f"groups of the detail {table.query.name!r} overlap, so that its cells would not add up to the total "
                 "of a group. Use recodes whose groups do not overlap."
             )
+        # With cells left out, the sum of a table would not be the group's total, which estimates suppose.
         if any((factor.codes < 0).any() for factor in table.query.factors):
             raise SchemaError(
                 f"the detail {table.query.name!r} leaves out some cells, so that its cells would not add up to "
                 "the total of a group. Give every level of its recodes a group."
             )
     for coarse, fine in pairwise(tables):
+        # More records pass higher thresholds and can bear more cells.
         if fine.n_cells < coarse.n_cells:
             raise SchemaError(
                 f"the detail {fine.query.name!r} has {fine.n_cells} cells and stands after {coarse.query.name!r} with "
@@ -95,6 +100,7 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
             )
     of_factors: dict[object, str] = {}
     for table in tables:
+        # The same table twice would only waste a threshold.
         same = of_factors.setdefault(table.query.factors, table.query.name)
         if same != table.query.name:
             raise SchemaError(
@@ -107,6 +113,7 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
             f"the details are {', '.join(details)}. Each may be there once, and none may be 'total' or 'total only', "
             "which every ladder has. Remove those that are too many."
         )
+    # A power of two, like the 64 of the Census layout, so that a file that repeats it has the same addresses.
     apart = 1 << (max(table.n_cells for table in tables) - 1).bit_length()
     return Ladder(names, tables, schema.size, apart)
 
@@ -142,6 +149,7 @@ class GroupPlan:
 
     def __post_init__(self) -> None:
         unit = self.budget_unit
+        # Checked when the plan is made, long before anything is read.
         if self.budget > self.declared:
             raise BudgetError(
                 f"the levels cost {unit} = {exact_text(self.budget)}, more than the declared {unit} = "
@@ -171,6 +179,7 @@ class GroupPlan:
         """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""
         parts: list[PrivacyEvent] = []
         for level in self.levels:
+            # A record may be in as many total-only groups as there are, but in no more than the stability.
             parts += events_of([level], level.stability, min(level.stability, level.groups.n_total_only))
         return SequentialEvent(tuple(parts))
 
@@ -209,6 +218,7 @@ def _level_mapping(level: MappedLevel) -> dict[str, Any]:
             "query": level.query,
             "geounit": None if level.groups.rows is None else level.groups.rows.name,
         },
+        # The addresses count groups in this order, so two plans that differ in it have different noise.
         "order_of_groups": hashlib.sha256(level.groups.place_of.astype("<i8").tobytes()).hexdigest(),
         "details": list(level.ladder.names),
         "thresholds": list(level.thresholds),

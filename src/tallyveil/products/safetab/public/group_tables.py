@@ -39,6 +39,7 @@ def group_tables(level: MappedLevel, collected: CollectedGroups) -> tuple[pl.Dat
     """Totals and cells of all groups of a level."""
     parts = list(collected.by_detail())
     totals = pl.concat([_totals(level, groups) for groups in parts])
+    # Groups were collected by detail; readers expect them in the order of the plan.
     order = np.argsort(np.concatenate([_places(level, groups) for groups in parts]))
     cells = [_cells(level, groups) for groups in parts if 0 < groups.detail < level.ladder.total_only]
     return totals[order], pl.concat(cells) if cells else _no_cells(level)
@@ -81,6 +82,7 @@ def _totals(level: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
         {
             **level.groups.labels(_places(level, groups)),
             **numbers_of(level, groups, [np.arange(n)], allow_negative=True),
+            # new_from_index repeats one value without building a list.
             "DETAIL": pl.Series([level.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
         }
     )
@@ -117,6 +119,8 @@ def _checks(out: Path, level: MappedLevel) -> Iterator[OutputCheck]:
     totals, cells = read_group_tables(out, level)
     keys = [grouping.name for grouping in level.groups.groupings]
     wanted = pl.DataFrame(level.groups.labels(np.arange(level.groups.n_groups)))
+    # Sorted on both sides, since the order is not promised. A level without groupings has one group and no
+    # label.
     once = (
         totals.height == level.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
         if keys
@@ -126,9 +130,11 @@ def _checks(out: Path, level: MappedLevel) -> Iterator[OutputCheck]:
     sizes = {name: level.ladder.n_cells(n) for n, name in enumerate(level.ladder.names)}
     tabulated = totals.filter(pl.col("DETAIL").is_in(list(level.ladder.names[1:-1])))
     sums = cells.group_by([*keys, "DETAIL"]).agg(pl.col("COUNT").sum().alias(_SUM), pl.len().alias(_ROWS))
+    # Full: a table without a total and a total without a table are both faults.
     joined = tabulated.join(sums, on=[*keys, "DETAIL"], how="full", coalesce=True)
     n_cells = pl.col("DETAIL").replace_strict(sizes, return_dtype=pl.Int64)
     off = joined.filter(
+        # A null means that one side is missing, and so counts as a fault.
         ((pl.col("COUNT") != pl.col(_SUM)) | (pl.col(_ROWS) != n_cells)).fill_null(value=True)
     )
     problem = "" if off.is_empty() else f"{off.height} group(s)"

@@ -51,6 +51,8 @@ class ValueMap:
     @property
     def most(self) -> int:
         """A bound on the number of groups that a record can be in: its columns hold the values with most groups."""
+        # "any" of k columns: at worst the k values with most groups. "all" and "joined" can be in no more
+        # than one value's groups.
         of_value = np.sort(np.bincount(self.pairs[:, 0], minlength=1))[::-1]
         return int(of_value[: len(self.columns) if self.match == "any" else 1].sum())
 
@@ -87,6 +89,7 @@ class Grouping:
     @property
     def most(self) -> int:
         """A bound on the number of groups that a record can be in."""
+        # A bound on the maps' union; the number of groups bounds it, too.
         return min(sum(value_map.most for value_map in self.maps), len(self.groups))
 
     def to_mapping(self) -> dict[str, Any]:
@@ -110,6 +113,7 @@ def grouping_from_rows(
     Raises:
         SchemaError: no group is given, a label could be mistaken, or a value counts as missing and is in a group.
     """
+    # Empty texts are missing always.
     passed_over = {"", *missing}
     if lost := list(
         dict.fromkeys(value for value, group in rows if group is not None and value in passed_over)
@@ -124,8 +128,10 @@ def grouping_from_rows(
     groups = {
         group: n for n, group in enumerate(dict.fromkeys(group for _, group in rows if group is not None))
     }
+    # A row that is given twice counts once.
     pairs = dict.fromkeys((values[value], groups[group]) for value, group in rows if group is not None)
     array = np.array(list(pairs), np.int64).reshape(-1, 2)
+    # Part of the plan: nobody may change it after the digest was made.
     array.setflags(write=False)
     value_map = ValueMap(tuple(columns), match, tuple(missing), tuple(values), array)
     return Grouping(name, tuple(groups), (value_map,))
@@ -133,6 +139,7 @@ def grouping_from_rows(
 
 def grouping_of_maps(name: str, parts: Sequence[Grouping]) -> Grouping:
     """One grouping with the maps of several. Groups with the same label are one. They are in alphabetical order."""
+    # Alphabetical, so that the order of the maps does not decide the addresses of the noise.
     groups = sorted({group for part in parts for group in part.groups})
     place = {group: n for n, group in enumerate(groups)}
     maps = []
@@ -198,10 +205,12 @@ class GroupList:
 
     def labels(self, places: Integers) -> dict[str, pl.Series]:
         """For each grouping, its labels of the groups at these positions, which are counted row by row."""
+        # The inverse of `place_of`.
         combination = np.empty(self.width, np.int64)
         combination[self.place_of] = np.arange(self.width)
         rows, columns = np.divmod(places, self.width)
         rest, columns_of = rows * self.width + combination[columns], dict[str, pl.Series]()
+        # Digits of a number in C order come out last grouping first.
         for grouping in reversed(self.groupings):
             rest, digits = np.divmod(rest, len(grouping.groups))
             columns_of[grouping.name] = pl.Series(grouping.groups, dtype=pl.String).gather(digits)
@@ -226,6 +235,7 @@ def list_groups(
         SchemaError: the level is too large.
     """
     shape = [len(grouping.groups) for grouping in groupings]
+    # Python integers: the product may be beyond int64 before it is refused.
     n_groups = math.prod(shape) * (1 if rows is None else len(rows.groups))
     if n_groups > MOST_GROUPS:
         raise SchemaError(
@@ -252,9 +262,12 @@ def list_groups(
                 )
             axis = names.index(name)
             chosen = np.isin(np.array(groupings[axis].groups), list(labels))
+            # A label makes all combinations with it total-only: broadcast along its axis.
             only |= chosen.reshape([-1 if n == axis else 1 for n in range(len(shape))])
     flat = only.reshape(-1)
     place_of = np.empty(flat.size, np.int64)
+    # Adaptive groups first, then total-only ones, each in C order; stable, because the order is part of the
+    # addresses.
     place_of[np.argsort(flat, kind="stable")] = np.arange(flat.size)
     place_of.setflags(write=False)
     return GroupList(rows, tuple(groupings), place_of, int(flat.size - flat.sum()))

@@ -30,6 +30,7 @@ from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet
 
 KEYS: Final = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
+"""Columns that name a group in all tables."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +72,8 @@ def read_group_totals(data: Path, published: Path | None, plan: HouseholdPlan) -
                 )
             parts.append(read_rows(part, GROUP_TOTALS))
         frame = pl.concat(parts)
+    # A group that is listed twice would be measured twice with the same noise, and its detail would be
+    # unclear.
     repeated = frame.filter(frame.select(KEYS).is_duplicated())
     if repeated.height:
         first = ", ".join(repeated.select(KEYS).row(0))
@@ -114,6 +117,7 @@ def listed_groups(
         },
         schema={"ITERATION_CODE": pl.String, "iteration": pl.Int64},
     )
+    # Left joins, so that an unknown region is seen as null instead of vanishing.
     joined = of_set.join(places, on="REGION_ID", how="left").join(codes, on="ITERATION_CODE", how="left")
     lost = joined.filter(pl.col("region").is_null())
     if lost.height:
@@ -123,7 +127,9 @@ def listed_groups(
             "Give the T1 of these states, and the same geography.",
             code="safetab-group-totals",
         )
+    # Measuring cuts this list into slices by region.
     joined = joined.sort("region", "iteration")
+    # "right": a count equal to a threshold gets the finer detail, as in SafeTab.
     detail = np.searchsorted(np.array(household_set.thresholds), joined["COUNT"].to_numpy(), side="right")
     return ListedGroups(joined["region"].to_numpy(), joined["iteration"].to_numpy(), detail.astype(np.int64))
 
@@ -144,6 +150,7 @@ def require_groups(run: str, n_groups: int) -> None:
 
 def totals_digest(totals: pl.DataFrame) -> bytes:
     """SHA-256 of the published totals; it does not depend on their order."""
+    # Sorted, because the order of the rows of T1 means nothing.
     text = totals.select(*KEYS, "COUNT").sort(KEYS).write_csv(separator="|")
     return hashlib.sha256(text.encode()).digest()
 
@@ -175,6 +182,7 @@ def household_rows(
         for cell, parts in detail.sums:
             quality = quality_of_sum(household_set, len(parts))
             measured = noisy[:, list(parts)]
+            # Each published number sums measured cells; no number is measured twice.
             plain, margin = measured.sum(axis=1), np.full(len(places), quality.margin)
             count = plain if allow_negative else np.maximum(measured, 0).sum(axis=1)
             if not allow_negative:
@@ -226,6 +234,7 @@ def write_household_tables(
     for detail in table.details:
         part = frame.filter(pl.col("TABLE") == detail.folder).select(columns)
 
+        # Bound as a default, because the loop variable will have changed when the file is written.
         def write(path: Path, part: pl.DataFrame = part) -> None:
             part.write_csv(path, separator="|", quote_style="never")
 
@@ -251,6 +260,7 @@ def check_household_tables(
         name = f"{run} {detail.folder}"
         numbers = frame.with_columns(pl.col("COUNT").cast(pl.Int64, strict=False))
         checks.append(_check(f"{name}: whole counts", numbers["COUNT"].null_count() == 0))
+        # A group a row and a cell a column: a null is then a missing cell.
         wide = numbers.pivot(on=table.column, index=KEYS, values="COUNT", sort_columns=True)
         wanted = {str(cell) for cell, _ in detail.sums}
         complete = not frame.height or (
@@ -265,12 +275,14 @@ def check_household_tables(
         )
         signs = allow_negative or not (numbers["COUNT"] < 0).any()
         checks.append(_check(f"{name}: counts of the sign allowed", signs))
+        # Every group has one detail, so the heights of all details add up to the groups of T1.
         seen += wide.height
     checks.append(_check(f"{run} {table.name}: every group of T1, once", seen == groups))
     return tuple(checks)
 
 
 def _sums_hold(wide: pl.DataFrame, sums: Sequence[tuple[int, tuple[int, ...]]]) -> bool:
+    # Published cells that are one measured cell; the others must be sums of these.
     single = {parts[0]: str(cell) for cell, parts in sums if len(parts) == 1}
     return all(
         bool((wide[str(cell)] == wide.select(single[p] for p in parts).sum_horizontal()).all())
@@ -279,4 +291,4 @@ def _sums_hold(wide: pl.DataFrame, sums: Sequence[tuple[int, tuple[int, ...]]]) 
 
 
 def _check(name: str, passed: bool) -> OutputCheck:
-    return OutputCheck(name, passed=passed, found="" if passed else "it does not hold")
+    return OutputCheck(name, passed=passed, problem="" if passed else "it does not hold")

@@ -12,6 +12,7 @@ is then measured with its own budget. A household is in the groups of its househ
 Every table shows its measured cells and their sums, including the total, as the production code does.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class HouseholdDetail:
     @property
     def n_cells(self) -> int:
         """Number of measured cells."""
+        # Measured cells are numbered from 0 without gaps.
         return max(self.cell_of) + 1
 
 
@@ -139,6 +141,7 @@ T4: Final = HouseholdTable(
     ),
 )
 TABLES: Final = (T3, T4)
+"""Both tables, in the order in which sets are planned and measured."""
 
 _FIXED: Final = (
     *("max_race_codes", "thresholds_h_t3", "thresholds_h_t4", "allow_negative_counts", "run_us", "run_pr"),
@@ -194,6 +197,7 @@ class HouseholdRun:
         """The privacy event. A household's record is in one cell of each of its groups in every set."""
         return SequentialEvent(
             tuple(
+                # One cell in each of at most s groups: s counts with this law, in parallel over the rest.
                 ParallelEvent((release_of(household_set.law),), household_set.stability.groups)
                 for household_set in self.sets
             )
@@ -221,17 +225,17 @@ class HouseholdPlan:
 
     def event(self) -> PrivacyEvent:
         """The event of both runs. Every household is in one of them."""
+        # degree=1: no household is in both runs, so only the dearer one counts.
         return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
 
     def digest(self) -> bytes:
         """SHA-256 of everything that determines the meaning of the noise, except the published T1."""
-        import hashlib
-
         return hashlib.sha256(json.dumps(self.to_mapping(), sort_keys=True).encode()).digest()
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain data, with budgets as exact text."""
         return {
+            # Version of this mapping; the digest covers it.
             "format": 1,
             "kind": "safetab-households",
             "mechanism": self.config.mechanism.value,
@@ -267,6 +271,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
     config = SafetabConfig(
         max_race_codes=reading.whole("max_race_codes", 1, MOST_CODES),
         mechanism=reading.mechanism(),
+        # SafeTab-H has no stage 1: T1 has chosen the detail. The shared config has these fields empty.
         stage_1_fraction=Fraction(0),
         budgets=MappingProxyType({}),
         thresholds=MappingProxyType({}),
@@ -275,6 +280,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
         runs=runs,
         states=reading.states(),
     )
+    # Before the lists are read, so that a mistake in the config is not hidden behind one in a list.
     reading.finish(_FIXED, [f"h_{table.name}" for table in TABLES], where)
     files = read_iterations(folder)
     views = {
@@ -282,6 +288,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
         for level in LEVELS
         for nationwide in (True, False)
     }
+    # A household has its householder's codes, so its groups are counted like a person's.
     stabilities = {key: stability_of(view, config.max_race_codes) for key, view in views.items()}
     planned = []
     for run in runs:
@@ -298,6 +305,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
             for table in TABLES
             for geography in GEOGRAPHIES[run]
             for level in LEVELS
+            # A set without a budget is not measured; T3 sets come first, which the plan's digest fixes.
             if budgets[table.name][geography, level]
         ]
         planned.append(HouseholdRun(run, tuple(sets)))
@@ -322,6 +330,7 @@ def _household_set(
             code="safetab-no-iterations",
         )
     try:
+        # The whole share of a group goes to its one table; nothing is kept for a choice of detail.
         law = law_of(config.mechanism, budgets[place] / stability.groups)
     except BudgetError as error:
         raise BudgetError(f"{name}, budget {budgets[place]}: {error}") from None

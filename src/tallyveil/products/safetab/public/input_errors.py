@@ -8,6 +8,9 @@ from tallyveil.errors import TallyveilError
 Made = TypeVar("Made")
 
 SHOWN = 8
+"""Number of values that a message shows. A wrong column has millions; twice as many would fill the screen, half
+would show no pattern."""
+
 LONGEST = 60
 """Number of characters of a value that are shown."""
 
@@ -19,6 +22,7 @@ def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
     if len(problems) == 1:
         raise problems[0]
     lines = [f"{len(problems)} problems with {what}:", *(f"- {problem}" for problem in problems)]
+    # The type and code of the first problem, so that programs can tell what to correct first.
     raise type(problems[0])("\n".join(lines), code=problems[0].code)
 
 

@@ -101,15 +101,21 @@ class IterationFiles:
 
     def view(self, level: int, *, nationwide: bool) -> View:
         """The iterations of a level nationwide, or below the state. There may be none."""
+        # Sorted by code already; total-only ones go last, so that adaptive groups are the first columns of a
+        # row.
         iterations = [i for i in self.iterations if i.level == level and i.tabulated(nationwide=nationwide)]
         total_only = [i for i in iterations if i.detailing is Detailing.TOTAL_ONLY]
         ordered = [i for i in iterations if i.detailing is not Detailing.TOTAL_ONLY] + total_only
         place = {iteration.code: n for n, iteration in enumerate(ordered)}
         row = {code: n for n, code in enumerate(self.codes)}
+        # int16: four digits leave at most 10,000 iterations.
         maps = [np.full(len(self.codes), -1, np.int16) for _ in Membership]
         for code, iteration in self.mapping:
             if iteration in place:
+                # At most one iteration of a kind for a code (`_several` has checked it), so nothing is
+                # overwritten.
                 maps[ordered[place[iteration]].membership][row[code]] = place[iteration]
+        # Shared by all geographies of the view, and part of the digest.
         for array in maps:
             array.setflags(write=False)
         return View(level, nationwide, tuple(ordered), len(ordered) - len(total_only), *maps)
@@ -140,6 +146,7 @@ def read_iterations(folder: Path) -> IterationFiles:
     ]
     raise_all(problems, "the iteration files")
     iterations = (*_iterations(race), *_iterations(ethnicity))
+    # Rows of level-0 iterations are valid and are dropped here.
     known = {iteration.code for iteration in iterations}
     pairs = zip(mapping["RACE_ETH_CODE"].to_list(), mapping["ITERATION_CODE"].to_list(), strict=True)
     files = IterationFiles(
@@ -148,6 +155,7 @@ def read_iterations(folder: Path) -> IterationFiles:
         tuple((code, iteration) for code, iteration in pairs if iteration in known),
     )
     problems = [
+        # Only checked once the codes are known to exist.
         *_several(mapping_path, files),
         *_without_codes(mapping_path, files),
         *_same_names(race_path, ethnicity_path, files),
@@ -158,6 +166,7 @@ def read_iterations(folder: Path) -> IterationFiles:
 
 def _iterations(frame: pl.DataFrame) -> list[Iteration]:
     iterations = []
+    # Level 0 is not tabulated.
     for row in frame.filter(pl.col("LEVEL") != "0").iter_rows(named=True):
         membership = Membership.ETHNICITY
         if "ALONE" in row:
@@ -191,6 +200,7 @@ def _flags(path: Path, frame: pl.DataFrame) -> list[TallyveilError]:
     detailed, coarse, level = pl.col("DETAILED_ONLY"), pl.col("COARSE_ONLY"), pl.col("LEVEL")
     nulls = (detailed == "Null").cast(pl.Int8) + (coarse == "Null").cast(pl.Int8)
     wanted = pl.when(level == "0").then(2).otherwise(0)
+    # Nulls counted: both at level 0, none elsewhere.
     bad = frame.filter((nulls != wanted) | ((detailed == "True") & (coarse == "True")))
     if bad.is_empty():
         return []

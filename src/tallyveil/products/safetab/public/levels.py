@@ -114,6 +114,7 @@ class GroupLevel:
 
 def bounds_of(thresholds: Sequence[int], detail: int) -> tuple[int | None, int | None]:
     """Stage-1 counts that choose a detail, or no bounds if it is that of total-only groups."""
+    # The number of total-only groups is one beyond the tables; their count chose nothing.
     if detail > len(thresholds):
         return None, None
     return (
@@ -125,7 +126,9 @@ def bounds_of(thresholds: Sequence[int], detail: int) -> tuple[int | None, int |
 def law_of(mechanism: Mechanism, budget: Fraction) -> Law:
     """The law of noise of one count with a given budget: rho (Gaussian) or epsilon (Laplace)."""
     if mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        # rho = sensitivity**2 / (2 variance), with sensitivity 1 for one count.
         return DiscreteGaussian(1 / (2 * budget))
+    # epsilon = sensitivity / scale.
     return DiscreteLaplace(1 / budget)
 
 
@@ -143,10 +146,13 @@ def level_laws(
     Raises:
         BudgetError: the budget is so small or large that its noise is out of range.
     """
+    # Exact fractions: the sum of what a record's groups cost is the budget, to the last digit.
     share, gamma = budget / stability, stage_1_fraction
     try:
         stage_1, stage_2, total_only = (
-            law_of(mechanism, part * share) for part in (gamma, 1 - gamma, Fraction(1))
+            # Stage 1 and stage 2 together cost the share; a total-only group spends it at once.
+            law_of(mechanism, part * share)
+            for part in (gamma, 1 - gamma, Fraction(1))
         )
     except BudgetError as error:
         raise BudgetError(f"{name}, budget {budget}: {error}") from None
@@ -162,12 +168,15 @@ def events_of(levels: Sequence[GroupLevel], groups: int, total_only: int) -> lis
         total_only: Upper bound on how many of them are total-only.
     Source: SafeTab (Haney et al.), Theorems 1 to 3.
     """
+    # A record in the same groups at each level: levels compose within a group, groups in parallel up to s.
     split = SequentialEvent(tuple(_split_event(level) for level in levels))
     if not total_only:
         return [ParallelEvent((split,), groups)]
     only = SequentialEvent(tuple(release_of(level.total_only) for level in levels))
     if not any(level.n_adaptive for level in levels):
         return [ParallelEvent((only,), groups)]
+    # Which groups are total-only depends on the record, so the worse of the two cases counts for each of
+    # them.
     either = ParallelEvent((split, only), total_only)
     if total_only == groups:
         return [either]
@@ -178,6 +187,8 @@ def _split_event(level: GroupLevel) -> PrivacyEvent:
     """Stage 1, then the tabulation of one detail. A record is in one cell of each."""
     table = release_of(level.stage_2)
     return SequentialEvent(
+        # One of 1 + tables alternatives is made, all with the same law; which one is chosen is paid for by
+        # stage 1.
         (release_of(level.stage_1), AdaptiveEvent((table,) * (1 + len(level.ladder.tables))))
     )
 

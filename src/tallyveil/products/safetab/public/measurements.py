@@ -49,6 +49,7 @@ class GroupMeasurements:
     @property
     def n_counts(self) -> int:
         """Number of noisy counts in these measurements: two for a group, or one and its cells, or one if total-only."""
+        # Each tabulated group has its cells in the place of the second total.
         in_tables = sum(table.values.size - table.places.size for table in self.tables)
         return 2 * self.stage_1.size + in_tables + self.total_only.size
 

@@ -101,10 +101,12 @@ class NearThreshold:
         """Variance and margin of the sum in each group, from the estimate of the group's total."""
         # The rows that are not contradicted lie between the first row whose upper end, and the last row whose lower
         # end, reaches the estimate. The ends are made monotone, so that all rows between are included.
+        # O(groups log rows): estimates of millions of groups meet a table of some thousand rows.
         upper = np.maximum.accumulate(self.last + self.within)
         lower = np.minimum.accumulate((self.first - self.within)[::-1])[::-1]
         begin = np.minimum(np.searchsorted(upper, estimates, side="left"), len(upper) - 1)
         end = np.maximum(np.searchsorted(lower, estimates, side="right") - 1, begin)
+        # Few pairs of ends occur, so the maxima over the rows between are taken once for each.
         pairs, back = np.unique(begin * len(upper) + end, return_inverse=True)
         variances, margins = np.empty(len(pairs)), np.empty(len(pairs))
         for number, pair in enumerate(pairs.tolist()):
@@ -112,6 +114,7 @@ class NearThreshold:
             variances[number], margins[number] = self.variances[rows].max(), self.margins[rows].max()
         variance, margin = np.maximum(variances[back], self.far.variance), margins[back]
         if self.total:
+            # m(E) of the total: the farthest true count that E does not contradict.
             farthest = np.maximum(estimates - self.first[begin], self.last[end] - estimates)
             margin = np.minimum(margin, np.maximum(farthest, 0.0))
         # For a true count beyond the table, the stated margin is that far from the thresholds.
@@ -123,12 +126,12 @@ class NearThreshold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sum:
+class _SumOfCells:
     """The law of one sum of k cells, together with the other n - k cells and stage 1."""
 
     estimator: DetailEstimator
     parts: int
-    own: NoiseSum
+    noise: NoiseSum
     below: Floats
     sums: tuple[Floats, Floats]
     others: tuple[Floats, Floats]
@@ -139,6 +142,7 @@ class _Sum:
         self, count: float, stage_1: tuple[Floats, Floats, Floats], margins: tuple[float, float]
     ) -> float:
         """P(low <= e <= high | choice) at a true count, given its stage-1 law from `chosen`."""
+        # Towards the inside, so that the computed coverage is not larger than the true one.
         slack = 2 * self.parts / UNIT  # shifts are rounded to integer multiples of 1/4096
         ends = margins[0] + slack, margins[1] - slack
         share, levels = self.parts / self.estimator.n, self._levels()
@@ -157,6 +161,8 @@ class _Sum:
         """Stage-1 counts that choose the detail, their probabilities given the choice, and the weights of stage 1."""
         estimator = self.estimator
         whole, chances = chosen_law(self.stage_1, count, estimator.lowest, estimator.highest)
+        # Relative to the largest: near a threshold all chances are small, and it is the law given the choice
+        # that matters.
         likely = chances > _NEGLIGIBLE * chances.max()
         y1, chances = _stepped(
             whole[likely].astype(np.float64), chances[likely] / chances[likely].sum(), self.step
@@ -177,17 +183,21 @@ def near_threshold(estimator: DetailEstimator, parts: int) -> NearThreshold:
     counts, step, ends = _counts(estimator, parts)
     noisy_sum = _sum_of(estimator, parts)
     total = parts == estimator.n
+    # 95 % for a total; 95.1 % for cells, whose 0.1 % is spent on where the true count is.
     level = float(CONFIDENCE) if total else float(CONFIDENCE) + _LEFT_OUT
     far = estimator.combined(parts)
     margins = _quantiles(noisy_sum, counts, level, far.margin)
     if total:
+        # E[e_n^2] is only computed for the total; for cells it follows from it.
         within, squares = margins, _mean_squares(noisy_sum, counts)
     else:
         within, squares = _of_total(estimator)
     n, v2 = estimator.n, estimator.stage_2.variance_float()
+    # E[e_k^2] = k v2 + (k / n)^2 (E[e_n^2] - n v2), because the cells are alike.
     variances = parts * v2 + (parts / n) ** 2 * (squares - n * v2)
     if step > 1:  # a row represents the counts around it, so it must also cover its neighbours
         margins, within, variances = (_neighbours(column) for column in (margins, within, variances))
+    # A row stands for `step` integers around its count; together the rows leave no integer out.
     half = (step - 1) // 2
     return NearThreshold(
         counts - half, counts + (step - 1 - half), *ends, within, margins, variances, far, total
@@ -199,15 +209,16 @@ def _of_total(estimator: DetailEstimator) -> tuple[Floats, Floats]:
     """Bound that |E - theta| of the total keeps with 99.9 %, and its mean square, at the rows for all k < n."""
     counts, _, _ = _counts(estimator, 1)
     whole = _sum_of(estimator, estimator.n)
+    # Only where the search begins: 99.9 % lies some 1.7 times as far out as 95 % (3.29 to 1.96).
     guess = 1.7 * estimator.combined(estimator.n).margin
     return _quantiles(whole, counts, 1 - _LEFT_OUT, guess), _mean_squares(whole, counts)
 
 
-def _mean_squares(whole: _Sum, counts: Floats) -> Floats:
+def _mean_squares(whole: _SumOfCells, counts: Floats) -> Floats:
     return np.array([whole.mean_square(int(count)) for count in counts])
 
 
-def _sum_of(estimator: DetailEstimator, parts: int) -> _Sum:
+def _sum_of(estimator: DetailEstimator, parts: int) -> _SumOfCells:
     parts_noise, others = (
         noise_sum(estimator.stage_2, parts),
         noise_sum(estimator.stage_2, estimator.n - parts),
@@ -215,7 +226,9 @@ def _sum_of(estimator: DetailEstimator, parts: int) -> _Sum:
     below = np.concatenate([[0.0], np.cumsum(parts_noise.probabilities)])
     stage_1 = noise_sum(estimator.stage_1, 1)
     step = _step(stage_1, _FINE_STEPS_A_SPREAD if parts == estimator.n else _STEPS_A_SPREAD)
-    return _Sum(estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step)
+    return _SumOfCells(
+        estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step
+    )
 
 
 def _atoms(noise: NoiseSum) -> tuple[Floats, Floats]:
@@ -230,9 +243,11 @@ def _atoms(noise: NoiseSum) -> tuple[Floats, Floats]:
 def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[float, float]]:
     """True counts to tabulate, the step between them, and the range of estimates that are near no threshold."""
     noise = noise_sum(estimator.stage_1, 1)
+    # How far a true count may be on the wrong side of a threshold before the choice is rarer than 1e-9.
     wrong = noise.reach - int(np.argmax(np.cumsum(noise.probabilities) >= RAREST)) + 1
     spread = estimator.combined(estimator.n).variance ** 0.5
     if estimator.gaussian:
+        # On the right side: as far as a correction reaches, and then 6.2 spreads of the estimate.
         right = max(wrong, int((NEAR + 0.5) * estimator.spread + 6.2 * spread) + 1)
         least = min(estimator.spread, spread)
     else:
@@ -245,6 +260,7 @@ def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[
     sides = [estimator.lowest + steps] if estimator.lowest is not None else []
     sides += [estimator.highest - 1 - steps] if estimator.highest is not None else []
     inside = np.unique(np.concatenate(sides))
+    # Counts between two thresholds may be so unlikely to choose this detail that they are left out.
     chance = [chosen_law(noise, int(count), estimator.lowest, estimator.highest)[1].sum() for count in inside]
     ends = (
         -np.inf if estimator.lowest is None else float(estimator.lowest + right - 4 * spread),
@@ -253,7 +269,7 @@ def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[
     return inside[np.array(chance) >= RAREST / 2].astype(np.float64), step, ends
 
 
-def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> Floats:
+def _quantiles(noisy_sum: _SumOfCells, counts: Floats, level: float, guess: float) -> Floats:
     """At every true count, the smallest multiple of 1/64 that |e| does not exceed with probability `level`."""
     stepped = (
         max(
@@ -262,6 +278,7 @@ def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> F
         )
         > 1
     )
+    # Never more than a fifth of what is left to 1, so that 99.9 % stays below 1.
     wanted = level + (min(_STEPPED, (1 - level) / 5) if stepped else _TOLERANCE)
     quantiles, steps = np.empty(len(counts)), max(1, round(guess * MARGIN_STEPS))
     for place, count in enumerate(counts):
@@ -270,6 +287,8 @@ def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> F
         def enough(steps: int, count: float = count, chosen: tuple[Floats, Floats, Floats] = stage_1) -> bool:
             return noisy_sum.coverage(count, chosen, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
 
+        # Exponential search from the neighbour's answer, then bisection: neighbouring counts have nearly the
+        # same margin, so few coverages are computed.
         jump, low, high = 1, 0, steps
         if enough(steps):
             while high > 0 and enough(max(high - jump, 0)):
@@ -280,6 +299,7 @@ def _quantiles(noisy_sum: _Sum, counts: Floats, level: float, guess: float) -> F
             while not enough(low + jump):
                 low, jump = low + jump, 2 * jump
             high = low + jump
+        # `enough(high)` holds and `enough(low)` does not, or low is 0.
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
@@ -295,9 +315,11 @@ def _levels(estimator: DetailEstimator, parts: int) -> tuple[Floats, Floats]:
     far = UNIT * 10 * (1 + reach)  # the smallest noise has reach 0
     ends = correction.knots[0] - far, correction.knots[-1] + far
     knots = np.concatenate([[ends[0]], correction.knots, [ends[1]]])
+    # H(T) of the module's text.
     w, share = estimator.weight, parts / estimator.n
     corrections = estimator.n * correction.of(knots) / UNIT
     totals = knots / UNIT
+    # Made monotone against the rounding of knots, since the interval is found by inverting it.
     return totals, np.maximum.accumulate(totals * (1 - share * w) / (1 - w) - share * corrections)
 
 
@@ -311,6 +333,7 @@ def _stepped(values: Floats, chances: Floats, step: int) -> tuple[Floats, Floats
     """Means and probabilities of groups of `step` neighbouring values."""
     if step == 1:
         return values, chances
+    # Group means keep the mean of the law exactly; its variance loses a share below (step / spread)**2 / 12.
     starts = np.arange(0, len(values), step)
     mass = np.add.reduceat(chances, starts)
     return np.add.reduceat(chances * values, starts) / mass, mass
@@ -318,6 +341,7 @@ def _stepped(values: Floats, chances: Floats, step: int) -> tuple[Floats, Floats
 
 def _neighbours(column: Floats) -> Floats:
     """For each value, the largest of it and its neighbours."""
+    # The ends are their own neighbours.
     wide = np.concatenate([column[:1], column, column[-1:]])
     return np.asarray(np.maximum(np.maximum(wide[:-2], wide[1:-1]), wide[2:]))
 
@@ -336,6 +360,7 @@ def quality_arrays(
     variances, margins = np.full(len(estimates), far.variance), np.full(len(estimates), far.margin)
     near = np.zeros(len(estimates), bool)
     if estimator.bounds and estimator.unit and len(estimates):
+        # Nearness is judged by the total, whatever the sum.
         near = near_threshold(estimator, estimator.n).applies(estimates)
         if near.any():
             variances[near], margins[near] = near_threshold(estimator, parts).qualities(estimates[near])

@@ -52,6 +52,7 @@ def write_tables(out: Path, run: str, t1: pl.DataFrame, t2: pl.DataFrame, tags: 
     """
     for name, frame in (("t1", t1), ("t2", t2)):
         columns = TABLES[name]
+        # The published layout has no quality columns; they are in the Parquet file of the same rows.
         _write_text_table(inside(out, name, f"{run.lower()}.csv"), frame.select(columns))
         write_parquet(inside(out, f"{name}-{run.lower()}.parquet"), frame, {**tags, "table": name})
 
@@ -70,12 +71,12 @@ class OutputCheck:
     Attributes:
         name: The promise.
         passed: Whether it is kept.
-        found: What was found if it is not kept.
+        problem: What was found if it is not kept.
     """
 
     name: str
     passed: bool
-    found: str = ""
+    problem: str = ""
 
 
 def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
@@ -86,14 +87,15 @@ def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
     """
     checks: list[OutputCheck] = []
     for run in plan.runs:
+        # Read back from the disk: what is checked is what will be published.
         t1, t2 = (_read(out / name / f"{run.run.lower()}.csv", name) for name in TABLES)
         for name, frame in (("t1", t1), ("t2", t2)):
             checks += [
-                OutputCheck(f"{run.run} {name}: {check.name}", check.passed, check.found)
+                OutputCheck(f"{run.run} {name}: {check.name}", check.passed, check.problem)
                 for check in (*_common(frame, TABLES[name], run.run, plan), *_twice(frame, TABLES[name]))
             ]
         checks += [
-            OutputCheck(f"{run.run} t2: {check.name}", check.passed, check.found)
+            OutputCheck(f"{run.run} t2: {check.name}", check.passed, check.problem)
             for check in (*_cells(t2), *_agree(t1, t2))
         ]
     return tuple(checks)
@@ -105,9 +107,10 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
     Raises:
         SolverError: at least one check failed; the message lists all that failed.
     """
-    failed = [f"{check.name}: {check.found}" for check in checks if not check.passed]
+    failed = [f"{check.name}: {check.problem}" for check in checks if not check.passed]
     if failed:
         lines = "".join(f"\n- {line}" for line in failed)
+        # Not a mistake of the user: the tables were written by this program a moment ago.
         raise SolverError(
             f"the written tables fail {len(failed)} check(s):{lines}\nDo not publish them. If the disk is not "
             "damaged, please report this.",
@@ -142,9 +145,11 @@ def _common(frame: pl.DataFrame, columns: tuple[str, ...], run: str, plan: Safet
     wrong_id = known.filter(
         ~pl.col("REGION_ID").str.contains(r"^[0-9]+$") | (pl.col("REGION_ID").str.len_chars() != length)
     )
+    # Ids of the nation and of tribal areas do not begin with a state.
     free = kind.is_in(["USA", "AIANNH"])
     outside = frame.filter(~free & ~region.str.slice(0, 2).is_in(plan.config.states_of(run)))
     codes = [iteration.code for iteration in plan.files.iterations]
+    # As text, so that 1.0 or 1e3 is refused as well.
     whole = frame.filter(~pl.col("COUNT").str.contains(r"^-?[0-9]+$").fill_null(value=False))
     negative = frame.filter(pl.col("COUNT").str.starts_with("-"))
     return [
@@ -167,6 +172,7 @@ def _cells(t2: pl.DataFrame) -> list[OutputCheck]:
     spans = {(ANY, ANY)} | {(str(a), str(b)) for detail in DETAILS for a, b in detail.spans}
     known = pl.DataFrame([*spans], schema=["AGESTART", "AGEEND"], orient="row")
     unknown = t2.join(known, on=["AGESTART", "AGEEND"], how="anti")
+    # Two sexes and the cells: 2 + 8, 2 + 18 or 2 + 46 rows.
     sizes = t2.group_by(T2_COLUMNS[:3]).len().filter(~pl.col("len").is_in([2 + d.n_cells for d in DETAILS]))
     return [
         _check(f"age groups from 0 to {OLDEST}", unknown),
@@ -180,8 +186,10 @@ def _agree(t1: pl.DataFrame, t2: pl.DataFrame) -> list[OutputCheck]:
     keys = list(T2_COLUMNS[:3])
     counts = pl.col("COUNT").cast(pl.Int64, strict=False)
     cells = t2.filter(pl.col("AGESTART") != ANY).group_by([*keys, "SEX"]).agg(counts.sum().alias("cells"))
+    # Full: cells without a sex's row are a fault, too.
     sexes = t2.filter(pl.col("AGESTART") == ANY).join(cells, on=[*keys, "SEX"], how="full", coalesce=True)
     of_group = cells.group_by(keys).agg(pl.col("cells").sum())
+    # Left: groups without a table are in T1 alone.
     totals = of_group.join(t1, on=keys, how="left")
     off = (counts != pl.col("cells")).fill_null(value=True)
     return [
@@ -194,5 +202,6 @@ def _check(name: str, broken: pl.DataFrame) -> OutputCheck:
     if broken.is_empty():
         return OutputCheck(name, passed=True)
     keys = [column for column in T2_COLUMNS[:3] if column in broken.columns]
+    # One group is enough to look at; published ids may be shown.
     first = ", ".join(str(value) for value in broken.select(keys).row(0))
-    return OutputCheck(name, passed=False, found=f"{broken.height} row(s), the first of {first}")
+    return OutputCheck(name, passed=False, problem=f"{broken.height} row(s), the first of {first}")

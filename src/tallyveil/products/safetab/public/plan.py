@@ -83,9 +83,12 @@ class RunPlan:
         """
         by_view: dict[tuple[int, bool], list[LevelSet]] = {}
         for level_set in self.sets:
+            # Sets of one view have the same iterations, so a record's groups are the same at each of their
+            # geographies.
             by_view.setdefault((level_set.level, level_set.view.nationwide), []).append(level_set)
         parts: list[PrivacyEvent] = []
         for together in by_view.values():
+            # Equal within a view.
             stability = together[0].stability
             parts += events_of(together, stability.groups, stability.total_only if total_only else 0)
         return SequentialEvent(tuple(parts))
@@ -120,6 +123,7 @@ class SafetabPlan:
 
     def digest(self) -> bytes:
         """SHA-256 of everything that determines the meaning of the noise: config, codes and iterations."""
+        # Sorted keys, so that the digest does not depend on the order in which the mapping is built.
         text = json.dumps(self.to_mapping(), sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
@@ -170,6 +174,7 @@ def make_plan(config: SafetabConfig, files: IterationFiles) -> SafetabPlan:
     for level in LEVELS:
         for nationwide in (True, False):
             view = files.view(level, nationwide=nationwide)
+            # Four views serve all geographies; the stability of each is computed once.
             views[level, nationwide] = view, stability_of(view, config.max_race_codes)
     return SafetabPlan(config, files, tuple(_run_plan(run, config, files, views) for run in config.runs))
 
@@ -194,8 +199,10 @@ def with_budgets(plan: SafetabPlan, budgets: Mapping[tuple[str, int], Fraction])
 def suppression_bound(law: Law, chance: Fraction) -> int:
     """Smallest x with P(noise <= x) >= chance. An empty group exceeds it with probability at most 1 - chance."""
     if chance >= Fraction(1, 2):
+        # For symmetric noise P(noise <= x) >= c is P(|noise| <= x) >= 2 c - 1.
         return law.margin(2 * chance - 1)
     x = 0
+    # Below one half the bound is negative and small, so a step at a time is enough.
     while law.cdf(x - 1) >= rational(chance):
         x -= 1
     return x
@@ -211,8 +218,10 @@ def _run_plan(
         _level_set(config, geography, level, *views[level, geography in NATIONWIDE])
         for geography in GEOGRAPHIES[run]
         for level in LEVELS
+        # A level without budget is not measured and has no law.
         if config.budgets[geography, level]
     )
+    # Only views that are measured need to be attained at once.
     used = list({(level_set.level, level_set.view.nationwide): None for level_set in sets})
     record = common_record(
         [views[key][0] for key in used], [views[key][1] for key in used], config.max_race_codes
@@ -235,6 +244,7 @@ def _level_set(
     laws = level_laws(config.mechanism, budget, stability.groups, config.stage_1_fraction, name)
     keep_above = None
     if config.suppression is not None and geography not in NATIONWIDE:
+        # The noise that a total of detail 0 has is that of stage 2.
         keep_above = suppression_bound(laws[1], config.suppression)
     return LevelSet(
         name,

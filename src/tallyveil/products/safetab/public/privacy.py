@@ -24,6 +24,8 @@ DIGITS: Final = 9
 
 Recipe = Literal["exact", "printed"]
 LN_20: Final = Fraction("2.995732273553990993435223576142540775676601622989028")
+"""ln 20 to 51 decimals, of the printed recipe for 95 %: epsilon = ln(1 / 0.05) / (M + 1). More digits than any
+budget is written with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def privacy_of_event(
     exact = proved_epsilon(event, NEIGHBOURS, delta).bounds
     changed = proved_epsilon(changed_event(event), NEIGHBOURS, delta).bounds
     gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
+    # Laplace noise has a pure epsilon, and zCDP would only be weaker.
     rho = rho_of(event) if gaussian else None
     return RunPrivacy(
         run=name,
@@ -161,9 +164,11 @@ def budget_for_margin(
         )
     if recipe == "printed":
         gaussian = mechanism is Mechanism.DISCRETE_GAUSSIAN
+        # 1.92 is 1.96**2 / 2, rounded; sigma**2 = 1 / (2 rho).
         base = Fraction("1.92") / margin**2 if gaussian else LN_20 / (margin + 1)
     else:
         base = _least_base(mechanism, margin)
+    # A stage-2 count has the part 1 - gamma of the share budget / s.
     return base * stability / (1 - stage_1_fraction)
 
 
@@ -200,7 +205,9 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
 
     gaussian = isinstance(run.sets[0].stage_1, DiscreteGaussian)
     event = run.event(total_only=not gaussian)
+    # Variances or scales are divided by budgets, so one factor scales a whole run and keeps its proportions.
     factor = calibrate(event, epsilon=epsilon, delta=delta, neighbours=NEIGHBOURS, digits=DIGITS).factor
+    # From a billionth up to a tenth more noise; the first step almost always suffices.
     for nudge in range(DIGITS):
         reached = compose(scaled(run.event(), factor), neighbours=NEIGHBOURS).epsilon(Fraction(delta))
         if reached.upper <= Fraction(epsilon):
@@ -214,12 +221,15 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
 
 def _least_base(mechanism: Mechanism, margin: int) -> Fraction:
     """Smallest budget of one count whose margin is at most the wanted margin, to nine digits, rounded up."""
+    # The printed formulas, in floats: only their size is used.
     guess = 1.92 / margin**2 if mechanism is Mechanism.DISCRETE_GAUSSIAN else math.log(20) / (margin + 1)
+    # Nine significant digits of the result.
     step = Fraction(10) ** (math.floor(math.log10(guess)) + 1 - DIGITS)
     # The printed budget is within a factor of two of the smallest one.
     low, high = int(Fraction(guess) / 2 / step), int(Fraction(guess) * 2 / step) + 1
     while high - low > 1:
         middle = (low + high) // 2
+        # Exact: the margin is that of the law, decided with certified tails.
         enough = law_of(mechanism, middle * step).margin(CONFIDENCE) <= margin
         low, high = (low, middle) if enough else (middle, high)
     return high * step

@@ -18,7 +18,11 @@ from tallyveil.products.safetab.public.files import GEOGRAPHY, read_file
 from tallyveil.products.safetab.public.input_errors import some
 
 NO_PLACE = 99999
+"""PLACEFP of a block in no place."""
+
 NO_AIANNH = 9999
+"""AIANNHCE of a block in no tribal area."""
+
 ID_DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
 """Number of digits of a region's id. Ids in Puerto Rico have the same numbers of digits."""
 
@@ -60,6 +64,7 @@ class Regions:
         digest = hashlib.sha256(self.run.encode())
         digest.update(self.blocks.astype("<i8").tobytes())
         for geography, ids in self.ids.items():
+            # The name before its arrays, so that two geographies cannot be exchanged.
             digest.update(geography.encode() + ids.astype("<i8").tobytes())
             digest.update(self.region_of[geography].astype("<i4").tobytes())
         return digest.digest()
@@ -76,10 +81,12 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
     state, county, tract, block = GEOGRAPHY.columns[:4]
     numbers = frame.select(
         pl.col(state).alias("state"),
+        # 15 digits fit int64 (below 10**15); as a number a block takes 8 bytes instead of a text.
         pl.concat_str(state, county, tract, block).cast(pl.Int64).alias("block"),
         pl.col("PLACEFP").cast(pl.Int64).alias("place"),
         pl.col("AIANNHCE").cast(pl.Int64).alias("aiannh"),
     ).sort("block")
+    # People of a repeated block would be counted in either of its regions.
     repeated = numbers.filter(pl.col("block").is_duplicated())
     if repeated.height:
         names = repeated["block"].cast(pl.String).str.zfill(15).unique(maintain_order=True).to_list()
@@ -90,6 +97,7 @@ def read_regions(folder: Path, config: SafetabConfig) -> dict[str, Regions]:
     runs = {}
     for run in config.runs:
         numbers_of_run = numbers.filter(pl.col("state").is_in(config.states_of(run)))
+        # A state without blocks would have no groups, and its people would be refused later as lost.
         missing = sorted(set(config.states_of(run)) - set(numbers_of_run["state"].unique().to_list()))
         if missing:
             raise GeographyError(
@@ -106,10 +114,12 @@ def _regions(run: str, frame: pl.DataFrame) -> Regions:
     state = blocks // 10**13
     place, aiannh = frame["place"].to_numpy(), frame["aiannh"].to_numpy()
     numbers = {
+        # One region for all, with id 1.
         "USA": np.ones_like(blocks),
         "STATE": state,
         "COUNTY": blocks // 10**10,
         "TRACT": blocks // 10**4,
+        # Places are numbered within a state; tribal areas may cross states and have one number.
         "PLACE": np.where(place == NO_PLACE, -1, state * 10**5 + place),
         "AIANNH": np.where(aiannh == NO_AIANNH, -1, aiannh),
     }
@@ -134,6 +144,7 @@ def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
     n = len(regions.ids[geography])
     lowest, highest = np.full(n, np.iinfo(np.int32).max, np.int32), np.full(n, -2, np.int32)
     inside = mine >= 0
+    # One pass: the region's blocks all lie in one other region exactly if lowest and highest agree.
     np.minimum.at(lowest, mine[inside], theirs[inside])
     np.maximum.at(highest, mine[inside], theirs[inside])
     size = np.bincount(mine[inside], minlength=n)
@@ -141,6 +152,7 @@ def same_blocks(regions: Regions, geography: str, other: str) -> Int32s:
     # All blocks of the region lie in one region of the other geography, and that region has no other blocks.
     alike = (lowest == highest) & (lowest >= 0)
     region = np.where(alike, lowest, 0)
+    # Equal numbers of blocks, and one contains the other: the same blocks.
     same = alike & (other_size[region] == size) if len(other_size) else np.zeros(n, bool)
     return np.where(same, region, -1).astype(np.int32)
 

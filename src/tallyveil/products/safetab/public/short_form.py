@@ -28,10 +28,12 @@ def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
         SchemaError: a line breaks the grammar, a range decreases, or the codes file lacks its column.
         StoreError: a file cannot be read or written.
     """
+    # Ranges are written generously (1000:1999), so codes that do not exist are expected and passed over.
     known = _known_codes(codes)
     rows = [
         f"{iteration}|{code:04d}"
         for iteration, spans in _parse(short_form)
+        # Overlapping ranges name a code twice; it gets one row.
         for code in dict.fromkeys(c for first, last in spans for c in range(first, last + 1))
         if code in known
     ]
@@ -61,6 +63,7 @@ def _parse(path: Path) -> list[tuple[str, list[tuple[int, int]]]]:
     except OSError as error:
         raise unreadable(path, error) from None
     parsed = []
+    # The first line is a header, whatever its words.
     for number, line in enumerate(lines[1:], start=2):
         match = _LINE.fullmatch(line)
         spans = [_span(term) for term in match[2].split(",")] if match else []

@@ -60,7 +60,10 @@ def stability_of(view: View, max_race_codes: int) -> Stability:
     """
     codes = np.arange(len(view.alone_of))
     groups, chosen = _most(codes, view.alone_of, view.combination_of, max_race_codes)
+    # Every record has exactly one ethnicity code, so this adds at most one group.
     ethnic = np.flatnonzero(view.ethnicity_of >= 0)
+    # The same search among total-only iterations alone bounds how many of a record's groups can be
+    # total-only.
     only = [np.where(m >= view.n_adaptive, m, -1) for m in (view.alone_of, view.combination_of)]
     total_only, _ = _most(codes, only[0], only[1], max_race_codes)
     total_only += int((view.ethnicity_of >= view.n_adaptive).any())
@@ -69,6 +72,7 @@ def stability_of(view: View, max_race_codes: int) -> Stability:
         groups=groups + int(ethnic.size > 0),
         race_codes=chosen,
         ethnicity_code=int(ethnic[0]) if ethnic.size else 0,
+        # The two maxima may be of different records, so this is a bound and need not be attained.
         total_only=min(total_only, groups + int(ethnic.size > 0)),
         formula=largest[0] * max(2, max_race_codes) + largest[1],
     )
@@ -93,6 +97,8 @@ def common_record(
     """
     ethnic = [code for code in range(len(views[0].ethnicity_of)) if _ethnic_everywhere(views, code)]
     ethnicity = ethnic[0] if ethnic else stabilities[0].ethnicity_code
+    # Only a few candidates: to search all records would be a set-cover problem. None of them attaining all is
+    # safe; the bound is then the sum.
     candidates = [s.race_codes for s in stabilities] + [_distinct_everywhere(views, max_race_codes)]
     for record in candidates:
         attained = [groups_of(view, record, ethnicity) for view in views] if record else []
@@ -107,7 +113,9 @@ def _most(
     """Largest number of race iterations that at most k codes can be in, and such codes."""
     best = _distinct(codes, combination_of, k)
     most = len(best)
+    # A record has at least one race code.
     best = best or (0,)
+    # Every Alone iteration is tried: its codes may share combinations, so a larger one need not be better.
     for alone in np.unique(alone_of[alone_of >= 0]):
         inside = codes[alone_of == alone]
         chosen = _distinct(inside, combination_of, k)
@@ -119,6 +127,7 @@ def _most(
 def _distinct(codes: NDArray[np.int64], combination_of: Int16s, k: int) -> tuple[int, ...]:
     """Up to k of the codes, with distinct combinations."""
     listed = codes[combination_of[codes] >= 0]
+    # The first code of each combination: any k distinct ones are as good as any others.
     _, first = np.unique(combination_of[listed], return_index=True)
     return tuple(int(code) for code in listed[first[:k]])
 

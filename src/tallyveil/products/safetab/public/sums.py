@@ -18,11 +18,19 @@ from numpy.typing import NDArray
 from tallyveil.noise.laws import DiscreteGaussian, Law
 
 CONFIDENCE: Final = Fraction(19, 20)
+"""Coverage of all margins, as in production."""
+
 MARGIN_STEPS: Final = 64
 """Margins of combined estimates are multiples of 1/64, rounded up."""
 
 _TAIL: Final = 1e-18
+"""Probability that may be cut off at both ends of a law together. It is far below _TOLERANCE even after a
+hundred sums, so it cannot change a margin; a larger one would shorten the arrays by little, because tails fall
+fast."""
+
 _TOLERANCE: Final = 1e-11
+"""By how much a coverage must exceed the confidence, for rounding of floats and Fourier transforms (near 1e-15
+each). Twice it rounds a margin up a little more often; a thousandth could accept a margin that covers less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +48,12 @@ class NoiseSum:
     def plus(self, other: "NoiseSum") -> "NoiseSum":
         """Law of the sum of two independent sums."""
         n = len(self.probabilities) + len(other.probabilities) - 1
+        # A power of two with room for the whole sum, so that the cyclic convolution does not wrap.
         size = 1 << (n - 1).bit_length()
         both = np.fft.irfft(
             np.fft.rfft(self.probabilities, size) * np.fft.rfft(other.probabilities, size), size
         )
+        # The transform leaves errors of about 1e-17, some of them negative.
         return _trimmed(np.maximum(both[:n], 0.0))
 
     def within(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -56,10 +66,12 @@ class NoiseSum:
 
 
 NOTHING: Final = NoiseSum(0, np.ones(1))
+"""The law of a sum of no draws: 0 with certainty."""
 
 
 def noise_sum(law: Law, n: int) -> NoiseSum:
     """Law of the sum of n independent draws."""
+    # Binary powers: log2 n convolutions instead of n.
     total, power = NOTHING, _one(law)
     while n:
         total = total.plus(power) if n & 1 else total
@@ -87,7 +99,9 @@ class NoisePair:
     def coverage(self, steps: int) -> float:
         """P(|a X + b W| <= steps scale / 64)."""
         values = np.arange(-self.second.reach, self.second.reach + 1, dtype=np.int64)
+        # Rounded down, so that the interval is never too wide.
         limit = steps * self.scale // MARGIN_STEPS
+        # The integers x with |a x + b w| <= limit, for every w; whole numbers, so exactly.
         low, high = -((limit + self.b * values) // self.a), (limit - self.b * values) // self.a
         return float(self.second.probabilities @ self.first.within(low, high))
 
@@ -95,12 +109,14 @@ class NoisePair:
         """Smallest multiple m of 1/64 for which at least 95 % of the weighted sum is in [-m, m]."""
         wanted = float(CONFIDENCE) + _TOLERANCE
         high = 1
+        # Doubling finds an upper end in log steps; the bisection keeps it.
         while self.coverage(high) < wanted:
             high *= 2
         low = high // 2
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.coverage(middle) >= wanted else (middle, high)
+        # With high = 1 the loop does not run, and low is 0.
         return (low if low and self.coverage(low) >= wanted else high) / MARGIN_STEPS
 
 
@@ -108,6 +124,7 @@ def margin_of_sum(law: NoiseSum) -> int:
     """Smallest integer m with P(|X| <= m) >= 95 %."""
     middle = law.reach
     tail = np.cumsum(law.probabilities[::-1])[:middle][::-1]  # P(X >= x) for x = 1, 2, ...
+    # Both tails are equal by symmetry; adding from the far end keeps the small terms.
     enough = np.flatnonzero(2 * tail <= float(1 - CONFIDENCE) - _TOLERANCE)
     return int(enough[0]) if enough.size else middle
 
@@ -136,12 +153,15 @@ def quantile_of_sum(law: NoiseSum, chance: Fraction) -> int:
 def _one(law: Law) -> NoiseSum:
     if isinstance(law, DiscreteGaussian):
         v = float(law.variance)
+        # 10 standard deviations: beyond are 2e-23, less than _TAIL.
         reach = int(10 * v**0.5) + 4
         x = np.arange(-reach, reach + 1, dtype=np.float64)
         weights = np.exp(-x * x / (2 * v))
     else:
+        # exp(-42) is 6e-19, less than _TAIL.
         reach = int(42 * float(law.scale)) + 4
         weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(law.scale))
+    # Normalised by the sum that is kept: what is cut off is below the rounding of a float.
     return _trimmed(weights / weights.sum())
 
 

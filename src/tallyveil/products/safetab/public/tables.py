@@ -33,13 +33,14 @@ T2_COLUMNS: Final = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "AGESTART", "
 DETAIL_NAMES: Final = LADDER.names
 TOTAL_ONLY_DETAIL: Final = LADDER.total_only
 ANY: Final = "*"
+"""Value of AGESTART and AGEEND in a row of a whole sex."""
 
 
 class SetTables:
     """Collects the tables of one level set, part by part.
 
     Args:
-        one: The level set.
+        level_set: The level set.
         regions: The geography of the run.
         config: The config.
         exact: Whether the measurements have no noise. Then no estimate is made, and every margin is 0.
@@ -82,6 +83,7 @@ class SetTables:
         names = self.regions.names(place)
         for groups in self._collected.by_detail():
             yield groups, place, names, False
+            # All twins in one geography have the thresholds of its level set.
             for geography in dict.fromkeys(twin.geography for twin in twins):
                 of_geography = [twin for twin in twins if twin.geography == geography]
                 for copied in self._copied(groups, of_geography):
@@ -94,11 +96,13 @@ class SetTables:
         measured detail (`coterminous`), so its cells are sums of measured cells. Below the state, total-only groups are
         not tabulated and small totals are suppressed, whichever region was measured.
         """
+        # By position of the measured region; -1 without a twin.
         twin_of = np.full(len(self.regions.ids[self.set.geography]), -1, np.int64)
         twin_of[[twin.measured for twin in twins]] = [twin.region for twin in twins]
-        groups = groups.kept(twin_of[groups.rows] >= 0)
+        groups = groups.subset(twin_of[groups.rows] >= 0)
         groups = replace(groups, rows=twin_of[groups.rows])
         nationwide = twins[0].geography in NATIONWIDE
+        # Below the state those iterations do not exist in the list.
         if groups.detail == TOTAL_ONLY_DETAIL:
             if nationwide and len(groups.rows):
                 yield groups
@@ -108,14 +112,19 @@ class SetTables:
         for detail in np.unique(details).tolist():
             of_detail = details == detail
             if detail == 0 and not nationwide and self._chance is not None:
+                # The total may now be a sum of measured cells, whose noise is larger, so the bound is that of
+                # the sum.
                 of_detail &= groups.cells.sum(axis=1) > self._bound(groups.cells.shape[1], self._chance)
             if of_detail.any():
+                # Stage 1 has passed both choices, so the estimate is corrected for both.
                 bounds = _narrower(groups.bounds, bounds_of(thresholds, detail))
-                yield replace(groups.kept(of_detail), detail=detail, bounds=bounds)
+                yield replace(groups.subset(of_detail), detail=detail, bounds=bounds)
 
     def _bound(self, n: int, chance: Fraction) -> int:
         """The bound that a total from n cells must exceed to be published."""
         law = self.set.stage_2
+        # For one draw the bound is certified; for a sum it is by floats and rounded up where they cannot
+        # decide.
         return suppression_bound(law, chance) if n == 1 else quantile_of_sum(noise_sum(law, n), chance)
 
     def _t1(self, groups: NumberedGroups, geography: str, names: pl.Series, twin: bool) -> pl.DataFrame:
@@ -134,6 +143,7 @@ class SetTables:
         size, into = len(groups.rows), measured.cells_in(detail)
         half = measured.n_cells // 2
         sums = [np.arange(half), np.arange(half, 2 * half)]
+        # For a measured region the two details are the same and each sum has one cell.
         sums += [np.flatnonzero(into == cell) for cell in range(detail.n_cells)]
         spans = [(ANY, ANY)] * 2 + [(str(first), str(last)) for first, last in detail.spans] * 2
         sex = [*SEXES, *(s for s in SEXES for _ in range(detail.n_cells // 2))]
@@ -180,6 +190,7 @@ def _tiled(values: list[str], times: int) -> pl.Series:
 
 
 def _empty(columns: Sequence[str], further: Sequence[str]) -> pl.DataFrame:
+    # Empty tables keep the types, so that runs can be joined.
     kinds: dict[str, Any] = dict.fromkeys((*columns, *QUALITY_COLUMNS, *further), pl.String)
     kinds |= dict.fromkeys(QUALITY_COLUMNS[:-1], pl.Float64)
     return pl.DataFrame(schema=kinds | {"COUNT": pl.Int64})

@@ -55,6 +55,7 @@ class TrueLevel:
         cell = of_detail["CELL"].replace_strict(names, return_dtype=pl.Int64).to_numpy()
         places = self._places(of_detail)
         slots = self.slots[places]
+        # Slot -1 is an empty group, whose cells are all 0.
         true = np.zeros(len(of_detail), np.int64)
         true[slots >= 0] = table.collapse(self.finest)[slots[slots >= 0], cell[slots >= 0]]
         columns = [pl.Series(TRUE, true), pl.Series(TOTAL, self.totals[places])]
@@ -64,8 +65,10 @@ class TrueLevel:
         """Positions of the groups of published rows."""
         keys: Sequence[str] = [grouping.name for grouping in self.level.groups.groupings]
         if not keys:
+            # A level without groupings has one group.
             return np.zeros(frame.height, np.int64)
         labels = pl.DataFrame(self.level.groups.labels(np.arange(len(self.totals))))
         numbered = labels.with_row_index(_POSITION)
+        # By labels, because the tables promise no order. The left table's order is kept for the rows.
         placed = frame.select(keys).join(numbered, on=keys, how="left", maintain_order="left")
         return placed[_POSITION].cast(pl.Int64).to_numpy()

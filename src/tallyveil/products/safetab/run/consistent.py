@@ -32,6 +32,7 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
         StoreError: the run is not finished, or a file cannot be read or written.
     """
     manifest = read_manifest(run, ReleaseKind.SAFETAB)
+    # Compared as real paths, because a link to the run's folder would also let its tables be replaced.
     if real(out) == real(run):
         raise ConfigError(
             f"--out is {out}, which is the folder of the run: the tables of the run would be replaced. Choose "
@@ -39,14 +40,17 @@ def write_consistent(params: Path, run: Path, out: Path, rule: Literal["states",
             code="bad-flag",
         )
     files = read_iterations(params)
+    # The manifest says which runs there are. "states" needs a nation, which Puerto Rico's run does not have.
     stems = [name.lower() for name in manifest.body["sizes"]]
     written = []
     with own_folder(out, "safetab consistent"):
         for stem in stems if rule == "alone" else [stem for stem in stems if stem == "us"]:
             path, target = run / f"t1-{stem}.parquet", out / f"t1-{stem}.parquet"
+            # Checked against the manifest's SHA-256: consistency of a changed table would mean nothing.
             frame, metadata = read_listed_table(run, manifest, path.name), published_tags(path)
+            # The guarantee of the run stays with its numbers: this is post-processing and costs nothing.
             tags = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
-            found = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
-            write_parquet(target, found, {**tags, "consistent": rule})
+            estimates = consistent_states(frame) if rule == "states" else consistent_alone(frame, files)
+            write_parquet(target, estimates, {**tags, "consistent": rule})
             written.append(target)
     return written

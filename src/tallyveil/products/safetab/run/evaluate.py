@@ -65,15 +65,20 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
         for run in inputs.plan.runs:
             regions = inputs.regions[run.run]
             reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
-            found = declassify_groups(
+            declassified = declassify_groups(
                 inputs.persons[run.run], regions, run.sets, ledger=ledger, reason=reason
             )
+            # The folder says so, too, before anything is computed; whoever finds it later sees that records
+            # were compared.
             mark_declassified(out, ledger.entries)
-            truth: Truth = [(true_totals(one, regions, own), own) for one, own in found]
+            # Generated now, after the entry and the mark are on disk: a process killed in between has shown
+            # no true count.
+            truth: Truth = [(true_totals(level_set, regions, true), true) for level_set, true in declassified]
             groups.append(_group_numbers(run, regions, truth))
             stem = run.run.lower()
             totals = pl.concat(frame for frame, _ in truth)
             tables[f"truth-t1-{stem}"] = totals
+            # The release itself is the first of the runs whose errors are pooled.
             for published in [released[run.run], *_repeated(inputs, run, repeats, once=once)]:
                 t1, t2 = _with_truth(published, truth, totals)
                 t1_rows.append(t1)
@@ -90,6 +95,7 @@ def evaluate_safetab(params: Path, data: Path, out: Path, *, repeats: int = 0) -
 
 def _coterminous_once(inputs: SafetabInputs, digest: str, out: Path) -> bool:
     """Whether the release measured coterminous regions once, by its plan digest; refuses a release of another plan."""
+    # The manifest holds the digest alone, so both ways of tabulating are tried; only one of them can match.
     for once in (True, False):
         if binding_of(inputs.plan.digest(), bytes([once])).hex() == digest:
             return once
@@ -112,24 +118,28 @@ def _repeated(
     inputs: SafetabInputs, run: RunPlan, repeats: int, *, once: bool
 ) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
     """T1 and T2 of the repeated runs."""
-    found = []
+    tables = []
     regions = inputs.regions[run.run]
     tabulation = (tabulate_once if once else tabulate_all)(run.sets, regions)
     for number in range(repeats):
+        # A public key for each number: these runs can be repeated by anybody, protect nobody and are never
+        # published.
         noise = NoiseSource(insecure_key(f"SafeTab evaluation {number}"))
         measurer = measurer_of(inputs, run.run, noise)
         t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
-        found.append((t1, t2))
-    return found
+        tables.append((t1, t2))
+    return tables
 
 
 def _with_truth(
     published: tuple[pl.DataFrame, pl.DataFrame], truth: Truth, totals: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     t1, t2 = published
+    # The detail of each group is that of this run, since each run chooses its own.
     cells = [true_tables(frame, groups, t1) for frame, groups in truth]
     of_group = totals.rename({TRUE: "TOTAL"})
     compared = with_truth(t2, cells, CELL_KEYS).join(of_group, on=KEYS, how="left", maintain_order="left")
+    # A group that is published and has no true row is empty, so its true total is 0.
     return with_truth(t1, [totals], KEYS), compared.with_columns(pl.col("TOTAL").fill_null(0))
 
 
@@ -141,21 +151,27 @@ def _levels(inputs: SafetabInputs) -> pl.Expr:
 def _group_numbers(run: RunPlan, regions: Regions, truth: Truth) -> pl.DataFrame:
     """How many groups of the public product there are in every class of true size."""
     frames = []
-    for one, (_, groups) in zip(run.sets, truth, strict=True):
-        only = groups.iterations >= one.view.n_adaptive
+    for level_set, (_, groups) in zip(run.sets, truth, strict=True):
+        only = groups.iterations >= level_set.view.n_adaptive
         for total_only in (False, True):
-            n = len(one.view.iterations) - one.view.n_adaptive if total_only else one.view.n_adaptive
+            n = (
+                len(level_set.view.iterations) - level_set.view.n_adaptive
+                if total_only
+                else level_set.view.n_adaptive
+            )
+            # A level below the state has no total-only groups.
             if not n:
                 continue
             totals = pl.Series("TRUE", groups.totals[only == total_only])
-            empty = n * len(regions.ids[one.geography]) - len(totals)
+            # Empty groups are most of the product and are counted, never listed.
+            empty = n * len(regions.ids[level_set.geography]) - len(totals)
             sizes = pl.DataFrame([totals]).select(size_of(pl.col("TRUE")).alias("SIZE"))
             sizes = sizes.group_by("SIZE").agg(pl.len().cast(pl.Int64).alias("groups"))
             sizes = pl.concat([sizes, pl.DataFrame({"SIZE": ["0"], "groups": [empty]})])
             frames.append(
                 sizes.select(
-                    pl.lit(one.geography).alias("REGION_TYPE"),
-                    pl.lit(one.level).cast(pl.Int64).alias(LEVEL),
+                    pl.lit(level_set.geography).alias("REGION_TYPE"),
+                    pl.lit(level_set.level).cast(pl.Int64).alias(LEVEL),
                     pl.lit(value=total_only).alias("TOTAL_ONLY"),
                     "SIZE",
                     "groups",

@@ -46,19 +46,24 @@ def evaluate_groups(
         StoreError: the folder holds no finished release that was made with this plan.
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event.
     """
+    # Before the records are read: the plan, and the tables as they were written.
     manifest = require_groups_release(plan, out)
-    own = read_group_records(records, plan)
+    records_read = read_group_records(records, plan)
     totals, cells, truths = [], [], {}
     reason = "true counts compared with the release; the results reveal them"
     with Ledger(out / LEDGER, groups_declaration(plan), manifest.run) as ledger:
-        found = declassify_levels(own, plan.levels, ledger=ledger, reason=reason)
+        true_levels = declassify_levels(records_read, plan.levels, ledger=ledger, reason=reason)
+        # Entry and mark come before the first true count; `true_levels` is a generator that has not yet
+        # begun.
         mark_declassified(out, ledger.entries)
-        for truth in found:
-            of_totals, of_cells = _compared(own, truth, out, repeats)
+        # One level at a time: the finest tables of all levels may not fit in memory together.
+        for truth in true_levels:
+            of_totals, of_cells = _compared(records_read, truth, out, repeats)
             totals.append(of_totals)
             cells.append(of_cells)
             truths[f"truth-{truth.level.name}"] = truth.table()
-    levels, details = [one.name for one in plan.levels], plan.levels[0].ladder.names
+    # All levels have the same ladder.
+    levels, details = [level.name for level in plan.levels], plan.levels[0].ladder.names
     errors = {
         "errors-totals": level_total_errors(pl.concat(totals), levels, details, 1 + repeats),
         "errors-cells": level_cell_errors(pl.concat(cells), levels),
@@ -81,14 +86,14 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
             "of groups. Name the file that it was made with.",
             code="no-release",
         )
-    for path in [path for one in plan.levels for path in group_table_paths(one)]:
+    for path in [path for level in plan.levels for path in group_table_paths(level)]:
         require_unchanged(out, manifest, inside(out, *path.split("/")))
     return manifest
 
 
 def group_parameters(plan: GroupPlan) -> pl.DataFrame:
     """What the noise of each level costs by itself, and that of all levels together."""
-    costs = [*((one.name, one.budget) for one in plan.levels), (ALL_LEVELS, plan.budget)]
+    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.budget)]
     return parameter_table(plan.mechanism, costs)
 
 
@@ -97,20 +102,22 @@ def _compared(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of the release and of the repeated runs, beside the true ones, at one level."""
     totals, cells = [], []
+    # Number 0 is the release; the others have public keys made from their numbers.
     for number in range(1 + repeats):
-        own = _tables(records, truth.level, out, number)
-        totals.append(truth.beside_totals(own[0]))
-        cells.append(truth.beside_cells(own[1]))
+        tables = _tables(records, truth.level, out, number)
+        totals.append(truth.beside_totals(tables[0]))
+        cells.append(truth.beside_cells(tables[1]))
     level = pl.lit(truth.level.name).alias("LEVEL")
     return pl.concat(totals).with_columns(level), pl.concat(cells).with_columns(level)
 
 
 def _tables(
-    records: RecordGroups, one: MappedLevel, out: Path, number: int
+    records: RecordGroups, level: MappedLevel, out: Path, number: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Totals and cells of the release (number 0), or of a run like it."""
+    # Read as published, never tabulated again: the key of the release is gone.
     if not number:
-        return read_group_tables(out, one)
+        return read_group_tables(out, level)
     noise = NoiseSource(insecure_key(f"population groups evaluation {number}"))
-    totals, cells, _ = tables_of_level(one, GroupMeasurer(records, noise))
+    totals, cells, _ = tables_of_level(level, GroupMeasurer(records, noise))
     return totals, cells

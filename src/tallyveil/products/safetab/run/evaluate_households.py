@@ -40,6 +40,7 @@ from tallyveil.products.safetab.run.job import run_parameters
 from tallyveil.runs.key_file import binding_of
 
 TRUE = "TRUE"
+"""Column of the true counts beside the published ones."""
 
 
 def evaluate_households(
@@ -59,6 +60,7 @@ def evaluate_households(
     Privacy: none. Before records are compared, the ledger of the release gets a non-private event for every run.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
+    # The digest covers T1 as well: another T1 would choose other details, and the rows would not match.
     plan = read_household_plan(params)
     totals = read_group_totals(data, published, plan)
     if binding_of(plan.digest(), totals_digest(totals)).hex() != manifest.plan_digest:
@@ -77,11 +79,14 @@ def evaluate_households(
     truths: dict[str, pl.DataFrame] = {}
     with Ledger(out / LEDGER, declared, manifest.run) as ledger:
         for run in plan.runs:
-            own, groups = regions[run.run], listed[run.run]
-            truth = _truth(run, own, groups, households[run.run], ledger)
+            geography, groups = regions[run.run], listed[run.run]
+            # Entered in the ledger inside, before it counts; the mark follows as soon as there is something
+            # to mark.
+            truth = _truth(run, geography, groups, households[run.run], ledger)
             mark_declassified(out, ledger.entries)
+            # A generator: one repeated run is in memory at a time.
             repeated = (
-                _repeated(plan, run, own, groups, households[run.run], n) for n in range(1, 1 + repeats)
+                _repeated(plan, run, geography, groups, households[run.run], n) for n in range(1, 1 + repeats)
             )
             for frames in chain([released[run.run]], repeated):
                 rows += [_compared(frames[name], truth[name], name) for name in truth]
@@ -105,12 +110,15 @@ def _truth(
 ) -> dict[str, pl.DataFrame]:
     """T3 and T4 as they would be without noise."""
     reason = f"true counts of the {run.run} run compared with the release; the results reveal them"
-    asked = [(one, groups[one.name]) for one in run.sets]
+    asked = [(household_set, groups[household_set.name]) for household_set in run.sets]
     frames: dict[str, list[pl.DataFrame]] = {table.name: [] for table in TABLES}
-    for one, own, cells in declassify_households(households, regions, asked, ledger=ledger, reason=reason):
-        rows = household_rows(one, regions, own, cells, allow_negative=True)
-        kept = rows.select(*KEYS, one.table.column, pl.col("COUNT").alias(TRUE))
-        frames[one.table.name].append(kept)
+    for household_set, listed, cells in declassify_households(
+        households, regions, asked, ledger=ledger, reason=reason
+    ):
+        # True cells are not negative, so nothing is raised; the option only spares a pass.
+        rows = household_rows(household_set, regions, listed, cells, allow_negative=True)
+        true = rows.select(*KEYS, household_set.table.column, pl.col("COUNT").alias(TRUE))
+        frames[household_set.table.name].append(true)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
@@ -140,7 +148,10 @@ def _compared(frame: pl.DataFrame, truth: pl.DataFrame, name: str) -> pl.DataFra
     parts = [
         (detail.folder, str(cell), len(summed)) for detail in table.details for cell, summed in detail.sums
     ]
+    # How many measured cells a published number sums: its noise grows with that, so errors are compared by
+    # it.
     sums = pl.DataFrame(parts, schema=["TABLE", table.column, "PARTS"], orient="row")
+    # Cell 0 of T3 and T4 is the total of the group.
     of_group = truth.filter(pl.col(table.column) == "0").select(*KEYS, pl.col(TRUE).alias("TOTAL"))
     joined = frame.join(truth, on=[*KEYS, table.column], how="left").join(of_group, on=KEYS, how="left")
     wide = joined.join(sums, on=["TABLE", table.column], how="left").drop(table.column)

@@ -60,11 +60,14 @@ def tabulate_exactly(params: Path, data: Path, out: Path) -> dict[str, Any]:
             source = exact_group_measurer(
                 inputs.persons[run.run], regions, ledger=ledger, reason=WITHOUT_NOISE.reason
             )
+            # Thresholds stay: detail and suppression are those of a run, applied to the true counts.
             exact = _without_bounds(run)
+            # Every region by itself, as production does; without noise, twins would be equal anyway.
             tabulation = tabulate_all(exact.sets, regions)
             t1, t2, _ = tables_of(exact, inputs.plan, regions, source, tabulation, exact=True)
             write_tables(out, run.run, t1, t2, _TAGS)
             sizes[run.run] = {"t1_rows": t1.height, "t2_rows": t2.height}
+    # The manifest comes last: a folder without one is not finished.
     write_headers(out)
     return _finish(out, "safetab-without-noise", sizes)
 
@@ -94,12 +97,13 @@ def tabulate_households_exactly(
     sizes = {}
     with _ledger(out, declared) as ledger:
         for run in plan.runs:
-            own = regions[run.run]
+            geography = regions[run.run]
             source = exact_household_measurer(
-                households[run.run], own, ledger=ledger, reason=WITHOUT_NOISE.reason
+                households[run.run], geography, ledger=ledger, reason=WITHOUT_NOISE.reason
             )
-            frames = tables_of_households(plan, run, own, groups[run.run], source)
+            frames = tables_of_households(plan, run, geography, groups[run.run], source)
             for table in TABLES:
+                # Without noise nothing is uncertain.
                 marks = {name: pl.lit(0.0) for name in ("VARIANCE", "MARGIN")}
                 frame = frames[table.name].with_columns(**marks)
                 write_household_tables(out, run.run, table, frame, _TAGS)
@@ -108,17 +112,21 @@ def tabulate_households_exactly(
 
 
 def _ledger(out: Path, declared: Declaration) -> Ledger:
+    # The ledger is the first file of the folder, and its entry the first write.
     out.mkdir(parents=True, exist_ok=True)
     return Ledger(out / LEDGER, declared, RUN)
 
 
 def _without_bounds(run: RunPlan) -> RunPlan:
     """The run with suppression bound 0: below the state a total is published if it is above 0."""
-    sets = (replace(one, keep_above=None if one.keep_above is None else 0) for one in run.sets)
+    sets = (
+        replace(level_set, keep_above=None if level_set.keep_above is None else 0) for level_set in run.sets
+    )
     return replace(run, sets=tuple(sets))
 
 
 def _finish(out: Path, kind: str, sizes: dict[str, Any]) -> dict[str, Any]:
+    # The ledger is left out, because an evaluation may add to it later.
     files = sorted(path for path in out.rglob("*") if path.is_file() and path != out / LEDGER)
     manifest: dict[str, Any] = {
         "format": MANIFEST_FORMAT,

@@ -16,7 +16,6 @@ from tallyveil.products.safetab.confidential.group_records import RecordGroups, 
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer
 from tallyveil.products.safetab.public.group_numbers import CollectedGroups
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
-from tallyveil.products.safetab.public.group_record import level_errors, privacy_of_groups
 from tallyveil.products.safetab.public.group_tables import (
     check_group_tables,
     group_table_paths,
@@ -25,6 +24,7 @@ from tallyveil.products.safetab.public.group_tables import (
 )
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.outputs import require_passed
+from tallyveil.products.safetab.public.plan_record import level_errors, privacy_of_groups
 from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product
@@ -59,11 +59,11 @@ def run_groups(
     Privacy: spends the budgets of the levels once (`GroupPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
-    return run_product(Groups(plan, records), out, test_key=test_key, observer=observer)
+    return run_product(GroupsProduct(plan, records), out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupsProduct:
     """The tabulation of a plan.
 
     Attributes:
@@ -82,21 +82,25 @@ class Groups:
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
         refuse_inputs(out, [self.records])
-        paths = [path for one in self.plan.levels for path in group_table_paths(one)]
+        paths = [path for level in self.plan.levels for path in group_table_paths(level)]
         refuse_long_paths(out, paths, TEMPORARY_SUFFIX)
 
     def read(self, out: Path, observer: Observer) -> Work:
         """Read and check the records; nothing is written."""
         watch, plan = Stopwatch(observer), self.plan
         with watch.stage("read records"):
+            # Everything that can be refused is refused here, before the ledger shows a spend.
             records = read_group_records(self.records, plan)
-        certify_laws(law for one in plan.levels for law in (one.stage_1, one.stage_2, one.total_only))
+        # The noise must have certified boundaries before the spend: afterwards an error would cost the
+        # budget.
+        certify_laws(law for level in plan.levels for law in (level.stage_1, level.stage_2, level.total_only))
+        # Also before the spend, because an epsilon may turn out not to exist at this delta.
         privacy = {plan.name: privacy_of_groups(plan).to_mapping()}
-        return _Tabulation(plan, records, watch, level_errors(plan), privacy)
+        return _GroupsWork(plan, records, watch, level_errors(plan), privacy)
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _GroupsWork:
     """Everything read and checked. Holds confidential records."""
 
     plan: GroupPlan
@@ -106,7 +110,7 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_GroupsWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
@@ -114,6 +118,8 @@ class _Tabulation:
         return safetab_job(
             ReleaseKind.GROUPS,
             plan.digest(),
+            # The key is bound to the records: other records would get other noise, so that no difference of
+            # two runs shows a true one.
             [self.records.digest()],
             groups_declaration(plan),
             plan.event(),
@@ -125,22 +131,27 @@ class _Tabulation:
         """Measure and write every level; returns the body of the manifest."""
         plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
         write_plan_files(run, plan.to_mapping(), self.expected)
+        # One source for all levels: their addresses differ in geolevel or query
+        # (`GroupsFile._addresses_apart`).
         measurer = GroupMeasurer(self.records, noise)
         counts = {
-            one.name: run.stage(
-                f"tabulate {one.name}", group_table_paths(one), partial(self._tabulate, run, one, measurer)
+            # A stage for each level, so that a killed run does only the begun level again.
+            level.name: run.stage(
+                f"tabulate {level.name}",
+                group_table_paths(level),
+                partial(self._tabulate, run, level, measurer),
             )
-            for one in plan.levels
+            for level in plan.levels
         }
         return {"name": plan.name, "sizes": counts}
 
-    def _tabulate(self, run: Run, one: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
+    def _tabulate(self, run: Run, level: MappedLevel, measurer: GroupMeasurer[MappedLevel]) -> JsonObject:
         """Measure and write one level; returns the sizes of its tables."""
-        with self.watch.stage(f"tabulate {one.name}"):
-            totals, cells, n_counts = tables_of_level(one, measurer)
-            write_group_tables(run.path, one, (totals, cells), run.tags)
-        logger.info("%s tabulated", one.name)
-        return {"groups": one.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
+        with self.watch.stage(f"tabulate {level.name}"):
+            totals, cells, n_counts = tables_of_level(level, measurer)
+            write_group_tables(run.path, level, (totals, cells), run.tags)
+        logger.info("%s tabulated", level.name)
+        return {"groups": level.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
 
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
@@ -155,13 +166,14 @@ class _Tabulation:
 
 
 def tables_of_level(
-    one: MappedLevel, measurer: GroupMeasurer[MappedLevel]
+    level: MappedLevel, measurer: GroupMeasurer[MappedLevel]
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Totals, cells and the number of noisy counts of one level."""
-    collected = CollectedGroups(one)
-    for part in measurer.measure(one, np.arange(one.groups.n_rows)):
+    collected = CollectedGroups(level)
+    # All rows: empty groups are measured like others, or their absence would tell that they are empty.
+    for part in measurer.measure(level, np.arange(level.groups.n_rows)):
         collected.add(part)
-    return *group_tables(one, collected), collected.n_counts
+    return *group_tables(level, collected), collected.n_counts
 
 
 def groups_declaration(plan: GroupPlan) -> Declaration:

@@ -16,7 +16,7 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
-from tallyveil.products.safetab.public.household_expected import expected_household_errors
+from tallyveil.products.safetab.public.expected import expected_household_errors
 from tallyveil.products.safetab.public.household_tables import (
     ListedGroups,
     check_household_tables,
@@ -72,22 +72,25 @@ def run_households(
         differ by one record. T1 is public; its cost was spent by the run that made it.
     """
     folders = (params, data, *([] if published is None else [published]))
+    # Before anything is read: an output folder with inputs in it is refused at once.
     refuse_safetab_folder(out, folders)
     watch = Stopwatch(observer or SilentObserver())
     plan = read_household_plan(params)
     if published is not None:
+        # Refuses a run that is not finished, whose T1 may yet change.
         read_manifest(published, ReleaseKind.SAFETAB)
     with watch.stage("read geography"):
         regions = read_regions(data, plan.config)
         totals = read_group_totals(data, published, plan)
         groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
+    # T1 chooses the addresses that are used, so it is part of what the noise means.
     digest = binding_of(plan.digest(), totals_digest(totals))
-    product = Households(plan, folders, regions, groups, digest, watch)
+    product = HouseholdsProduct(plan, folders, regions, groups, digest, watch)
     return run_product(product, out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Households:
+class HouseholdsProduct:
     """The tabulation of a plan, with the detail that a published T1 chooses.
 
     Attributes:
@@ -120,9 +123,10 @@ class Households:
         plan = self.plan
         with self.watch.stage("read records"):
             households = read_households(self.folders[1], plan, self.regions)
-        certify_laws(one.law for run in plan.runs for one in run.sets)
+        # Certified now, so that no law can fail after the spend.
+        certify_laws(household_set.law for run in plan.runs for household_set in run.sets)
         privacy = {run.run: _privacy(run) for run in plan.runs}
-        return _Tabulation(
+        return _HouseholdsWork(
             plan,
             self.regions,
             self.groups,
@@ -135,7 +139,7 @@ class Households:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _HouseholdsWork:
     """Everything read and checked. Holds confidential records."""
 
     plan: HouseholdPlan
@@ -148,17 +152,19 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_HouseholdsWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
         plan = self.plan
         parts = [self.regions[run.run].digest() for run in plan.runs]
+        # Both tables' records: they share blocks and codes, but their cells differ.
         parts += [homes.digest() for run in plan.runs for homes in self.households[run.run].values()]
         return safetab_job(
             ReleaseKind.HOUSEHOLDS,
             self.digest,
             parts,
+            # The larger of the two runs: a household is in one of them, so they compose in parallel.
             Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
             plan.event(),
             self.privacy,
@@ -170,23 +176,23 @@ class _Tabulation:
         plan, noise = self.plan, NoiseSource(run.secrets.noise_key)
         write_plan_files(run, plan.to_mapping(), self.expected)
         sizes = {
-            own.run: run.stage(
-                f"tabulate {own.run}",
-                household_table_paths(own.run),
-                partial(self._tabulate, run, own, noise),
+            run_plan.run: run.stage(
+                f"tabulate {run_plan.run}",
+                household_table_paths(run_plan.run),
+                partial(self._tabulate, run, run_plan, noise),
             )
-            for own in plan.runs
+            for run_plan in plan.runs
         }
         return {"sizes": sizes}
 
-    def _tabulate(self, run: Run, own: HouseholdRun, noise: NoiseSource) -> JsonObject:
+    def _tabulate(self, run: Run, run_plan: HouseholdRun, noise: NoiseSource) -> JsonObject:
         """Measure and write one run of the config; returns the sizes of its inputs and tables."""
-        groups, regions = self.groups[own.run], self.regions[own.run]
-        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
-            measurer = HouseholdMeasurer(self.households[own.run], regions, noise)
-            frames = tables_of_households(self.plan, own, regions, groups, measurer)
+        groups, regions = self.groups[run_plan.run], self.regions[run_plan.run]
+        with self.watch.stage(f"tabulate {run_plan.run}", len(run_plan.sets)):
+            measurer = HouseholdMeasurer(self.households[run_plan.run], regions, noise)
+            frames = tables_of_households(self.plan, run_plan, regions, groups, measurer)
             for table in TABLES:
-                write_household_tables(run.path, own.run, table, frames[table.name], run.tags)
+                write_household_tables(run.path, run_plan.run, table, frames[table.name], run.tags)
         return {
             "groups": {name: len(listed.regions) for name, listed in groups.items()},
             **{f"{table.name}_rows": frames[table.name].height for table in TABLES},
@@ -195,12 +201,13 @@ class _Tabulation:
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
         plan, checks = self.plan, list[OutputCheck]()
-        for own in plan.runs:
-            listed = self.groups[own.run].items()
+        for run_plan in plan.runs:
+            listed = self.groups[run_plan.run].items()
             for table in TABLES:
-                n = sum(len(one.regions) for name, one in listed if name.startswith(table.name))
+                # Set names begin with the table's name ("t3 COUNTY level 2").
+                n = sum(len(groups.regions) for name, groups in listed if name.startswith(table.name))
                 allowed = plan.config.allow_negative
-                checks += check_household_tables(run.path, own.run, table, n, allow_negative=allowed)
+                checks += check_household_tables(run.path, run_plan.run, table, n, allow_negative=allowed)
         require_passed(tuple(checks))
         return [check.name for check in checks]
 
@@ -218,12 +225,16 @@ def tables_of_households(
 ) -> dict[str, pl.DataFrame]:
     """T3 and T4 of one run."""
     frames: dict[str, list[pl.DataFrame]] = {table.name: [] for table in TABLES}
-    for one in run.sets:
-        cells = measurer.measure(one, groups[one.name])
+    for household_set in run.sets:
+        cells = measurer.measure(household_set, groups[household_set.name])
         rows = household_rows(
-            one, regions, groups[one.name], cells, allow_negative=plan.config.allow_negative
+            household_set,
+            regions,
+            groups[household_set.name],
+            cells,
+            allow_negative=plan.config.allow_negative,
         )
-        frames[one.table.name].append(rows)
+        frames[household_set.table.name].append(rows)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
@@ -233,18 +244,22 @@ def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict
     Raises:
         SchemaError: there are none, or they are of another geography.
     """
-    found = {one.name: listed_groups(totals, run.run, one, regions) for one in run.sets}
-    require_groups(run.run, sum(len(groups.regions) for groups in found.values()))
-    return found
+    listed = {
+        household_set.name: listed_groups(totals, run.run, household_set, regions)
+        for household_set in run.sets
+    }
+    require_groups(run.run, sum(len(groups.regions) for groups in listed.values()))
+    return listed
 
 
 def _expected(plan: HouseholdPlan) -> list[JsonObject]:
     """Content of `expected.json`: the expected errors of the published numbers."""
-    return [one.to_mapping() for one in expected_household_errors(plan)]
+    return [error.to_mapping() for error in expected_household_errors(plan)]
 
 
 def _privacy(run: HouseholdRun) -> JsonObject:
     """The privacy guarantee of a run. It is computed before the spend, because some events have none."""
+    # A household may move, so the guarantee for a changed record is stated beside that for an added one.
     epsilon, changed = _epsilon(run.event()), _epsilon(changed_event(run.event()))
     return {
         "budget": str(run.budget),

@@ -18,6 +18,7 @@ from tallyveil.storage.json_files import Json, JsonObject
 from tallyveil.storage.write import write_json
 
 EXPECTED: Final = "expected.json"
+"""File of the errors that the plan lets expect, in the folder of a run."""
 
 
 def safetab_job(
@@ -44,17 +45,20 @@ def safetab_job(
         kind=kind,
         plan_digest=digest.hex(),
         whole_plan=digest,
+        # In the order of the arguments: the same inputs in another order would be another run.
         binding=binding_of(digest, *inputs),
         declaration=declaration,
         event=event,
         privacy=privacy,
         description=description,
+        # The name of the one act of the run in the ledger, by which a resumed run finds its own spend.
         token="safetab",
     )
 
 
 def write_plan_files(run: Run, plan: JsonObject, expected: Json) -> None:
     """Write the plan, and the errors that it lets expect."""
+    # Written once; a resumed run finds them and leaves them as they are.
     run.make([PLAN], lambda: write_json(run.path / PLAN, plan))
     run.make([EXPECTED], lambda: write_json(run.path / EXPECTED, expected))
 
@@ -66,11 +70,12 @@ def parameter_table(mechanism: Mechanism, costs: Iterable[tuple[str, Fraction]])
         mechanism: Of the noise.
         costs: Names of levels, and what they cost in rho or epsilon.
     """
+    # From the costs alone, so that no number here depends on the records.
     rows = [{"level": name, **parameters_of_cost(mechanism, cost)} for name, cost in costs]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-class _Set(Protocol):
+class _PlannedSet(Protocol):
     """A level set, whatever it counts."""
 
     @property
@@ -79,7 +84,7 @@ class _Set(Protocol):
     def budget(self) -> Fraction: ...
 
 
-class _Run(Protocol):
+class _PlannedRun(Protocol):
     """One run of a plan."""
 
     @property
@@ -87,13 +92,13 @@ class _Run(Protocol):
     @property
     def budget(self) -> Fraction: ...
     @property
-    def sets(self) -> Sequence[_Set]: ...
+    def sets(self) -> Sequence[_PlannedSet]: ...
 
 
-def run_parameters(mechanism: Mechanism, runs: Iterable[_Run]) -> pl.DataFrame:
+def run_parameters(mechanism: Mechanism, runs: Iterable[_PlannedRun]) -> pl.DataFrame:
     """The privacy parameters of every level set of some runs by itself, and of each run together."""
     costs = []
     for run in runs:
-        costs += [(f"{run.run} {one.name}", one.budget) for one in run.sets]
+        costs += [(f"{run.run} {level_set.name}", level_set.budget) for level_set in run.sets]
         costs.append((f"{run.run}, all level sets", run.budget))
     return parameter_table(mechanism, costs)

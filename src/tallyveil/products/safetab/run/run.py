@@ -76,6 +76,7 @@ def read_safetab_inputs(params: Path, data: Path) -> SafetabInputs:
     Raises:
         TallyveilError: a file breaks its rules. The error names the first such file and all rules that it breaks.
     """
+    # Public files first: most mistakes are found without opening a record.
     plan = read_plan(params)
     regions = read_regions(data, plan.config)
     return SafetabInputs(plan, regions, read_persons(data, plan.config, plan.files, regions))
@@ -104,12 +105,12 @@ def run_safetab(
     Privacy: spends the budgets of the config once (`SafetabPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
-    product = Safetab(read_plan(params), (params, data), coterminous_once)
+    product = SafetabProduct(read_plan(params), (params, data), coterminous_once)
     return run_product(product, out, test_key=test_key, observer=observer)
 
 
 @dataclass(frozen=True, slots=True)
-class Safetab:
+class SafetabProduct:
     """The tabulation of a plan.
 
     Attributes:
@@ -125,6 +126,7 @@ class Safetab:
     @property
     def digest(self) -> bytes:
         """Digest of the plan and of how it is tabulated."""
+        # Whether twins are measured changes which counts exist, so a run may not be resumed in the other way.
         return binding_of(self.plan.digest(), bytes([self.once]))
 
     @property
@@ -144,10 +146,13 @@ class Safetab:
         with watch.stage("read records"):
             persons = read_persons(data, plan.config, plan.files, regions)
         certify_laws(
-            law for run in plan.runs for one in run.sets for law in (one.stage_1, one.stage_2, one.total_only)
+            law
+            for run in plan.runs
+            for level_set in run.sets
+            for law in (level_set.stage_1, level_set.stage_2, level_set.total_only)
         )
         inputs = SafetabInputs(plan, regions, persons)
-        return _Tabulation(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
+        return _SafetabWork(inputs, self.digest, self.once, watch, expected_errors(plan), _privacy(plan))
 
 
 def tables_of(
@@ -170,15 +175,17 @@ def tables_of(
         exact: Whether the measurements have no noise.
     """
     t1, t2, n_counts = [], [], 0
-    for one in run.sets:
-        tables = SetTables(one, regions, plan.config, exact=exact)
-        for part in source.measure(one, tabulation.measured[one.geography, one.level]):
+    for level_set in run.sets:
+        tables = SetTables(level_set, regions, plan.config, exact=exact)
+        # Parts of limited size; a country's groups at a tract level do not fit in memory at once.
+        for part in source.measure(level_set, tabulation.measured[level_set.geography, level_set.level]):
             tables.add(part)
-        twins = tabulation.twins[one.geography, one.level]
+        # Twins are copies of published numbers and so need no further noise and no further spend.
+        twins = tabulation.twins[level_set.geography, level_set.level]
         t1.append(tables.t1(twins))
         t2.append(tables.t2(twins))
         n_counts += tables.n_counts
-        logger.info("%s tabulated", one.name)
+        logger.info("%s tabulated", level_set.name)
     return pl.concat(t1), pl.concat(t2), n_counts
 
 
@@ -188,7 +195,7 @@ def measurer_of(inputs: SafetabInputs, run: str, noise: AddressedNoise) -> Group
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Tabulation:
+class _SafetabWork:
     """Everything read and checked. Holds confidential records."""
 
     inputs: SafetabInputs
@@ -199,11 +206,12 @@ class _Tabulation:
     privacy: JsonObject
 
     def __repr__(self) -> str:
-        return "_Tabulation(<redacted>)"
+        return "_SafetabWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
         plan, regions, persons = self.inputs.plan, self.inputs.regions, self.inputs.persons
+        # Geography and records of each run, in the order of the runs.
         parts = [part.digest() for run in plan.runs for part in (regions[run.run], persons[run.run])]
         return safetab_job(
             ReleaseKind.SAFETAB,
@@ -220,30 +228,35 @@ class _Tabulation:
         plan, noise = self.inputs.plan, NoiseSource(run.secrets.noise_key)
         write_plan_files(run, plan.to_mapping(), self.expected)
         sizes = {
-            own.run: run.stage(
-                f"tabulate {own.run}", table_paths(own.run), partial(self._tabulate, run, own, noise)
+            run_plan.run: run.stage(
+                f"tabulate {run_plan.run}",
+                table_paths(run_plan.run),
+                partial(self._tabulate, run, run_plan, noise),
             )
-            for own in plan.runs
+            for run_plan in plan.runs
         }
+        # Written after the runs, which share them.
         run.make(HEADERS, lambda: write_headers(run.path))
         return {"sizes": sizes}
 
-    def _tabulate(self, run: Run, own: RunPlan, noise: NoiseSource) -> JsonObject:
+    def _tabulate(self, run: Run, run_plan: RunPlan, noise: NoiseSource) -> JsonObject:
         """Measure and write one run of the config; returns the sizes of its inputs and tables."""
-        inputs, regions = self.inputs, self.inputs.regions[own.run]
-        with self.watch.stage(f"tabulate {own.run}", len(own.sets)):
-            tabulation = (tabulate_once if self.once else tabulate_all)(own.sets, regions)
-            measurer = measurer_of(inputs, own.run, noise)
-            t1, t2, n_counts = tables_of(own, inputs.plan, regions, measurer, tabulation)
-        with self.watch.stage(f"write {own.run}"):
-            write_tables(run.path, own.run, t1, t2, run.tags)
+        inputs, regions = self.inputs, self.inputs.regions[run_plan.run]
+        with self.watch.stage(f"tabulate {run_plan.run}", len(run_plan.sets)):
+            # Depends on public files alone, so it is the same after an interruption.
+            tabulation = (tabulate_once if self.once else tabulate_all)(run_plan.sets, regions)
+            measurer = measurer_of(inputs, run_plan.run, noise)
+            t1, t2, n_counts = tables_of(run_plan, inputs.plan, regions, measurer, tabulation)
+        with self.watch.stage(f"write {run_plan.run}"):
+            write_tables(run.path, run_plan.run, t1, t2, run.tags)
         return {
             "noisy_counts": n_counts,
             "groups": {
-                one.name: len(regions.ids[one.geography]) * len(one.view.iterations) for one in own.sets
+                level_set.name: len(regions.ids[level_set.geography]) * len(level_set.view.iterations)
+                for level_set in run_plan.sets
             },
             "coterminous_regions": tabulation.n_twins,
-            "stability": _stability_mapping(own, regions),
+            "stability": _stability_mapping(run_plan, regions),
             "t1_rows": t1.height,
             "t2_rows": t2.height,
         }
@@ -268,21 +281,24 @@ def declaration_of(plan: SafetabPlan) -> Declaration:
 def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:
     """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
     refuse_inputs(out, inputs)
+    # Before the spend: a path that the system refuses in the middle of a run would waste it.
     refuse_long_paths(out, [LONGEST_PATH], TEMPORARY_SUFFIX)
 
 
 def _privacy(plan: SafetabPlan) -> JsonObject:
     """The privacy guarantee of each run by every accountant, before the spend, because some events have none."""
-    return {one.run: one.to_mapping() for one in privacy_of(plan, DELTA)}
+    return {guarantee.run: guarantee.to_mapping() for guarantee in privacy_of(plan, DELTA)}
 
 
 def _stability_mapping(run: RunPlan, regions: Regions) -> JsonObject:
     """Whether a record exists that is in the largest possible number of groups of every level set, and that record."""
-    block = first_block_in_all(regions, [one.geography for one in run.sets])
+    # A record attains all stabilities at once only if it can also lie in a region of every geography.
+    block = first_block_in_all(regions, [level_set.geography for level_set in run.sets])
     attained = run.witness is not None and block is not None
     return {
         "attained_by_one_record": attained,
         "race_codes": list(run.witness[0]) if run.witness else None,
         "ethnicity_code": run.witness[1] if run.witness else None,
+        # 15 digits: state 2, county 3, tract 6, block 4.
         "block": None if block is None else f"{block:015d}",
     }

@@ -21,7 +21,7 @@ from tallyveil.report.figure import WIDTH, Picture, new_figure, text_colour, to_
 from tallyveil.report.house_style import COLOURS, GREY, GRID, INK, MUTED, house_style
 from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.population import GeolevelSizes, attribute_names, geolevel_sizes
-from tallyveil.report.privacy import Exact, exact, privacy_statement
+from tallyveil.report.privacy import ExactNumber, exact, privacy_statement
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.spine import spine_view
 from tallyveil.report.titles import Titles
@@ -57,7 +57,7 @@ class DrawnCounts:
         dimension: Dimension of the lattice: how many counts the invariants leave free.
         law: Distribution of the noise: its name together with the name of its parameter, and the parameter.
         symbol: Greek letter of the budget's unit.
-        budget: Exact cost.
+        budget: ExactNumber cost.
         invariants: Names of the first few invariants, and the number of the others.
         statement: The guarantee in a sentence.
         sampler, reason: How the noise was drawn, and why in this way.
@@ -70,9 +70,9 @@ class DrawnCounts:
     geolevel: str
     counts: str
     dimension: str
-    law: tuple[str, Exact]
+    law: tuple[str, ExactNumber]
     symbol: str
-    budget: Exact
+    budget: ExactNumber
     invariants: tuple[tuple[str, ...], str]
     statement: str
     sampler: str
@@ -107,7 +107,7 @@ def _drawn(files: ReleaseFiles, item: dict[str, Any]) -> DrawnCounts:
     )
 
 
-def _law(law: dict[str, str]) -> tuple[str, Exact]:
+def _law(law: dict[str, str]) -> tuple[str, ExactNumber]:
     if "variance" in law:
         return f"{law['kind']}, variance", exact(Fraction(law["variance"]))
     return f"{law['kind']}, {law['norm']} norm, ε by unit of distance", exact(Fraction(law["epsilon"]))

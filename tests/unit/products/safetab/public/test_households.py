@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tallyveil.accounting import rho_of, zcdp_to_epsilon
-from tallyveil.products.safetab.public.household_expected import expected_household_errors
+from tallyveil.products.safetab.public.expected import expected_household_errors
 from tallyveil.products.safetab.public.households import TABLES, read_household_plan
 
 SUB_STATE_TOP = 149970

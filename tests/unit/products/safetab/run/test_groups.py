@@ -208,5 +208,5 @@ def test_the_page_shows_levels_and_numbers(finished, errors):
 
 def test_the_records_may_not_lie_in_the_output(plan, stays):
     with pytest.raises(StoreError) as caught:
-        running.Groups(plan, stays).refuse(stays.parent)
+        running.GroupsProduct(plan, stays).refuse(stays.parent)
     assert caught.value.code == "input-in-output"
