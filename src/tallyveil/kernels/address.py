@@ -17,7 +17,7 @@ from tallyveil.arrays import Int32s, Integers, Uint16s, Words
 from tallyveil.kernels.compiled import njit
 
 
-class Blocks(NamedTuple):
+class LaneBlocks(NamedTuple):
     """A run of encrypted blocks.
 
     Attributes:
@@ -174,7 +174,7 @@ def dense_refinement(
     high: np.uint64,
     geounits: Integers,
     n_answers: int,
-    blocks: Blocks,
+    blocks: LaneBlocks,
     positions: Integers,
     out: Refinement,
 ) -> None:

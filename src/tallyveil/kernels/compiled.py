@@ -378,15 +378,15 @@ def _platform() -> str:
     return " ".join(map(str, (numba.__version__, llvmlite.__version__, *processor, *chosen)))
 
 
-class _Source(NamedTuple):
+class _SourceFile(NamedTuple):
     digest: bytes
     imported: tuple[str, ...]
 
 
 @cache
-def _source(module: str) -> _Source:
+def _source(module: str) -> _SourceFile:
     """Digest of a loaded module's file, and the modules of the same package from which it imports names."""
     data = Path(str(sys.modules[module].__file__)).read_bytes()
     package = re.escape(module.partition(".")[0]).encode()
     names = re.findall(rb"^from (" + package + rb"(?:\.\w+)*) import ", data, re.MULTILINE)
-    return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
+    return _SourceFile(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))

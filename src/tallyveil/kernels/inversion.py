@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Uint16s, Words
-from tallyveil.kernels.address import Blocks, ScatteredBlocks
+from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
 from tallyveil.kernels.compiled import inlined, njit
 
 
@@ -47,7 +47,7 @@ class Boundaries(NamedTuple):
     tail_word: np.uint64
 
 
-class _Run(NamedTuple):
+class _LaneRun(NamedTuple):
     """Neighbouring lanes of one row, from `lane` on, whose draws go to `place` and the places after it."""
 
     lane: np.uint64
@@ -59,7 +59,7 @@ class _Run(NamedTuple):
 def _look_up_run(
     lanes: Uint16s,
     table: Direct,
-    run: _Run,
+    run: _LaneRun,
     add: bool,
     out: npt.NDArray[Any],
     positions: Integers,
@@ -106,7 +106,7 @@ def _look_up_run(
 
 @njit(nogil=True, cache=True)
 def look_up_dense(
-    blocks: Blocks,
+    blocks: LaneBlocks,
     table: Direct,
     n_answers: int,
     add: bool,
@@ -136,7 +136,7 @@ def look_up_dense(
         run = min(per_geounit - block, n_blocks - done)
         place = row * n_answers + 8 * block
         width = min(8 * run, n_answers - 8 * block)
-        row_run = _Run(np.uint64(8 * done), np.uint64(place), np.uint64(width))
+        row_run = _LaneRun(np.uint64(8 * done), np.uint64(place), np.uint64(width))
         n_open = _look_up_run(lanes, table, row_run, add, out, positions, n_open)
         done += run
         row += 1

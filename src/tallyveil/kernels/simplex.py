@@ -39,11 +39,11 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     shift, before, whole = start, 0, n // LANES * LANES
     for number in range(4 * n + 100):
         # four sums side by side, in a fixed order
-        (one, two, three, four), count = four_sums(values, whole, shift)
+        (first, second, third, fourth), count = four_sums(values, whole, shift)
         for i in range(whole, n):
-            one += max(values[i] - shift, 0.0)
+            first += max(values[i] - shift, 0.0)
             count += values[i] > shift
-        above = (one + two) + (three + four)
+        above = (first + second) + (third + fourth)
         if count == 0:
             largest = values[0]
             for i in range(1, n):

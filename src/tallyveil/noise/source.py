@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.kernels.address import (
-    Blocks,
+    LaneBlocks,
     Listed,
     Refinement,
     ScatteredBlocks,
@@ -127,12 +127,12 @@ class DenseDraws:
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        blocks = Blocks(first, work.cells.lanes[: LANES * n_steps])
+        blocks = LaneBlocks(first, work.cells.lanes[: LANES * n_steps])
         return look_up_dense(blocks, table.first_part, self.n_answers, self.add, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        blocks = Blocks(first, work.cells.lanes)
+        blocks = LaneBlocks(first, work.cells.lanes)
         out = Refinement(work.refinement.addresses, work.refined_cells)
         dense_refinement(self.refined_high, self.geounits, self.n_answers, blocks, places, out)
 

@@ -27,7 +27,7 @@ from tallyveil.estimation.intervals.algebra import BlockAlgebra
 from tallyveil.estimation.intervals.block_linear import times, transposed
 from tallyveil.estimation.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
+from tallyveil.kernels.tree.regions import Children, Packing, Parents, SetEntries, Slopes, step_up
 
 PARENTS_PER_CALL = 512
 
@@ -188,7 +188,7 @@ def _sweep(covariance: TreeCovariance, one: Region, other: Region, workers: int,
     if touched.place[0] < 0:
         whole: Floats = touched.one[0] * touched.other[0] * outer
         return whole
-    moved = times(algebra, slopes.one, outer, transposed(algebra, slopes.other))
+    moved = times(algebra, slopes.first, outer, transposed(algebra, slopes.second))
     return slopes.covariance + moved
 
 
@@ -200,7 +200,7 @@ def _both(one: Region, other: Region) -> _Touched:
     return _Touched(geounits, np.full(len(geounits), -1, np.int64), weights[0], weights[1])
 
 
-def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
+def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, SetEntries, Integers]:
     """The touched parents; the entries of those that are partly in the regions; and which parents these are."""
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
@@ -221,7 +221,7 @@ def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_To
     return above, entries, owners[~whole]
 
 
-def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, other: Floats) -> Entries:
+def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, other: Floats) -> SetEntries:
     """Entries by owner. Children of one owner with the same blocks and without slopes are merged into one entry."""
     order = np.lexsort((place, rows, owner))
     owner, rows, place, one, other = owner[order], rows[order], place[order], one[order], other[order]
@@ -231,9 +231,9 @@ def _entries(owner: Integers, rows: Integers, place: Integers, one: Floats, othe
     n_owners = int(owner[-1]) + 1 if len(owner) else 0
     begin = np.searchsorted(owner[starts], np.arange(n_owners + 1)).astype(np.int64)
     if not len(starts):
-        return Entries(begin, rows, place, one, other, one)
+        return SetEntries(begin, rows, place, one, other, one)
     sums = (np.add.reduceat(weight, starts) for weight in (one, other, one * other))
-    return Entries(begin, rows[starts], place[starts], *sums)
+    return SetEntries(begin, rows[starts], place[starts], *sums)
 
 
 def _step(algebra: BlockAlgebra, children: Children, parents: Parents, workers: int, *, same: bool) -> Slopes:

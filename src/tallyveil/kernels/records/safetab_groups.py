@@ -35,7 +35,7 @@ class RegionBlocks(NamedTuple):
     blocks: Int32s
 
 
-class People(NamedTuple):
+class CodedPeople(NamedTuple):
     """People by block, with their codes as in `person_iterations`.
 
     Attributes:
@@ -116,7 +116,7 @@ def person_iterations(
 
 @njit(nogil=True, cache=True)
 def count_totals(
-    regions: Integers, blocks_of: RegionBlocks, people: People, maps: IterationMaps, totals: Integers
+    regions: Integers, blocks_of: RegionBlocks, people: CodedPeople, maps: IterationMaps, totals: Integers
 ) -> None:
     """Add the people of each population group to `totals`.
 
@@ -157,7 +157,7 @@ def count_totals(
 def count_tables(
     regions: Integers,
     blocks_of: RegionBlocks,
-    people: People,
+    people: CodedPeople,
     cells: Int8s,
     maps: IterationMaps,
     slots: Int32s,

@@ -66,17 +66,17 @@ def parse_rows(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> i
 @njit(nogil=True, cache=True)
 def _word(data: Bytes, begin: int, length: int, words: int) -> int:
     """The number that a word writes, or -1."""
-    if words == NULL and _is(data, begin, length, _NULL):
+    if words == NULL and _spells(data, begin, length, _NULL):
         return 0
-    if words == FLAG and _is(data, begin, length, _FALSE):
+    if words == FLAG and _spells(data, begin, length, _FALSE):
         return 0
-    if words == FLAG and _is(data, begin, length, _TRUE):
+    if words == FLAG and _spells(data, begin, length, _TRUE):
         return 1
     return -1
 
 
 @njit(nogil=True, cache=True)
-def _is(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
+def _spells(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
     if length != len(word):
         return False
     same = True

@@ -79,7 +79,7 @@ class ColumnTables(NamedTuple):
     counts: Integers
 
 
-class Scratch(NamedTuple):
+class TrialScratch(NamedTuple):
     """Memory of a trial. The number of columns is rounded up to an even number n.
 
     A row uses the first places of it, one for each of its cells that is not fixed, rounded up to an even number.
@@ -119,7 +119,7 @@ def has_freedom(tables: ColumnTables, m: int) -> bool:
 
 
 @internal
-def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) -> int:
+def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: TrialScratch) -> int:
     """t_k(w) for the cells of the m-th row from below that are not fixed; returns their number, rounded up to even."""
     t, omegas = scratch.t, scratch.omegas
     length, last = t.shape[1], tables.heads.shape[1] - 1
@@ -156,7 +156,7 @@ def weight_past_reach(tables: ColumnTables, law: int, before: Floats, x: int) ->
 
 
 @internal
-def fill_look_ahead(roots: Roots, scratch: Scratch, n: int) -> None:
+def fill_look_ahead(roots: Roots, scratch: TrialScratch, n: int) -> None:
     """s_k from t_k at the first n places: the convolution, not below 0, plus a bound of its errors."""
     t, s, added = scratch.t[:n], scratch.s[:n], scratch.added
     product_of_transforms(t, scratch.omegas, roots, s, scratch.imaginary, scratch.spare)
@@ -215,6 +215,7 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
 
 @internal
 def sum_of(values: Floats) -> float:
+    """The sum from the first to the last: one order for every machine."""
     total = 0.0
     for value in values:
         total += value
@@ -239,7 +240,7 @@ def _below(word: np.uint64, shift: np.uint64, value: float, total: float) -> int
 
 
 @internal
-def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: Scratch, reach: int) -> int:
+def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: TrialScratch, reach: int) -> int:
     """The outcome of one cell but the last, or reach + 1 if the decision is open."""
     t, after = scratch.t[k], scratch.s[k + 1]
     mask = t.size - 1
@@ -273,7 +274,7 @@ def _row(
     m: int,
     left: Integers,
     row: Integers,
-    scratch: Scratch,
+    scratch: TrialScratch,
 ) -> int:
     """Draw the m-th row from below, given its t and s: DONE, FAILED, or OPEN if floats do not decide."""
     n, cells = tables.counts[m - 1], tables.cells[m - 1]
@@ -324,7 +325,7 @@ def draw_rows(
     roots: Roots,
     left: Integers,
     rows: Integers,
-    scratch: Scratch,
+    scratch: TrialScratch,
 ) -> int:
     """Draw the rows of a trial from the first that is wanted.
 

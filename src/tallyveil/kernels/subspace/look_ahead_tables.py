@@ -22,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, sum_of, weight_past_reach
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, sum_of, weight_past_reach
 from tallyveil.kernels.subspace.transform import Roots, forward
 
 LEAST_INFLATION = 2.0**-26
@@ -73,7 +73,7 @@ def next_head(
     cell: AddedCell,
     inflation: float,
     before: Floats,
-    scratch: Scratch,
+    scratch: TrialScratch,
     out: Floats,
 ) -> None:
     """The table g_m from g_{m-1}, in the units of g_{m-1}.

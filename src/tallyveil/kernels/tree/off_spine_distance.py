@@ -25,7 +25,7 @@ from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import njit
 
 
-class Touched(NamedTuple):
+class TouchedGeounits(NamedTuple):
     """Geounits of one geolevel that entities touch, by entity and, within it, in rising order.
 
     Attributes:
@@ -42,7 +42,9 @@ class Touched(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tuple[Touched, Integers]:
+def raise_level(
+    touched: TouchedGeounits, parent: Integers, n_children: Integers
+) -> tuple[TouchedGeounits, Integers]:
     """One turn of Algorithm 1's loop over geolevels, for all entities at once.
 
     Args:
@@ -73,5 +75,7 @@ def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tup
             above[i] = n - 1
         begin_above[entity + 1] = n
     # Copies: a few entries of a coarse geolevel must not keep alive the arrays of a fine one.
-    raised = Touched(begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy())
+    raised = TouchedGeounits(
+        begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy()
+    )
     return raised, above

@@ -23,7 +23,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import njit
-from tallyveil.kernels.tree.upward import Alike, Sums, Told
+from tallyveil.kernels.tree.upward import Alike, ChildSums, Told
 
 
 class AnswerPlaces(NamedTuple):
@@ -44,7 +44,7 @@ class AnswerPlaces(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def add_finest_answers(
-    places: AnswerPlaces, variances: Floats, alike: Alike, sums: Sums, first: int, last: int
+    places: AnswerPlaces, variances: Floats, alike: Alike, sums: ChildSums, first: int, last: int
 ) -> None:
     """Add the finest geounits of parents first..last to the parents' sums.
 
@@ -74,7 +74,9 @@ def add_finest_answers(
 
 
 @njit(nogil=True, cache=True)
-def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last: int, out: Floats) -> None:
+def learn_answers(
+    places: AnswerPlaces, told: Told, sums: ChildSums, first: int, last: int, out: Floats
+) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
@@ -86,7 +88,7 @@ def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last
         out: Estimates of the answers that the geolevel measures, as in a row of noisy answers.
     """
     for g in range(first, last):
-        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
+        precisions = told.precisions[g if told.precisions.shape[0] > 1 else 0]
         v, s = sums.estimates[g], sums.spread[g]
         for u in range(places.query.size):
             q, begin = places.query[u], places.begin[u]
@@ -94,8 +96,8 @@ def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last
                 at = begin + k
                 if places.exact[u] >= 0:
                     v[at], s[at] = told.exact[g, places.exact[u] + k], 0.0
-                elif q >= 0 and own[q] > 0.0 and s[at] > 0.0:
-                    y, r = told.values[g, places.measured[u] + k], 1.0 / own[q]
+                elif q >= 0 and precisions[q] > 0.0 and s[at] > 0.0:
+                    y, r = told.values[g, places.measured[u] + k], 1.0 / precisions[q]
                     if s[at] == np.inf:
                         v[at], s[at] = y, r
                     else:

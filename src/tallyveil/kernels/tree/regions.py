@@ -15,31 +15,31 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import njit
 
 
-class Entries(NamedTuple):
+class SetEntries(NamedTuple):
     """Children that a set touches, parent after parent.
 
     Attributes:
         begin: Entries of parent i are `begin[i]:begin[i + 1]`.
         blocks: Row of the child's P.
         place: Row among the children with slopes of their own, or -1 where the sets hold all of the child alike.
-        one: Weight of the first set in such a child (summed over children with the same blocks).
-        other: Of the second set.
-        both: Of their product.
+        first: Weight of the first set in such a child (summed over children with the same blocks).
+        second: Of the second set.
+        product: Of their product.
     """
 
     begin: Integers
     blocks: Integers
     place: Integers
-    one: Floats
-    other: Floats
-    both: Floats
+    first: Floats
+    second: Floats
+    product: Floats
 
 
 class Slopes(NamedTuple):
     """Slopes of two sets and their conditional covariance; packed blocks, one row a geounit."""
 
-    one: Floats
-    other: Floats
+    first: Floats
+    second: Floats
     covariance: Floats
 
 
@@ -65,7 +65,7 @@ class Children(NamedTuple):
         slopes: Of the children with slopes of their own.
     """
 
-    entries: Entries
+    entries: SetEntries
     filtered: Floats
     unknown: Floats
     slopes: Slopes
@@ -118,7 +118,7 @@ def step_up(
         packing: How the blocks are packed.
         children: The children.
         parents: The parents.
-        same: Whether the two sets are one, whose slopes are then written once, as `one`.
+        same: Whether the two sets are one, whose slopes are then written once, as `first`.
         first: First parent to treat.
         last: One past the last.
         above: Output, one row a parent.
@@ -140,7 +140,7 @@ def step_up(
             child = filtered[entries.blocks[e]]
             t = entries.place[e]
             if t < 0:
-                wa, wb, wab = entries.one[e], entries.other[e], entries.both[e]
+                wa, wb, wab = entries.first[e], entries.second[e], entries.product[e]
                 for j in range(n):
                     a1[j] += wa * child[j]
                     both[j] += wab * child[j]
@@ -154,39 +154,39 @@ def step_up(
                         b2[j] += wb * free[j]
                 continue
             work[:] = 0.0
-            _multiply(dims, begin, below.one[t], child, 1.0, work)
+            _multiply(dims, begin, below.first[t], child, 1.0, work)
             for j in range(n):
                 a1[j] += work[j]
                 both[j] += below.covariance[t, j]
-            other = below.one[t] if same else below.other[t]
-            _transpose(dims, begin, other, turned)
+            second = below.first[t] if same else below.second[t]
+            _transpose(dims, begin, second, turned)
             _multiply(dims, begin, work, turned, 1.0, both)
             if not same:
-                _multiply(dims, begin, other, child, 1.0, b1)
+                _multiply(dims, begin, second, child, 1.0, b1)
             if with_unknown:
                 free = unknown[entries.blocks[e]]
-                _multiply(dims, begin, below.one[t], free, 1.0, a2)
-                _multiply(dims, begin, other, free, 1.0, b2)
+                _multiply(dims, begin, below.first[t], free, 1.0, a2)
+                _multiply(dims, begin, second, free, 1.0, b2)
         if same:
             b1[:] = a1
         row = parents.rows[i]
-        above.one[i] = 0.0
+        above.first[i] = 0.0
         above.covariance[i] = both
-        _multiply(dims, begin, a1, parents.gain[row], 1.0, above.one[i])
+        _multiply(dims, begin, a1, parents.gain[row], 1.0, above.first[i])
         if not same:
-            above.other[i] = 0.0
-            _multiply(dims, begin, b1, parents.gain[row], 1.0, above.other[i])
+            above.second[i] = 0.0
+            _multiply(dims, begin, b1, parents.gain[row], 1.0, above.second[i])
         _transpose(dims, begin, b1, turned)
-        _multiply(dims, begin, above.one[i], turned, -1.0, above.covariance[i])
+        _multiply(dims, begin, above.first[i], turned, -1.0, above.covariance[i])
         if with_unknown:
             work[:] = 0.0
             _multiply(dims, begin, a2, parents.slope[row], 1.0, work)
-            above.one[i] += work
+            above.first[i] += work
             _multiply(dims, begin, work, turned, -1.0, above.covariance[i])
             work[:] = 0.0
             _multiply(dims, begin, b2, parents.slope[row], 1.0, work)
             if not same:
-                above.other[i] += work
+                above.second[i] += work
             _transpose(dims, begin, work, turned)
             _multiply(dims, begin, a1, turned, -1.0, above.covariance[i])
             work[:] = 0.0

@@ -185,19 +185,19 @@ def _afresh(
     """Sum two changed groups and the container from scratch, because differences would gather rounding errors."""
     size, sums, x, y = groups
     scalars, terms = totals
-    for one in (g, h):
-        size[one] = 0
-        sums[one], x[one], y[one] = 0.0, 0.0, 0.0
+    for group in (g, h):
+        size[group] = 0
+        sums[group], x[group], y[group] = 0.0, 0.0, 0.0
     for c in range(group_of.size):
-        one = group_of[c]
-        if one in (g, h):
-            size[one] += 1
-            _add(container, c, 1.0, sums[one], x[one], y[one])
+        group = group_of[c]
+        if group in (g, h):
+            size[group] += 1
+            _add(container, c, 1.0, sums[group], x[group], y[group])
     scalars[:] = 0.0
     terms[:] = 0.0
-    for one in range(size.size):
-        if size[one] > 0:
-            _contribute(container, sums[one], x[one], y[one], 1.0, scalars, terms)
+    for group in range(size.size):
+        if size[group] > 0:
+            _contribute(container, sums[group], x[group], y[group], 1.0, scalars, terms)
     return float(_objective(container, scalars, terms))
 
 

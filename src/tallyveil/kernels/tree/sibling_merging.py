@@ -24,7 +24,7 @@ from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import njit
 
 
-class Entries(NamedTuple):
+class EntityEntries(NamedTuple):
     """What entities touch above the groups; entry = one entity in one geounit, all geolevels in one list.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Difference(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def merge_siblings(
-    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+    siblings: Siblings, entries: EntityEntries, distance: Integers, gains_first: bool
 ) -> tuple[Integers, int]:
     """Merge until a whole round over all parents changes nothing.
 
@@ -133,9 +133,9 @@ def merge_siblings(
                     if not alive[v] or n_tracts[u] + n_tracts[v] > limit[p]:
                         continue
                     trial += 1
-                    one = _Group(start[u], length[u], n_tracts[u])
-                    other = _Group(start[v], length[v], n_tracts[v])
-                    n_merged = _merge_lists(pool, one, other, merged)
+                    left = _Group(start[u], length[u], n_tracts[u])
+                    right = _Group(start[v], length[v], n_tracts[v])
+                    n_merged = _merge_lists(pool, left, right, merged)
                     sign = _compare(
                         merged[:n_merged], full[:n_full], entries, distance, mark, trial, difference
                     )
@@ -165,7 +165,7 @@ def merge_siblings(
 
 
 @njit(nogil=True, cache=True)
-def _most(siblings: Siblings, entries: Entries, distance: Integers) -> int:
+def _most(siblings: Siblings, entries: EntityEntries, distance: Integers) -> int:
     """No grouping gives a greater distance: adding up what every child needs is one way to make an entity."""
     most = np.zeros(distance.size, dtype=np.int64)
     for i in range(siblings.list_entry.size):
@@ -177,7 +177,7 @@ def _most(siblings: Siblings, entries: Entries, distance: Integers) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _filling(here: Integers, entries: Entries, full: Integers) -> int:
+def _filling(here: Integers, entries: EntityEntries, full: Integers) -> int:
     """Entries of a parent whose distances can change when two siblings they do not touch are merged."""
     n = 0
     for e in here:
@@ -188,10 +188,10 @@ def _filling(here: Integers, entries: Entries, full: Integers) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -> int:
+def _merge_lists(pool: Integers, left: _Group, right: _Group, merged: Integers) -> int:
     """Columns of `merged`: entry, inner, outer, change of the parent's inner, change of its outer."""
-    start_u, size_u, n_u = one
-    start_v, size_v, n_v = other
+    start_u, size_u, n_u = left
+    start_v, size_v, n_v = right
     i, j, n = 0, 0, 0
     while i < size_u or j < size_v:
         a = pool[start_u + i, 0] if i < size_u else np.int64(1) << 62
@@ -216,7 +216,7 @@ def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -
 
 
 @njit(nogil=True, cache=True)
-def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
+def _change(e: int, d_inner: int, d_outer: int, entries: EntityEntries) -> int:
     """Change of an entity's distance when its sums in an entry change."""
     while True:
         inner, outer = entries.inner[e], entries.outer[e]
@@ -233,7 +233,7 @@ def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
 def _compare(
     merged: Integers,
     full: Integers,
-    entries: Entries,
+    entries: EntityEntries,
     distance: Integers,
     mark: Integers,
     trial: int,
@@ -269,7 +269,7 @@ def _compare(
 
 @njit(nogil=True, cache=True)
 def _accept(
-    merged: Integers, here: Integers, entries: Entries, distance: Integers, mark: Integers, trial: int
+    merged: Integers, here: Integers, entries: EntityEntries, distance: Integers, mark: Integers, trial: int
 ) -> None:
     for i in range(merged.shape[0]):
         _apply(merged[i, 0], merged[i, 3], merged[i, 4], entries, distance)
@@ -279,7 +279,7 @@ def _accept(
 
 
 @njit(nogil=True, cache=True)
-def _apply(e: int, d_inner: int, d_outer: int, entries: Entries, distance: Integers) -> None:
+def _apply(e: int, d_inner: int, d_outer: int, entries: EntityEntries, distance: Integers) -> None:
     """Carry a change of an entry's sums up to the root."""
     while d_inner != 0 or d_outer != 0:
         inner, outer = entries.inner[e], entries.outer[e]

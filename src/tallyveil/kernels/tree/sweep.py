@@ -50,7 +50,7 @@ class SharedRows(NamedTuple):
     row_of: Integers
 
 
-class Groups(NamedTuple):
+class RowGroups(NamedTuple):
     """Rows of answers that are summed before anything else, because they share their blocks.
 
     Attributes:
@@ -73,7 +73,7 @@ def add_measured(
     basis: Basis,
     answers: NoisyAnswers,
     blocks: Floats,
-    groups: Groups,
+    groups: RowGroups,
     first: int,
     last: int,
     out: Floats,

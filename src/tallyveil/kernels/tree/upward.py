@@ -94,7 +94,7 @@ class Told(NamedTuple):
     exact: Integers
 
 
-class Sums(NamedTuple):
+class ChildSums(NamedTuple):
     """Sums over the children of some geounits, which become the geounits' own; one row a geounit.
 
     Attributes:
@@ -108,7 +108,7 @@ class Sums(NamedTuple):
     loose: Floats
 
 
-class Scratch(NamedTuple):
+class SweepScratch(NamedTuple):
     """Work space: m and u of a row, packed blocks, coefficients, cells, and answers with one place more."""
 
     m: Floats
@@ -120,11 +120,11 @@ class Scratch(NamedTuple):
 
 
 @internal
-def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
+def _scratch(basis: Basis, cascade: Cascade) -> SweepScratch:
     largest, n_cells = 0, basis.order.size
     for d in basis.dims:
         largest = max(largest, d)
-    return Scratch(
+    return SweepScratch(
         np.empty(largest),
         np.empty(largest),
         np.empty(basis.blocks[basis.dims.size]),
@@ -149,7 +149,7 @@ def _times(matrix: Floats, d: int, row: Floats, start: float, out: Floats) -> fl
 
 @internal
 def _learn(
-    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: Scratch
+    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: SweepScratch
 ) -> tuple[int, float]:
     """Learn one row in one block. Returns where its gain comes from, and what m or u is divided by."""
     m, u = scratch.m, scratch.u
@@ -209,12 +209,12 @@ def learn_exact(
         x: Coefficients; changed.
     """
     cascade, rows = learned.exact, learned.exact_rows
-    scratch, one = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
+    scratch, weights = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
     particular = scratch.h
-    for q in range(one.size):
-        one[q] = 1.0
-        spread_to_cells(cascade, one, answers, scratch.work, scratch.cells)
-        one[q] = 0.0
+    for q in range(weights.size):
+        weights[q] = 1.0
+        spread_to_cells(cascade, weights, answers, scratch.work, scratch.cells)
+        weights[q] = 0.0
         reflect(basis, scratch.cells)
         for j in range(particular.size):
             particular[j] = scratch.cells[basis.order[j]]
@@ -237,7 +237,9 @@ def learn_exact(
 
 
 @internal
-def _weigh(basis: Basis, learned: Learned, answers: Integers, precisions: Floats, scratch: Scratch) -> None:
+def _weigh(
+    basis: Basis, learned: Learned, answers: Integers, precisions: Floats, scratch: SweepScratch
+) -> None:
     """h, into the scratch."""
     h, cells = scratch.h, scratch.cells
     spread_to_cells(learned.cascade, precisions, answers, scratch.work, cells)
@@ -257,7 +259,7 @@ def _inform(learned: Learned, precisions: Floats, blocks: Floats) -> None:
 
 
 @njit(nogil=True, cache=True)
-def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: int, last: int) -> None:
+def learn_level(basis: Basis, learned: Learned, told: Told, sums: ChildSums, first: int, last: int) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
@@ -326,7 +328,7 @@ def add_finest(
     learned: Learned,
     signatures: Signatures,
     alike: Alike,
-    sums: Sums,
+    sums: ChildSums,
     first: int,
     last: int,
 ) -> None:
@@ -354,7 +356,7 @@ def add_finest(
 
 
 @njit(nogil=True, cache=True)
-def add_children(children: Sums, parent: Integers, sums: Sums) -> None:
+def add_children(children: ChildSums, parent: Integers, sums: ChildSums) -> None:
     """Add geounits to the sums of their parents, one after the other.
 
     Args:

@@ -26,7 +26,7 @@ from tallyveil.arrays import Integers, Numbers
 from tallyveil.kernels.compiled import njit
 
 
-class Parts(NamedTuple):
+class EntityParts(NamedTuple):
     """Geounits of one geolevel that entities touch, by entity and, within it, in rising order.
 
     Attributes:
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     spread: Numbers
 
 
-class Family(NamedTuple):
+class ChildVariances(NamedTuple):
     """The children of every geounit of a geolevel, as far as variances are concerned.
 
     Attributes:
@@ -61,7 +61,7 @@ class Family(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def raise_parts(parts: Parts, family: Family) -> tuple[Parts, Integers]:
+def raise_parts(parts: EntityParts, family: ChildVariances) -> tuple[EntityParts, Integers]:
     """One geolevel up, for all entities at once.
 
     Returns:
@@ -83,18 +83,20 @@ def raise_parts(parts: Parts, family: Family) -> tuple[Parts, Integers]:
                 above[j] = n
                 j += 1
             geounit_above[n] = p
-            slope_above[n], spread_above[n] = _one(
+            slope_above[n], spread_above[n] = _slope_and_spread(
                 geounit[i:j], slope[i:j], spread[i:j], below, total[p], unknown[p], children[p]
             )
             n += 1
             i = j
         begin_above[entity + 1] = n
-    raised = Parts(begin_above, geounit_above[:n].copy(), slope_above[:n].copy(), spread_above[:n].copy())
+    raised = EntityParts(
+        begin_above, geounit_above[:n].copy(), slope_above[:n].copy(), spread_above[:n].copy()
+    )
     return raised, above
 
 
 @njit(nogil=True, cache=True)
-def _one(
+def _slope_and_spread(
     geounit: Integers,
     slope: Numbers,
     spread: Numbers,
