@@ -55,12 +55,17 @@ def raise_level(
         Entries of the geolevel above; and, for each given entry, the entry above that holds it.
     """
     begin, geounit, inner, outer = touched
+    # Room for as many entries above as below: an entry above has at least one below it.
     total = geounit.size
     begin_above = np.zeros(begin.size, dtype=np.int64)
+    # `above` is kept so that distances can later be carried from a touched geounit to its parent without a search.
     geounit_above, above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     inner_above, outer_above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     n = 0
+    # Linear in the entries: each is read once, and entries of one parent lie side by side because parents never
+    # fall.
     for entity in range(begin.size - 1):
+        # A new entity begins with no parent, so that its first entry never joins the last one of the entity before.
         current = -1
         for i in range(begin[entity], begin[entity + 1]):
             p = parent[geounit[i]]
@@ -70,6 +75,7 @@ def raise_level(
                 inner_above[n] = 0
                 outer_above[n] = n_children[p]  # as if every child were untouched
                 n += 1
+            # The child's `near` and, less the 1 that an untouched child would count, its `far`.
             inner_above[n - 1] += min(inner[i], outer[i] + 1)
             outer_above[n - 1] += min(outer[i], inner[i] + 1) - 1
             above[i] = n - 1

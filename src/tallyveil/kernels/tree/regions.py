@@ -83,11 +83,14 @@ class Parents(NamedTuple):
 @njit(nogil=True, cache=True)
 def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float, out: Floats) -> None:
     """out += sign a b."""
+    # Class by class, with plain loops: blocks have a few rows, for which a call of a library would cost more than
+    # the work.
     for k in range(len(dims)):
         d, at = dims[k], begin[k]
         for i in range(d):
             for j in range(d):
                 left = sign * a[at + i * d + j]
+                # A zero is skipped: its products are exactly 0, so that no bit changes.
                 if left != 0.0:
                     for m in range(d):
                         out[at + i * d + m] += left * b[at + j * d + m]
@@ -123,13 +126,18 @@ def step_up(
         last: One past the last.
         above: Output, one row a parent.
     """
+    # Slopes are not symmetric, so the order of factors matters throughout.
     dims, begin = packing
     entries, filtered, unknown, below = children
+    # Room for one parent at a time, made once: a1 and b1 gather A P of the two sets, a2 and b2 A U, and `both` the
+    # covariance given the children, A P B' included.
     n = filtered.shape[1]
     with_unknown = len(unknown) > 0
     a1, b1, both = np.empty(n), np.empty(n), np.empty(n)
     a2, b2 = np.empty(n), np.empty(n)
     work, turned = np.empty(n), np.empty(n)
+    # Parents are independent and each is written by one call, so that threads may take any ranges of them. The
+    # entries of a parent are added in their order, which makes the bits those of one thread.
     for i in range(first, last):
         a1[:] = 0.0
         b1[:] = 0.0
@@ -139,7 +147,10 @@ def step_up(
         for e in range(entries.begin[i], entries.begin[i + 1]):
             child = filtered[entries.blocks[e]]
             t = entries.place[e]
+            # The slope is a multiple of the identity: weights in the place of matrix products.
             if t < 0:
+                # The product of weights is given by itself, because an entry may stand for several children whose
+                # products differ from the product of their sums.
                 wa, wb, wab = entries.first[e], entries.second[e], entries.product[e]
                 for j in range(n):
                     a1[j] += wa * child[j]
@@ -153,23 +164,28 @@ def step_up(
                         a2[j] += wa * free[j]
                         b2[j] += wb * free[j]
                 continue
+            # A P, used twice: as it is for the slope, and times B' for the covariance.
             work[:] = 0.0
             _multiply(dims, begin, below.first[t], child, 1.0, work)
             for j in range(n):
                 a1[j] += work[j]
                 both[j] += below.covariance[t, j]
+            # For one set the second slope is the first; all that depends on it alone is skipped.
             second = below.first[t] if same else below.second[t]
             _transpose(dims, begin, second, turned)
             _multiply(dims, begin, work, turned, 1.0, both)
             if not same:
                 _multiply(dims, begin, second, child, 1.0, b1)
             if with_unknown:
+                # Where no direction is unknown, the arrays U, X and Y are empty, and this costs nothing.
                 free = unknown[entries.blocks[e]]
                 _multiply(dims, begin, below.first[t], free, 1.0, a2)
                 _multiply(dims, begin, second, free, 1.0, b2)
         if same:
             b1[:] = a1
         row = parents.rows[i]
+        # The slope of the set on its parent is (sum of A P) G, and the covariance falls by what the parent's counts
+        # explain, A P G (B P)'.
         above.first[i] = 0.0
         above.covariance[i] = both
         _multiply(dims, begin, a1, parents.gain[row], 1.0, above.first[i])
@@ -179,16 +195,20 @@ def step_up(
         _transpose(dims, begin, b1, turned)
         _multiply(dims, begin, above.first[i], turned, -1.0, above.covariance[i])
         if with_unknown:
+            # What is unknown adds slopes A U X, and takes the two cross products of the known and the unknown part
+            # away. The order of these three terms is fixed: another one would change bits.
             work[:] = 0.0
             _multiply(dims, begin, a2, parents.slope[row], 1.0, work)
             above.first[i] += work
             _multiply(dims, begin, work, turned, -1.0, above.covariance[i])
+            # The same of the second set, whose product is turned: (B U X)' stands to the right of A P.
             work[:] = 0.0
             _multiply(dims, begin, b2, parents.slope[row], 1.0, work)
             if not same:
                 above.second[i] += work
             _transpose(dims, begin, work, turned)
             _multiply(dims, begin, a1, turned, -1.0, above.covariance[i])
+            # Last the term A U Y (B U)': what the unknown directions of both sets share.
             work[:] = 0.0
             _multiply(dims, begin, a2, parents.excess[row], 1.0, work)
             _transpose(dims, begin, b2, turned)
