@@ -42,9 +42,12 @@ from tallyveil.errors import GeographyError, SchemaError
 # The four kinds of address, in the highest 4 bits. A kind never changes its number, and a removed one must not be
 # given again: a changed number would give every address other noise, and a used one would repeat old noise.
 CELLS: Final = 0
-REFINEMENT: Final = 1  # further digits of a cell's draw
-NUMBERS: Final = 2  # uniform numbers of vectors
-DIGITS: Final = 3  # further digits of such a number
+# Further digits of a cell's draw.
+REFINEMENT: Final = 1
+# Uniform numbers of vectors.
+NUMBERS: Final = 2
+# Further digits of such a number.
+DIGITS: Final = 3
 
 LANES: Final = 8
 """Number of draws in one encrypted block."""
