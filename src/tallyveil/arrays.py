@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+# numpy's names of types are spelled out once, here. A kernel that is compiled for its annotations refuses arrays of
+# another type.
 Bools: TypeAlias = NDArray[np.bool_]
 Int8s: TypeAlias = NDArray[np.int8]
 Int16s: TypeAlias = NDArray[np.int16]
@@ -30,6 +32,7 @@ Words: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Complexes: TypeAlias = NDArray[np.complex128]
 
+# The number stands for dimensions, which `tallyveil.kernels.compiled.numba_type` reads.
 BoolRows: TypeAlias = Annotated[Bools, 2]
 Int8Rows: TypeAlias = Annotated[Int8s, 2]
 Int32Rows: TypeAlias = Annotated[Int32s, 2]

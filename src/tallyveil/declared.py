@@ -39,6 +39,7 @@ Kind = TypeVar("Kind")
 class Declared:
     """Base of a declared dataclass: an unknown key is a mistake."""
 
+    # No fields of its own, so that a subclass may have slots.
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -75,6 +76,7 @@ LONGEST_TEXT: Final = 4_096
 
 
 def _of_one_line(value: str) -> str:
+    # Refused here, where the key can be named; the system would refuse it later, with a message that names none.
     if "\0" in value:
         raise ValueError("the text has the character U+0000, which no path and no name can have; remove it")
     if not is_one_line(value):  # from Python, it may be the content of a file in the place of its path
@@ -90,6 +92,7 @@ class _Table:
     """Reads and writes pairs of a name and a value as an object, whose order of keys counts."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # The annotation is tuple[tuple[str, Item], ...]: the inner pair names the type of the values.
         _, value = get_args(get_args(source)[0])
         table = handler.generate_schema(dict[Name, value])  # type: ignore[valid-type]
         return core_schema.no_info_after_validator_function(
@@ -111,6 +114,7 @@ def _exact(value: object) -> Fraction:
             f"value is the float {value!r}. A float is only close to the decimal that was written, so the number would "
             f'not be exact. Write it as a string: "{value!r}", or better as an exact fraction such as "1/3".'
         )
+    # Limits of digits and exponents hold here too: a short text must not make a huge number.
     number = exact_value(value)
     if number is None:
         raise ValueError(
@@ -130,6 +134,7 @@ Exact = Annotated[
 
 def left_out(default: object) -> FieldInfo:
     """The mark of a key that is not written where its value is the default, so that earlier files keep their digest."""
+    # By value, not by whether it was stated: the same declaration always writes the same text.
     info: FieldInfo = Field(exclude_if=lambda value: bool(value == default))
     return info
 
@@ -159,6 +164,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def adapter_of(kind: Any) -> TypeAdapter[Any]:
     """Reader and writer of a declaration, made once."""
+    # Made once: to build a validator takes pydantic far longer than to use it.
     return _adapter(kind)
 
 
@@ -179,6 +185,7 @@ def validated(kind: type[Kind], value: object) -> Kind:
         read: Kind = adapter_of(kind).validate_python(value)
     except ValidationError as error:
         # The value is left out: it may be megabytes of somebody's text.
+        # The first alone: later ones are often consequences, and a union gives one for each of its members.
         fault = error.errors(include_url=False, include_input=False)[0]
         parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]]
         raise MisfitError("".join(parts).lstrip(".") or "the whole", _wanted(fault)) from None
@@ -187,6 +194,7 @@ def validated(kind: type[Kind], value: object) -> Kind:
 
 def _wanted(fault: ErrorDetails) -> str:
     """What pydantic wanted at a place. Its own words for an unknown kind would repeat the value."""
+    # In words of our own where pydantic's would quote the value.
     if fault["type"] == "union_tag_invalid":
         return f"wanted a kind among {fault['ctx']['expected_tags']}"
     if fault["type"] == "extra_forbidden":
@@ -207,6 +215,7 @@ def read_written(kind: type[Kind], value: Mapping[str, Any]) -> Kind:
         TallyveilError: a rule of the domain is broken.
     """
     read = validated(kind, value)
+    # Written anew and compared key by key as JSON: 1, 1.0 and true are equal to Python, and not as text.
     again = mapping_of(read)
     for key in {**value, **again}:
         if key not in value or key not in again or json.dumps(value[key]) != json.dumps(again[key]):

@@ -33,7 +33,9 @@ class TallyveilError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
+        # Here for all errors, so that no message has to think of it.
         super().__init__(_ADDRESS.sub("s3://", message))
+        # Set on the object: the class keeps its own code for errors without one.
         if code is not None:
             self.code = code
         self.add_note(f"More: tallyveil explain {self.code}")  # tracebacks and notebooks show it

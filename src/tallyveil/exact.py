@@ -29,6 +29,8 @@ _READABLE = 40
 _FEW_DIGITS = 17
 """Digits of a number that is shown with a power of ten; as many as the shortest text of any float has."""
 
+# The limits are in the patterns, so that a text is refused before anything is computed from it. ASCII digits alone:
+# \d would take those of other scripts.
 _DIGITS = rf"[0-9]{{1,{MOST_DIGITS}}}"
 _RATIO = re.compile(rf"[+-]?{_DIGITS}/{_DIGITS}")
 _DECIMAL = re.compile(rf"[+-]?({_DIGITS}(\.[0-9]{{0,{MOST_DIGITS}}})?|\.{_DIGITS})([eE][+-]?[0-9]{{1,3}})?")
@@ -40,6 +42,7 @@ def fraction_of(text: str) -> Fraction | None:
     The result is also None if the denominator is 0, if there are more than `MOST_DIGITS` digits, or if the exponent
     has more than three digits.
     """
+    # A match of the whole text: neither a partial number nor an underscore of Python's passes.
     text = text.strip()
     if _RATIO.fullmatch(text):
         return None if int(text.partition("/")[2]) == 0 else Fraction(text)
@@ -53,6 +56,7 @@ def exact_value(value: object) -> Fraction | None:
     """
     if isinstance(value, Fraction):
         return value
+    # True and False are integers of Python; nobody means 1 by them here.
     if isinstance(value, Integral) and not isinstance(value, bool):
         return Fraction(int(value))
     return fraction_of(str(value)) if isinstance(value, str | Decimal) else None
@@ -76,6 +80,7 @@ def as_given(value: object) -> str:
         text = repr(value) if is_one_line(value) else "a text of several lines"
     elif value is None or isinstance(value, Number):
         text = _number(value)
+    # By module and not by content: even the length of a foreign text may say something of a record.
     elif not type(value).__module__.startswith(_HERE):
         text = type_of(value)
     elif is_dataclass(value):
@@ -105,6 +110,7 @@ def exactly(value: Fraction) -> str:
     text = str(value)
     if len(text) <= _READABLE:
         return text
+    # An estimate of the power of ten; the fraction is short only if the scaled number is whole.
     power = len(str(abs(value.numerator))) - len(str(value.denominator))
     scaled = value / Fraction(10) ** (power - _FEW_DIGITS)
     if scaled.denominator != 1:
@@ -118,6 +124,7 @@ def exactly(value: Fraction) -> str:
 def in_short(value: Fraction) -> str:
     """A number with six digits, for a message; about its power of ten where no float comes near it."""
     sign, size = "-" if value < 0 else "", abs(value)
+    # By lengths in bits, since a float would overflow beyond 10**308.
     digits = round(math.log10(2) * (size.numerator.bit_length() - size.denominator.bit_length()))
     return f"{float(value):.6g}" if not value or abs(digits) < 300 else f"{sign}10**{digits}"
 

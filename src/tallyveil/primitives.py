@@ -14,6 +14,7 @@ from tallyveil.errors import SolverError
 SHA256_OF_ABC: Final = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 """FIPS 180-4, example of one block."""
 
+# The key of the vector: the bytes 0 to 31.
 AES256_KEY: Final = bytes(range(32))
 AES256_PLAIN: Final = "00112233445566778899aabbccddeeff"
 AES256_CIPHER: Final = "8ea2b7ca516745bfeafc49904b496089"
@@ -30,6 +31,7 @@ def require_hashes() -> None:
         digest = hashlib.sha256(b"abc").hexdigest()
     except ValueError as error:
         raise _refused("Python's hashlib", "SHA-256") from error
+    # A wrong hash would give keys and digests that no other machine could check.
     if digest != SHA256_OF_ABC:
         raise _wrong("Python's hashlib", "SHA-256")
     try:
@@ -44,6 +46,7 @@ def require_aes256() -> None:
     Raises:
         SolverError: the package `cryptography` refuses AES-256, or encrypts the block of FIPS 197 to another one.
     """
+    # Imported late: commands that only plan need no ciphers, and should start at once.
     from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

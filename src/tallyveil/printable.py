@@ -34,6 +34,7 @@ def shown(text: str) -> str:
     """The text, with each character that a terminal would not simply print replaced by its escape."""
     if _PLAIN.fullmatch(text):
         return text
+    # Line feeds and tabs stay, because texts of several lines are shown as such.
     return "".join(_escape(c) if category(c) in OBEYED and c not in "\n\t" else c for c in text)
 
 
@@ -67,12 +68,14 @@ def header_of(present: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
         wanted: Names that a table for this purpose has.
     """
     names = tuple(present)
+    # Nearly is enough, so that a slip of the pen in the header still shows the columns beside it.
     close = (get_close_matches(name, names, n=1, cutoff=_NEARLY) for name in wanted)
     return names if any(close) else ()
 
 
 def present_columns(present: Sequence[str], wanted: Iterable[str]) -> str:
     """What every refusal of a table says of the columns that it has; arguments as for `header_of`."""
+    # The number of columns shows nothing of a record.
     if names := header_of(present, wanted):
         return f"It has: {some_names(names)}."
     return (
@@ -83,6 +86,7 @@ def present_columns(present: Sequence[str], wanted: Iterable[str]) -> str:
 
 def has_bytes(text: str) -> bool:
     """Whether a text holds bytes that are no UTF-8. Python reads such bytes from names of files and from terminals."""
+    # Python turns byte 0x80 + n into the lone surrogate U+DC80 + n, which no valid text has.
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -141,5 +145,6 @@ def _safe(text: str) -> str:
 
 
 def _escape(character: str) -> str:
+    # UTF-16: characters beyond U+FFFF are two escapes, as in JSON.
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))

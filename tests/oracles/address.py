@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallyveil.arrays import Int32s, Integers, Words
-from tallyveil.kernels.address import Blocks, Listed, Refinement, ScatteredBlocks
+from tallyveil.kernels.address import LaneBlocks, Listed, Refinement, ScatteredBlocks
 
 
 def dense_addresses_reference(
@@ -45,7 +45,7 @@ def dense_refinement_reference(
     high: np.uint64,
     geounits: Integers,
     n_answers: int,
-    blocks: Blocks,
+    blocks: LaneBlocks,
     positions: Integers,
     out: Refinement,
 ) -> None:

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Uint16s, Words
-from tallyveil.kernels.address import Blocks, ScatteredBlocks
+from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
 from tallyveil.kernels.inversion import Boundaries, Direct
 
 
 def look_up_dense_reference(
-    blocks: Blocks,
+    blocks: LaneBlocks,
     table: Direct,
     n_answers: int,
     add: bool,

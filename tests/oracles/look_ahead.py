@@ -3,11 +3,11 @@
 from numba import njit
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, fill_look_ahead, fill_weights
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, fill_look_ahead, fill_weights
 from tallyveil.kernels.subspace.transform import Roots
 
 
 @njit(nogil=True)
-def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: Scratch) -> None:
+def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: TrialScratch) -> None:
     """Compute the functions t and s of one row into `scratch`."""
     fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))

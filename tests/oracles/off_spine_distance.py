@@ -1,11 +1,11 @@
 """Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.off_spine_distance`."""
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.tree.off_spine_distance import Touched
+from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits
 
 
 def raise_level_reference(
-    touched: Touched, parent: Integers, n_children: Integers
+    touched: TouchedGeounits, parent: Integers, n_children: Integers
 ) -> list[dict[int, tuple[int, int]]]:
     """Specification of `raise_level`: for each entity, (inner, outer) of every geounit above that it touches."""
     begin, geounit, inner, outer = (array.tolist() for array in touched)

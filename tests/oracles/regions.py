@@ -30,19 +30,19 @@ def step_up_reference(
                 p, u = block(filtered, int(entries.blocks[e])), block(unknown, int(entries.blocks[e]))
                 t = int(entries.place[e])
                 one, other, joint = (
-                    np.eye(d) * entries.one[e],
-                    np.eye(d) * entries.other[e],
-                    p * entries.both[e],
+                    np.eye(d) * entries.first[e],
+                    np.eye(d) * entries.second[e],
+                    p * entries.product[e],
                 )
                 if t >= 0:
-                    one, other = block(below.one, t), block(below.one if same else below.other, t)
+                    one, other = block(below.first, t), block(below.first if same else below.second, t)
                     joint = block(below.covariance, t) + one @ p @ other.T
                 a1, b1, both = a1 + one @ p, b1 + other @ p, both + joint
                 a2, b2 = a2 + one @ u, b2 + other @ u
             row = int(parents.rows[i])
             g, x, y = block(parents.gain, row), block(parents.slope, row), block(parents.excess, row)
-            above.one[i, own] = (a1 @ g + a2 @ x).ravel()
+            above.first[i, own] = (a1 @ g + a2 @ x).ravel()
             if not same:
-                above.other[i, own] = (b1 @ g + b2 @ x).ravel()
+                above.second[i, own] = (b1 @ g + b2 @ x).ravel()
             shared = a2 @ x @ b1.T + a1 @ x.T @ b2.T
             above.covariance[i, own] = (both - a1 @ g @ b1.T - shared + a2 @ y @ b2.T).ravel()

@@ -5,7 +5,7 @@ from itertools import takewhile
 import numpy as np
 
 from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
-from tallyveil.kernels.records.safetab_groups import MOST_ITERATIONS, IterationMaps, People, RegionBlocks
+from tallyveil.kernels.records.safetab_groups import MOST_ITERATIONS, CodedPeople, IterationMaps, RegionBlocks
 
 
 def person_iterations_reference(
@@ -28,7 +28,7 @@ def person_iterations_reference(
 
 
 def count_totals_reference(
-    regions: Integers, blocks_of: RegionBlocks, people: People, maps: IterationMaps, totals: Integers
+    regions: Integers, blocks_of: RegionBlocks, people: CodedPeople, maps: IterationMaps, totals: Integers
 ) -> None:
     """Specification of `count_totals`."""
     first, blocks = blocks_of
@@ -44,7 +44,7 @@ def count_totals_reference(
 def count_tables_reference(
     regions: Integers,
     blocks_of: RegionBlocks,
-    people: People,
+    people: CodedPeople,
     cells: Int8s,
     maps: IterationMaps,
     slots: Int32s,

@@ -3,11 +3,11 @@
 import numpy as np
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.tree.sibling_merging import Entries, Siblings
+from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings
 
 
 def merge_siblings_reference(
-    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+    siblings: Siblings, entries: EntityEntries, distance: Integers, gains_first: bool
 ) -> tuple[Integers, int]:
     """Specification of `merge_siblings`: every trial sums all distances from scratch and compares the sorted lists."""
     n = siblings.list_begin.size - 1
@@ -69,7 +69,7 @@ def merge_siblings_reference(
     return group_of, rounds
 
 
-def _sums_without(siblings: Siblings, entries: Entries) -> tuple[list[int], list[int]]:
+def _sums_without(siblings: Siblings, entries: EntityEntries) -> tuple[list[int], list[int]]:
     """Sums of every entry less what the entries below it, and the groups at the start, put in."""
     near = np.minimum(entries.inner, entries.outer + 1)
     far = np.minimum(entries.outer, entries.inner + 1)

@@ -9,7 +9,7 @@ from tests.oracles.transform import (
 )
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.tree.sweep import Groups, NoisyAnswers, SharedRows
+from tallyveil.kernels.tree.sweep import NoisyAnswers, RowGroups, SharedRows
 from tallyveil.kernels.tree.transform import Basis, Cascade
 
 
@@ -17,7 +17,7 @@ def add_measured_reference(
     basis: Basis,
     answers: NoisyAnswers,
     blocks: Floats,
-    groups: Groups,
+    groups: RowGroups,
     first: int,
     last: int,
     out: Floats,

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from tallyveil.kernels.tree.variance import Family, Parts
+from tallyveil.kernels.tree.variance import ChildVariances, EntityParts
 
 
-def raise_parts_reference(parts: Parts, family: Family) -> list[dict[int, tuple[float, float]]]:
+def raise_parts_reference(parts: EntityParts, family: ChildVariances) -> list[dict[int, tuple[float, float]]]:
     """Specification of `raise_parts`: for each entity, (slope, spread) of every geounit above that it touches.
 
     The module's formula over all children; unknown ones count as equal shares of the sum.

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.kernels.address import Blocks, Refinement, dense_refinement, scattered_addresses
+from tallyveil.kernels.address import LaneBlocks, Refinement, dense_refinement, scattered_addresses
 from tallyveil.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -94,7 +94,7 @@ def test_refinement_addresses_hold_the_whole_address(geounit: int, answer: int) 
         high_word(REFINEMENT, 7, 9),
         np.array([geounit]),
         2016,
-        Blocks(0, lanes),
+        LaneBlocks(0, lanes),
         np.array([answer]),
         Refinement(address, cells),
     )

@@ -26,7 +26,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import sums_between
 
 if TYPE_CHECKING:
-    from tallyveil.kernels.tree.off_spine_distance import Touched
+    from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,9 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     return OffSpineDistances(family.name, family.codes, distance, complement)
 
 
-def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched", Integers | None], ...]:
+def touched_levels(
+    spine: Spine, family: EntityFamily
+) -> tuple[tuple["TouchedGeounits", Integers | None], ...]:
     """The geounits that every entity touches at each geolevel, root first.
 
     Returns:
@@ -101,13 +103,13 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     Raises:
         GeographyError: the family belongs to another spine.
     """
-    from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level
+    from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits, raise_level
 
     require_same_spine(spine, family)
     ones, zeros = np.ones(len(family.members), dtype=np.int64), np.zeros(len(family.members), dtype=np.int64)
     # To the compiler a read-only array is another type, which would cause a second compilation.
-    touched = Touched(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Touched, Integers | None]] = []
+    touched = TouchedGeounits(family.offsets.copy(), family.members.copy(), ones, zeros)
+    levels: list[tuple[TouchedGeounits, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_level(touched, spine.parents(level), np.diff(spine.child_offsets[level - 1]))
         levels.append((touched, above))
@@ -115,7 +117,7 @@ def touched_levels(spine: Spine, family: EntityFamily) -> tuple[tuple["Touched",
     return (*[(touched, None)], *levels[::-1])
 
 
-def near_and_far(touched: "Touched") -> tuple[Integers, Integers]:
+def near_and_far(touched: "TouchedGeounits") -> tuple[Integers, Integers]:
     """Distance of an entity's part of each touched geounit, and of the rest of the geounit."""
     near: Integers = np.minimum(touched.inner, touched.outer + 1)
     far: Integers = np.minimum(touched.outer, touched.inner + 1)

@@ -83,7 +83,7 @@ def _group_of(
     spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
 ) -> tuple[Integers, Integers]:
     """Group of every geounit of a level, and parent of each group."""
-    from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
+    from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings, merge_siblings
 
     family = together(families)
     levels = touched_levels(spine, family)
@@ -93,7 +93,7 @@ def _group_of(
     above = [np.full(sizes[0], -1, dtype=np.int64)]
     above += [base[upper - 1] + _above(levels[upper][1]) for upper in range(1, level)]
     entity = [_entity_of(levels[upper][0].begin) for upper in range(level)]
-    entries = Entries(
+    entries = EntityEntries(
         np.concatenate([levels[upper][0].inner for upper in range(level)]),
         np.concatenate([levels[upper][0].outer for upper in range(level)]),
         np.concatenate(above),

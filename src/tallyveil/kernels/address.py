@@ -17,7 +17,7 @@ from tallyveil.arrays import Int32s, Integers, Uint16s, Words
 from tallyveil.kernels.compiled import njit
 
 
-class Blocks(NamedTuple):
+class LaneBlocks(NamedTuple):
     """A run of encrypted blocks.
 
     Attributes:
@@ -69,10 +69,14 @@ def dense_addresses(
         n_blocks: Blocks to write.
         addresses: Output, [at least 2 n_blocks].
     """
+    # Chunks begin anywhere, also within a row: a block's address depends on its row and place alone, so any cut
+    # into chunks writes the same.
     row = first // per_geounit
     block = first - row * per_geounit
     done = 0
     while done < n_blocks:
+        # The geounit has the lowest 36 bits of the high word, which are zeros in `high`; it was checked to fit. So
+        # "or" is the sum, and nothing spills into the query.
         word = high | np.uint64(geounits[row])
         run = min(per_geounit - block, n_blocks - done)
         for i in range(run):
@@ -99,15 +103,19 @@ def scattered_addresses(
     Returns:
         How many addresses are written.
     """
+    # A chunk begins with a block of its own, even if the one before ended in the same block: that costs one
+    # encryption and makes a chunk depend on nothing before it.
     last = -1
     for i in range(lane_of.size):
         answer, word = answers[first + i], high | np.uint64(geounits[first + i])
+        # Block answer // 8 and lane answer % 8, by shifts, since answers are not negative.
         low = np.uint64(answer >> 3)
         # A block holds 8 answers. The order is by geounit and answer, so that answers of one block are neighbours.
         if i == 0 or low != addresses[2 * last] or word != addresses[2 * last + 1]:
             last += 1
             addresses[2 * last] = low
             addresses[2 * last + 1] = word
+        # Lanes of one chunk: at most 8 times 2^14 of them, far within an int32.
         lane_of[i] = 8 * last + (answer & 7)
     return last + 1
 
@@ -142,18 +150,23 @@ def listed_addresses(high: np.uint64, listed: Listed, first: int, addresses: Wor
         How many addresses are written.
     """
     answers, begin, geounit_begin, draw_begin = listed
+    # The last run that begins at or before the draw. Runs without draws have equal begins, and are passed over
+    # below.
     run = np.searchsorted(draw_begin, first, side="right") - 1
     done, n_blocks = 0, 0
     while done < lane_of.size:
         width = begin[run + 1] - begin[run]
         place = first + done - draw_begin[run]
+        # This also skips runs without answers, whose width 0 would otherwise divide by zero.
         if place >= draw_begin[run + 1] - draw_begin[run]:
             run += 1
             continue
         geounit = place // width
         k = place - geounit * width
         word = high | np.uint64(geounit_begin[run] + geounit)
+        # Only as far as the chunk reaches: the next one goes on within the geounit.
         stop = min(width, k + lane_of.size - done)
+        # No block: every geounit begins with an address of its own.
         before = -1
         while k < stop:
             answer = answers[begin[run] + k]
@@ -174,7 +187,7 @@ def dense_refinement(
     high: np.uint64,
     geounits: Integers,
     n_answers: int,
-    blocks: Blocks,
+    blocks: LaneBlocks,
     positions: Integers,
     out: Refinement,
 ) -> None:
@@ -190,11 +203,14 @@ def dense_refinement(
     """
     first, lanes = blocks
     addresses, cells = out
+    # Rounded up, as in `DenseDraws`: both must agree on where a row's blocks begin.
     per_geounit = (n_answers + 7) // 8
     for i in range(positions.size):
         row = positions[i] // n_answers
         answer = positions[i] - row * n_answers
         block = row * per_geounit + (answer >> 3) - first
+        # The lane that left the draw undecided is its first 16 digits. It is kept, since the comparison goes on
+        # from it.
         cells[i] = lanes[8 * block + (answer & 7)]
         # the low 16 bits count the words of one draw
         addresses[2 * i] = np.uint64(answer) << np.uint64(16)
@@ -219,6 +235,7 @@ def scattered_refinement(
     for i in range(positions.size):
         lane = lane_of[positions[i] - first]
         block = lane >> 3
+        # The answer is read back from the block's address: low word times 8 plus the lane.
         answer = addresses[2 * block] << np.uint64(3) | np.uint64(lane & 7)
         cells[i] = lanes[lane]
         refined[2 * i] = answer << np.uint64(16)  # as in `dense_refinement`

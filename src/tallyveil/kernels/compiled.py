@@ -75,6 +75,7 @@ and then be compiled anew by every command."""
 _config: Any = numba.config
 _numba: Any = types
 _structs: Any = structref
+# numba reads its setting when it makes a function, so the setting may be changed for this moment only.
 _folders = threading.RLock()
 """Held while numba's setting of the cache folder names that of one module."""
 
@@ -154,9 +155,11 @@ def held(hold: Callable[[Pointers], Holder], kernels: Pointers) -> Holder:
 
 def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, Any]) -> Kernel:
     """A function as numba compiles it, for any types or only for those that are stated."""
+    # Nothing of it goes to disk, so no folder is needed.
     if not cache:
         return cast(Kernel, numba.njit(arguments, **options)(function))
     with _folders:
+        # Set, used and put back under the lock: another thread's kernel must not get this module's folder.
         before, folder = _config.CACHE_DIR, code_folder(function.__module__)
         _config.CACHE_DIR = str(folder)
         try:
@@ -173,6 +176,7 @@ def numba_type(kind: Any) -> Any:
         kind: A number; an array of `tallyveil.arrays`, which has one dimension if its name says nothing else; a
             tuple; a named tuple; a call, which becomes a pointer; a holder.
     """
+    # Order matters: an array of several dimensions is an annotated one, and a named tuple is a class of tuples.
     container, parts = get_origin(kind), get_args(kind)
     if container is Annotated:
         base, detail = parts
@@ -181,6 +185,7 @@ def numba_type(kind: Any) -> Any:
             _HolderType([("kernels", numba_type(detail))]) if holder else numba_type(base).copy(ndim=detail)
         )
     if container is np.ndarray:
+        # C: rows one after the other. An array of another layout is another type to numba.
         return _numba.Array(numba_type(get_args(parts[1])[0]), 1, "C")
     if container is Callable:  # of collections.abc
         arguments, result = parts
@@ -198,6 +203,7 @@ def conforming(fields: Fields) -> Fields:
 
     Other arrays are copied. Numba would call them of another type, and a kernel with one signature would refuse them.
     """
+    # A copy is made only where something does not conform, so this costs nothing for arrays made here.
     arrays = (
         np.require(array, number, ["C", "W"])
         for array, number in zip(fields, _numbers(type(fields)), strict=True)
@@ -241,6 +247,7 @@ def remove_code() -> int:
     Raises:
         StoreError: A file cannot be removed.
     """
+    # The size is taken before, since afterwards there is nothing to measure.
     folder, size = kernels_folder(), bytes_on_disk()
     try:
         if folder.is_dir():
@@ -273,6 +280,7 @@ def _prepared(folder: Path) -> Path | None:
             return Path(shutil.copytree(folder, Path(_copies().name) / folder.parent.name / folder.name))
         _say_not_kept(kernels_folder(), str(error.strerror))
         return None
+    # Once for each folder and process.
     for path in folder.rglob("*.nb[ci]"):
         _remove_if_cut_off(path)
     return folder
@@ -286,11 +294,13 @@ def _make(folder: Path) -> None:
     """
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
+        # By the time of the folder, which changes when code is added to it, not when it is read.
         oldest = time.time() - DAYS_KEPT * 24 * 60 * 60
         for other in folder.parent.iterdir():
             with suppress(FileNotFoundError):  # another process removes it, too
                 if other.stat().st_mtime < oldest:
                     shutil.rmtree(other, ignore_errors=True)
+    # Tried by writing, not by asking: rights and free space say little on network disks and under quotas.
     with TemporaryFile(dir=folder) as trial:
         if not any(folder.rglob("*.nbc")):
             trial.write(bytes(ROOM))
@@ -327,6 +337,7 @@ def on_disk(kernel: Callable[..., Any]) -> bool:
     # Without compilation there is nothing to wait for.
     if not is_jitted(kernel):
         return True
+    # For some types: numba's names of files do not say which.
     folder = code_folder(kernel.__module__)
     return folder is not None and any(folder.rglob(f"*.{cast(Any, kernel).__qualname__}-*.nbc"))
 
@@ -337,6 +348,7 @@ def require_kept() -> None:
     Raises:
         StoreError: A folder did not take the code. The message names one.
     """
+    # A copy of the list, because another thread may import modules meanwhile.
     for name, module in list(sys.modules.items()):
         if not name.startswith(f"{__package__}.") or not any(map(is_jitted, vars(module).values())):
             continue
@@ -360,11 +372,14 @@ def sources_digest(module: str) -> str:
     names = [module]
     while names:
         name = names.pop()
+        # Imports may be reached in several ways; each module counts once.
         if name not in sources:
             source = _source(name)
             sources[name] = source.digest
             names += source.imported
     digest = hashlib.sha256(_platform().encode())
+    # Sorted, so that the digest does not depend on the order of imports. The zero byte ends a name: no two lists of
+    # sources give the same bytes.
     for name, of_source in sorted(sources.items()):
         digest.update(of_source + name.encode() + b"\0")
     return digest.hexdigest()
@@ -378,15 +393,18 @@ def _platform() -> str:
     return " ".join(map(str, (numba.__version__, llvmlite.__version__, *processor, *chosen)))
 
 
-class _Source(NamedTuple):
+class _SourceFile(NamedTuple):
     digest: bytes
     imported: tuple[str, ...]
 
 
 @cache
-def _source(module: str) -> _Source:
+def _source(module: str) -> _SourceFile:
     """Digest of a loaded module's file, and the modules of the same package from which it imports names."""
+    # The file's bytes, comments included: to tell a comment from code would need a parser, and a digest that is too
+    # strict only compiles once more.
     data = Path(str(sys.modules[module].__file__)).read_bytes()
     package = re.escape(module.partition(".")[0]).encode()
+    # Only `from tallyveil... import` at the start of a line: kernels import what they call at the top, by name.
     names = re.findall(rb"^from (" + package + rb"(?:\.\w+)*) import ", data, re.MULTILINE)
-    return _Source(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))
+    return _SourceFile(hashlib.sha256(data).digest(), tuple(name.decode() for name in names))

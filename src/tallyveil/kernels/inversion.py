@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Uint16s, Words
-from tallyveil.kernels.address import Blocks, ScatteredBlocks
+from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
 from tallyveil.kernels.compiled import inlined, njit
 
 
@@ -47,7 +47,7 @@ class Boundaries(NamedTuple):
     tail_word: np.uint64
 
 
-class _Run(NamedTuple):
+class _LaneRun(NamedTuple):
     """Neighbouring lanes of one row, from `lane` on, whose draws go to `place` and the places after it."""
 
     lane: np.uint64
@@ -59,7 +59,7 @@ class _Run(NamedTuple):
 def _look_up_run(
     lanes: Uint16s,
     table: Direct,
-    run: _Run,
+    run: _LaneRun,
     add: bool,
     out: npt.NDArray[Any],
     positions: Integers,
@@ -69,6 +69,7 @@ def _look_up_run(
 
     Indices are unsigned, which spares the compiled code a test for negative ones.
     """
+    # Values of the table are 16 or 32 bits wide; the output is as wide or wider, which keeps every outcome.
     direct, open_mark = table
     lane, place, width = run
     # Eight draws at a time with one branch: a group without an undecided draw, nearly all of them, pays
@@ -80,6 +81,7 @@ def _look_up_run(
         for k in range(eight):
             outcome = direct[lanes[lane + i + k]]
             undecided = outcome == open_mark
+            # No branch for a single draw, which the processor would now and then guess wrongly.
             any_open |= undecided
             # an undecided draw is added when it is decided
             if add:
@@ -88,6 +90,8 @@ def _look_up_run(
                 out[place + i + k] = outcome
         if any_open:
             for k in range(eight):
+                # Written in any case, counted only where the draw is open: again without a branch. No more draws
+                # can be open than were looked up before, so the place exists.
                 positions[n_open] = place + i + k
                 n_open += direct[lanes[lane + i + k]] == open_mark
         i += eight
@@ -106,7 +110,7 @@ def _look_up_run(
 
 @njit(nogil=True, cache=True)
 def look_up_dense(
-    blocks: Blocks,
+    blocks: LaneBlocks,
     table: Direct,
     n_answers: int,
     add: bool,
@@ -125,6 +129,7 @@ def look_up_dense(
     Returns:
         How many draws are undecided.
     """
+    # Rows are counted through, so that a chunk may begin in the middle of one and end in the middle of another.
     first, lanes = blocks
     n_blocks = lanes.size // 8
     per_geounit = (n_answers + 7) // 8
@@ -133,10 +138,12 @@ def look_up_dense(
     done = 0
     n_open = 0
     while done < n_blocks:
+        # Lanes beyond the last answer of a row are passed over, never used for the next row.
         run = min(per_geounit - block, n_blocks - done)
         place = row * n_answers + 8 * block
         width = min(8 * run, n_answers - 8 * block)
-        row_run = _Run(np.uint64(8 * done), np.uint64(place), np.uint64(width))
+        # n_answers times rows is the size of an array in memory, so that no product overflows.
+        row_run = _LaneRun(np.uint64(8 * done), np.uint64(place), np.uint64(width))
         n_open = _look_up_run(lanes, table, row_run, add, out, positions, n_open)
         done += run
         row += 1
@@ -163,6 +170,7 @@ def look_up_scattered(
     """
     first, lane_of, lanes = blocks
     direct, open_mark = table
+    # One by one: lanes of scattered draws do not lie side by side.
     n_open = 0
     for i in range(lane_of.size):
         outcome = direct[lanes[lane_of[i]]]
@@ -198,8 +206,11 @@ def refine(
     starts, fractions, mask, lowest, tail_word = boundaries
     n_open = 0
     for i in range(positions.size):
+        # Signed from here on: an unsigned and a signed integer together would become a float.
         cell = np.int64(cells[i])
+        # The first of the two words of the block; the second serves the third step.
         word = words[2 * i] & mask
+        # A binary search: most cells hold a boundary or two, those of the tails or of a wide law many.
         low = np.int64(starts[cell])
         high = np.int64(starts[cell + 1])
         end = high

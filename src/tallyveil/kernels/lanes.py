@@ -33,6 +33,7 @@ def four_sums(values: Floats, n: int, shift: float) -> tuple[tuple[float, float,
 
     The number n is a multiple of four. The values lie side by side.
     """
+    # The same additions in the same order as the instructions: lane i % 4, from the first number to the last.
     sums = np.zeros(LANES)
     for i in range(n):
         sums[i % LANES] += max(values[i] - shift, 0.0)
@@ -60,6 +61,7 @@ def _four_sums(typing: Any, values: Any, n: Any, shift: Any) -> Any:
 
 def _write_loop(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Write the loop over four values at a time."""
+    # No test of n or of the layout: the caller holds both, and a test inside the loop would cost what it saves.
     values, n, shift = arguments
     floats, integers = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
     data = context.make_array(signature.args[0])(context, builder, values).data
@@ -71,7 +73,9 @@ def _write_loop(context: Any, builder: Any, signature: Any, arguments: Any) -> A
         place = builder.bitcast(builder.gep(data, [i]), floats.as_pointer())
         four = builder.load(place, align=8)  # arrays of numbers begin at multiples of 8 bytes, and not of 32
         above = builder.fsub(four, shifts)
+        # Numbers that are not above add an exact 0, so that the sum is that of the branch without one.
         above = builder.select(builder.fcmp_ordered(">", above, zeros), above, zeros)
+        # Without flags of fast mathematics: the compiler may not reassociate these sums.
         builder.store(builder.fadd(builder.load(sums), above), sums)
         lies_above = builder.fcmp_ordered(">", four, shifts)
         counted_here = builder.select(lies_above, ones, ir.Constant(integers, None))

@@ -29,29 +29,37 @@ def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
     Newton's method reaches the root's piece from the left after finitely many steps, wherever it starts. One value or
     two values need no search.
     """
+    # Closed forms for one value and for two.
     if n == 1:
         return float(values[0] - total)
     if n == 2:
         larger, smaller = max(values[0], values[1]), min(values[0], values[1])
+        # The smaller one ends at 0: t lies at or above it, and the larger one alone makes the total.
         if larger - smaller >= total:
             return float(larger - total)
         return float((larger + smaller - total) * 0.5)
+    # 4 n + 100 is a bound against rounding that would go on for ever; in exact arithmetic each step but the first
+    # moves to another piece, of which there are n + 1.
     shift, before, whole = start, 0, n // LANES * LANES
     for number in range(4 * n + 100):
         # four sums side by side, in a fixed order
-        (one, two, three, four), count = four_sums(values, whole, shift)
+        (first, second, third, fourth), count = four_sums(values, whole, shift)
         for i in range(whole, n):
-            one += max(values[i] - shift, 0.0)
+            first += max(values[i] - shift, 0.0)
             count += values[i] > shift
-        above = (one + two) + (three + four)
+        above = (first + second) + (third + fourth)
+        # All values lie at or below t, where the slope is 0: start again to the left of the root, where the largest
+        # value alone makes the total.
         if count == 0:
             largest = values[0]
             for i in range(1, n):
                 largest = max(largest, values[i])
             shift = largest - total
             continue
+        # The slope of the piece is minus the number of values above t.
         step = (above - total) / count
         shift += step
+        # About 4 units in the last place: a smaller step is rounding.
         if abs(step) <= 1e-15 * (1.0 + abs(shift)) or (number >= FEW_STEPS and count == before):
             break
         before = count
@@ -66,6 +74,7 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
     """
     shift, before = start, 0.0
     for number in range(4 * n + 100):
+        # One sum in order: the lanes of `four_sums` have no weights.
         above, slope = 0.0, 0.0
         for i in range(n):
             left = values[i] - shift * slack[i]
@@ -73,12 +82,15 @@ def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: f
                 above += left
                 slope += slack[i]
         if slope == 0.0:
+            # The largest t at which some value alone makes the total: the root lies at or above it, and the slope
+            # there is not 0.
             shift = (values[0] - total) / slack[0]
             for i in range(1, n):
                 shift = max(shift, (values[i] - total) / slack[i])
             continue
         step = (above - total) / slope
         shift += step
+        # Relative to t or to the total, because either may be 0 or far smaller than the other.
         if abs(step) <= 1e-15 * abs(shift) or abs(above - total) <= 1e-15 * total:
             break
         if number >= FEW_STEPS and slope == before:

@@ -31,11 +31,13 @@ Line = tuple[Floats, Floats]
 @internal
 def _between(at: float, knots: Floats, heights: Floats, place: int) -> tuple[float, int]:
     """A straight line between knots, read off at `at`, and the knot before it; the search begins at `place`."""
+    # Constant beyond the ends.
     last = knots.size - 1
     if at <= knots[0]:
         return heights[0], place
     if at >= knots[last]:
         return heights[last], place
+    # Only forward: callers ask in rising order, so that all searches of a row together pass each knot once.
     while knots[place + 1] <= at:
         place += 1
     along = (at - knots[place]) / (knots[place + 1] - knots[place])
@@ -45,6 +47,7 @@ def _between(at: float, knots: Floats, heights: Floats, place: int) -> tuple[flo
 @internal
 def _at_most(end: int, below: Floats, reach: int) -> float:
     """P(z <= end)."""
+    # Beyond the table, its first and its last entry stand.
     return float(below[min(max(end + reach + 1, 0), below.size - 1)])
 
 
@@ -73,16 +76,21 @@ def interval_chance(
     y1, chances, weights = stage_1
     rest, rest_chances = others
     totals, of_totals = levels
+    # `below` has an entry for z < -reach and one for each z from -reach to reach.
     reach = (below.size - 2) // 2
     covered = 0.0
     low_start = high_start = 0  # pieces of H for the first r: they move forward with y too
     for i in range(y1.size):
         w = weights[i]
+        # A row starts where the first r of the row before ended; it may not start further on, as r begins anew at
+        # its lowest value.
         low_place, high_place = low_start, high_start
         inside = 0.0
         for j in range(rest.size):
             if totals.size:
                 at = count + rest[j] + (1.0 - share) * w / (1.0 - w) * y1[i]
+                # Solving H(T) for z: `of_totals` holds H and `totals` holds T, so that the look-up is the inverse
+                # of H.
                 first, low_place = _between(at + low, of_totals, totals, low_place)
                 last, high_place = _between(at + high, of_totals, totals, high_place)
                 if j == 0:
@@ -90,9 +98,12 @@ def interval_chance(
                 first = (first - w * y1[i]) / (1.0 - w) - rest[j] - count
                 last = (last - w * y1[i]) / (1.0 - w) - rest[j] - count
             else:
+                # Linear, so it is solved for z directly.
                 moved = share * w * (y1[i] - rest[j] - count)
                 first, last = (low - moved) / (1.0 - share * w), (high - moved) / (1.0 - share * w)
+            # Whole z between two ends: floor of the upper and ceiling of the lower one.
             chance = _at_most(math.floor(last), below, reach) - _at_most(math.ceil(first) - 1, below, reach)
+            # Ends may cross where no z fits; then the chance is 0 and not negative.
             inside += rest_chances[j] * max(chance, 0.0)
         covered += chances[i] * inside
     return covered

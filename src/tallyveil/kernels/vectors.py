@@ -10,6 +10,7 @@ from tallyveil.kernels.compiled import internal
 @internal
 def set_to(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
     """Copy an array into one that is at least as long. Assigning to a slice takes far longer to compile."""
+    # The type of both is left open, so that one source serves floats and integers.
     for i in range(source.size):
         out[i] = source[i]
 
@@ -34,6 +35,7 @@ def largest_of(values: npt.NDArray[Any]) -> float:
 @internal
 def inner(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
     """The sum of products, in order."""
+    # One order, no lanes: the bits are the same on every machine.
     total = 0.0
     for i in range(left.size):
         total += left[i] * right[i]
@@ -43,6 +45,7 @@ def inner(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> float:
 @internal
 def sort_first(values: npt.NDArray[Any], n: int) -> None:
     """Sort the first n numbers in place, by Shell's method: numpy's takes a second to compile."""
+    # In place, and not stable, which does not matter for numbers.
     gap = n
     while gap > 1:
         # Gaps that fall by 4/9 need about the fewest comparisons (Tokuda 1992); any that end with 1 sort.

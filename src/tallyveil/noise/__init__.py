@@ -26,7 +26,7 @@ __all__ = [
 
 # Type checkers read the imports above; a name that is not listed stays a mistake for them.
 if not TYPE_CHECKING:
-
+    # Called only for names that are not yet there; the import puts no name of its own into this module.
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

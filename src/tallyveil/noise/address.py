@@ -39,19 +39,33 @@ import numpy.typing as npt
 
 from tallyveil.errors import GeographyError, SchemaError
 
+# The four kinds of address, in the highest 4 bits. A kind never changes its number, and a removed one must not be
+# given again: a changed number would give every address other noise, and a used one would repeat old noise.
 CELLS: Final = 0
+# Further digits of a cell's draw.
 REFINEMENT: Final = 1
+# Uniform numbers of vectors.
 NUMBERS: Final = 2
+# Further digits of such a number.
 DIGITS: Final = 3
 
 LANES: Final = 8
 """Number of draws in one encrypted block."""
 
+# Widths of the fields in bits. The high word is full: 4 + 8 + 16 + 36 = 64. A wider field would have to take its
+# bits from a neighbour and move all fields above it, which changes every draw.
 GEOLEVEL_BITS: Final = 8
+# At most 65,536 query groups of one key.
 QUERY_BITS: Final = 16
+# 2**36 geounits of one geolevel: more than 8,000 times the 8 million blocks of the United States.
 GEOUNIT_BITS: Final = 36
+# Answers of a query. Answer << 16 | pair must fit into the low word, so 48 + 16 = 64: no two draws can share an
+# address of refinement. Cells need only 45 of these bits, because 8 answers share a block.
 ANSWER_BITS: Final = 48
+# Pairs of words that one draw can read: 2**17 words or 8 million digits. Each further word is needed with
+# probability about 2**-64, so the limit is never met, and the field could not overflow into the answer's.
 PAIR_BITS: Final = 16
+# Uniform numbers of one draw of a vector. The same width as an answer, for the same reason.
 SITE_BITS: Final = 48
 
 
@@ -72,6 +86,8 @@ def high_word(kind: int, geolevel: int, query: int) -> np.uint64:
             f"Noise address: query is {query}, wanted 0 to {(1 << QUERY_BITS) - 1}. "
             f"Use at most {1 << QUERY_BITS} query groups, numbered from 0."
         )
+    # Python's integers do not overflow, and the checks above keep each field inside its bits, so no field can spill
+    # into another: different (kind, geolevel, query) always give different words.
     shifted = kind << GEOLEVEL_BITS | geolevel
     return np.uint64((shifted << QUERY_BITS | query) << GEOUNIT_BITS)
 
@@ -82,6 +98,7 @@ def checked_geounits(geounits: range | npt.ArrayLike) -> npt.NDArray[np.int64]:
     Raises:
         GeographyError: the numbers are not a flat list of integers in 0..2**36 - 1.
     """
+    # numpy would read a range element by element through Python.
     if isinstance(geounits, range):
         geounits = np.arange(geounits.start, geounits.stop, geounits.step)
     return _checked(geounits, "geounits", GEOUNIT_BITS, GeographyError)
@@ -99,6 +116,7 @@ def checked_answers(answers: npt.ArrayLike) -> npt.NDArray[np.int64]:
 def _checked(
     numbers: npt.ArrayLike, name: str, bits: int, error: type[GeographyError] | type[SchemaError]
 ) -> npt.NDArray[np.int64]:
+    # Not cast before the check: 2.7 would silently become the address of 2.
     array: npt.NDArray[Any] = np.asarray(numbers)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise error(
@@ -106,6 +124,8 @@ def _checked(
             "whole numbers."
         )
     if array.size:
+        # As integers of Python: in int64 a uint64 of 2**63 or more would turn negative, and the message would show
+        # a number that nobody gave.
         least, most = int(array.min()), int(array.max())
         if least < 0 or most >= 1 << bits:
             raise error(

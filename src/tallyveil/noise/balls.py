@@ -21,7 +21,11 @@ from tallyveil.errors import SolverError
 MAX_PRECISION: Final = 1 << 16
 """Largest working precision in bits. If it does not decide a question, an error is raised."""
 
+# Proved bits that a float is made from. Rounding to 53 bits adds 2**-53, so the relative error stays below 2**-47,
+# which callers' margins are built on (`kernels.subspace`).
 _FLOAT_BITS: Final = 48
+# Numbers below 2**-1080 become 0. The least positive float is 2**-1074, so such a number would round to 0 anyway;
+# between the two, subnormal floats have fewer digits, which is why the promise there is an absolute one.
 _SMALLEST_FLOAT_EXPONENT: Final = -1080
 
 # The library has one working precision for the whole process. Balls are correct at any precision. The lock only
@@ -32,12 +36,14 @@ _PRECISION_LOCK: Final = threading.RLock()
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
     """Use a working precision of `bits` bits inside the block; only one thread at a time can be in such a block."""
+    # The lock is re-entrant, because one certified number may ask for another one inside its own block.
     with _PRECISION_LOCK, ctx.workprec(bits):
         yield
 
 
 def rational(value: Fraction) -> arb:
     """The ball of an exact fraction at the current precision."""
+    # By way of an exact fraction: a division of two balls would round twice.
     return arb(fmpq(value.numerator, value.denominator))
 
 
@@ -48,11 +54,14 @@ def power_of_two(exponent: int) -> arb:
 
 def between_zero_and(bound: arb) -> arb:
     """A ball that contains the whole interval from zero to `bound`, which must not be negative."""
+    # 1/2 +- 1/2 times the bound: contains 0 and the bound, whatever the radius of the bound is.
     return bound * arb(0.5, 0.5)
 
 
 def certified_floor(ball: arb) -> int | None:
     """The floor of the number in `ball`, or None unless the floor is certain and the number certainly no integer."""
+    # The second test refuses a ball that touches a whole number: the mirror of the upper half
+    # (`IntegerLaw.floor_bits`) holds only for numbers that are proved to be no integers.
     floor = ball.floor().unique_fmpz()
     if floor is None or not ball > floor:
         return None
@@ -65,6 +74,7 @@ def certified_float(ball: arb) -> float:
     Raises:
         SolverError: the ball is too wide.
     """
+    # Before the test of relative accuracy, since a ball around 0 has none.
     if ball.abs_upper() < power_of_two(_SMALLEST_FLOAT_EXPONENT):
         return 0.0
     if ball.rel_accuracy_bits() < _FLOAT_BITS:

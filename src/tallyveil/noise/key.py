@@ -8,6 +8,7 @@ from typing import Final
 from tallyveil.errors import ConfigError
 from tallyveil.printable import has_bytes
 
+# Bytes of a key: that of AES-256, and of SHA-256's digest, so that a derived key needs no cutting or stretching.
 KEY_BYTES: Final = 32
 NOISE_LAW: Final = 1
 """Version of the map from key and address to noise. Increase it with every change of that map.
@@ -23,6 +24,7 @@ def require_key(key: bytes, name: str) -> None:
     Raises:
         ConfigError: the type or the length is wrong.
     """
+    # Only `bytes`: a bytearray could be changed after a source was made from it.
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         length = f"of {len(key)} bytes" if isinstance(key, bytes) else "that is not bytes"
         raise ConfigError(
@@ -33,6 +35,8 @@ def require_key(key: bytes, name: str) -> None:
 
 def new_run_key() -> bytes:
     """32 random bytes from the operating system. Confidential."""
+    # From the system at each call: a generator in this process would be copied by a fork, and give two runs one
+    # key.
     return os.urandom(KEY_BYTES)
 
 
@@ -54,6 +58,7 @@ def derive_key(run_key: bytes, purpose: str, *digests: bytes) -> bytes:
     require_key(run_key, "derive_key: run_key")
     if not purpose:
         raise ConfigError("derive_key: purpose is empty, wanted a short name such as 'measure'.")
+    # The lengths make the list of parts unambiguous: without them ("ab", "c") and ("a", "bc") were one message.
     message = _DERIVE_LABEL + b"".join(
         len(part).to_bytes(8, "little") + part for part in (purpose.encode(), *digests)
     )
@@ -72,4 +77,5 @@ def insecure_key(text: str) -> bytes:
             "text with bytes that are no UTF-8" if isinstance(text, str) else f"of type {type(text).__name__}"
         )
         raise ConfigError(f"the text of a test key is {kind}, wanted text.", code="bad-argument")
+    # A label of its own, so that no test key can equal a key that was derived for a release.
     return hashlib.sha256(_INSECURE_LABEL + text.encode()).digest()

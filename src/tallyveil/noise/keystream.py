@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, modes
 from tallyveil.errors import SolverError
 from tallyveil.noise.address import LANES, PAIR_BITS, pack_address
 
+# Bytes of an address and of its encryption: the block of AES. Eight lanes of 16 bits, or two words of 64.
 BLOCK_BYTES: Final = 16
 
 CHUNK_BLOCKS: Final = 1 << 14
@@ -34,6 +35,7 @@ class Keystream:
         self._encryptor = encryptor
         self.addresses: npt.NDArray[np.uint64] = np.empty(2 * n_blocks, dtype=np.uint64)
         # update_into requires room for one byte less than a further block.
+        # uint64 so that the buffer is aligned; lanes and words are views of one memory and cost no copy.
         room: npt.NDArray[np.uint64] = np.empty(2 * n_blocks + 2, dtype=np.uint64)
         self.words = room[: 2 * n_blocks]
         self.lanes = self.words.view(np.uint16)
@@ -42,7 +44,10 @@ class Keystream:
 
     def encrypt(self, n_blocks: int) -> None:
         """Encrypt the first `n_blocks` addresses into bits."""
+        # The codebook mode keeps no state between calls, so one encryptor serves all chunks and both keystreams.
         size = n_blocks * BLOCK_BYTES
+        # Whole blocks go in, so whole blocks come out at once. Fewer bytes would leave bits of an earlier chunk in
+        # the buffer, and noise that was used before: hence the check and no retry.
         written = self._encryptor.update_into(self._input[:size], self._output[: size + BLOCK_BYTES - 1])
         if written != size:
             raise SolverError(
@@ -51,6 +56,7 @@ class Keystream:
 
     def words_at(self, low: int, high: int) -> Iterator[int]:
         """All words of one draw's refinement, given the address of its first pair."""
+        # `low` has zeros in the 16 bits of the pair, so adding the pair never carries into the answer's bits.
         for pair in range(1 << PAIR_BITS):
             block = self._encryptor.update(pack_address(low + pair, high))
             yield int.from_bytes(block[:8], "little")
@@ -72,6 +78,7 @@ class Workspace:
     __slots__ = ("cells", "lane_of", "positions", "refined_cells", "refinement", "still_open")
 
     def __init__(self, cipher: Cipher[modes.ECB]) -> None:
+        # One workspace is used by one call at a time, so that its encryptor and buffers need no lock.
         encryptor = cipher.encryptor()
         self.cells = Keystream(encryptor, CHUNK_BLOCKS)
         self.refinement = Keystream(encryptor, REFINED_BLOCKS)

@@ -41,9 +41,14 @@ from tallyveil.noise.balls import (
 SMALLEST_PARAMETER: Final = Fraction(1, 250)
 """Below this parameter, noise differs from zero at most about once in 10**54 draws, and the variance could leave the
 range of floats."""
+# Largest parameter in counts squared: a spread of 1e5 counts. The table of such a law takes seconds and tens of MiB
+# (`InversionTable.build`); twice the spread takes twice both.
 LARGEST_VARIANCE: Final = Fraction(10**10)
+# As above, in counts: the deviation of this law is the root of 2 times as large.
 LARGEST_SCALE: Final = Fraction(10**5)
 
+# Bits for numbers that become floats: far more than the 48 that are needed, so that one try is enough, also for
+# probabilities far out in the tail. Twice as many would only cost time.
 _FLOAT_PRECISION: Final = 192
 
 
@@ -90,10 +95,12 @@ class IntegerLaw(ABC):
 
     def _tail(self, x: int, unit: arb) -> arb:
         """unit * P(X >= x) for x >= 1."""
+        # Term by term from x = 1: costs x steps. Laws with a closed form override it.
         return next(islice(self._tails(unit), x - 1, None))
 
     def cdf(self, j: int, bits: int = 64) -> arb:
         """P(X <= j) as a ball, computed with `bits` bits plus a guard. The time grows with abs(j)."""
+        # The guard is part of the working precision alone; the ball that comes back still proves its own width.
         with precision(bits + self._guard_bits):
             if j < 0:
                 return self._tail(-j, arb(1))
@@ -105,6 +112,8 @@ class IntegerLaw(ABC):
         Raises:
             SolverError: MAX_PRECISION bits do not decide the floor (the number would have to be an integer).
         """
+        # The quick way out for far tails, where the sum of x terms would take long. It is a proof as well: a tail
+        # below 2**-bits has the floor 0.
         if self.tail_is_below(x, bits):
             return 0
         working = bits + self._guard_bits
@@ -113,6 +122,7 @@ class IntegerLaw(ABC):
                 floor = certified_floor(self._tail(x, power_of_two(bits)))
             if floor is not None:
                 return floor
+            # Doubling keeps the total work within twice that of the last try.
             working *= 2
         raise SolverError(
             f"{as_given(self)}: the first {bits} bits of P(X >= {x}) are undecided at {MAX_PRECISION} bits of "
@@ -121,6 +131,7 @@ class IntegerLaw(ABC):
 
     def tail_is_below(self, x: int, bits: int) -> bool:
         """Whether the quick bound proves P(X >= x) < 2**-bits, for x >= 1."""
+        # False does not mean that the tail is larger: the bound may be too coarse. Callers only rely on True.
         with precision(64 + self._guard_bits):
             return bool(self._tail_bound(x) < power_of_two(-bits))
 
@@ -133,11 +144,16 @@ class IntegerLaw(ABC):
         """
         floors: list[int] = []
         with precision(bits + self._guard_bits):
+            # One run of the recurrence gives all tails: n steps in all, where n calls of `tail_floor` would take
+            # n**2.
             for x, ball in enumerate(self._tails(power_of_two(bits)), start=1):
                 floor = certified_floor(ball)
+                # Rare: the ball touches a whole number. This tail alone is computed again, with more bits.
                 if floor is None:
                     floor = self.tail_floor(x, bits)
                 floors.append(floor)
+                # The first floor below the limit is kept as the last entry: the table needs it to know where tails
+                # begin.
                 if floor < least:
                     break
         return floors
@@ -165,6 +181,8 @@ class IntegerLaw(ABC):
                 f"{as_given(self)}: confidence is {as_given(confidence)}, wanted a Fraction of at least 0 and below 1. "
                 "Write Fraction(9, 10) for 90 %."
             )
+        # Each tail gets half, by symmetry. The exact fraction needs as many bits as its denominator has, so that a
+        # confidence such as 1 - 10**-30 can be told from its neighbours.
         allowed = (1 - confidence) / 2
         working = 64 + self._guard_bits + allowed.denominator.bit_length()
         while working <= MAX_PRECISION:
@@ -179,9 +197,11 @@ class IntegerLaw(ABC):
         )
 
     def _first_tail_at_most(self, allowed: arb) -> int | None:
+        # The tail number `margin` is P(X >= margin + 1), so the first one that is small enough gives the quantile.
         for margin, tail in enumerate(self._tails(arb(1))):
             if tail <= allowed:
                 return margin
+            # Neither certainly at most nor certainly above: more bits are needed, and the caller doubles them.
             if not tail > allowed:
                 return None
         return None
@@ -244,6 +264,8 @@ class DiscreteGaussian(IntegerLaw):
         converges faster is computed. The variance is 2 v**2 times the logarithmic derivative of Z by v.
         """
         v = rational(self.variance)
+        # Both series have a rate of at least 1 on their side of v = 1/2, as `_quick_sums` wants: 1 / 2v, or 2 pi**2
+        # v, which is 9.9 there. So a few terms suffice for every variance.
         if self.variance <= Fraction(1, 2):
             total, moment = _quick_sums(1 / (2 * v))
             z = 1 + 2 * total
@@ -251,14 +273,19 @@ class DiscreteGaussian(IntegerLaw):
         pi = arb.pi()
         total, moment = _quick_sums(2 * pi * pi * v)
         dual = 1 + 2 * total
+        # The second term is 0.2 % of v at v = 1/2 and far less above, so that nothing is lost by the subtraction.
         return (2 * pi * v).sqrt() * dual, v - 8 * (pi * v) ** 2 * moment / dual
 
     def _tails(self, unit: arb) -> Iterator[arb]:
+        # Weights by two multiplications each instead of an exponential: exp(-(x+1)^2 / 2v) = exp(-x^2 / 2v) *
+        # ratio, and the ratio shrinks by the factor exp(-1 / v) from one x to the next.
         v = rational(self.variance)
         z, _ = self._lattice_sums()
         step = (-1 / v).exp()
         ratio = (-1 / (2 * v)).exp()  # weight of x + 1 over weight of x
         weight = unit / z
+        # By symmetry P(X >= 1) = (1 - P(X = 0)) / 2. Subtracting weights loses digits as tails get small, which the
+        # ball shows by its radius; the guard bits and the doubling in `tail_floor` make up for it.
         tail = (unit - weight) / 2
         while True:
             yield tail
@@ -301,6 +328,7 @@ class DiscreteLaplace(IntegerLaw):
         return 64 + 2 * (int(self.scale) + 1).bit_length()
 
     def _tails(self, unit: arb) -> Iterator[arb]:
+        # The geometric law has no subtraction, so its relative error grows only by one rounding a step.
         ratio = (-1 / rational(self.scale)).exp()
         tail = unit / (1 + ratio)
         while True:
@@ -309,6 +337,7 @@ class DiscreteLaplace(IntegerLaw):
 
     def _tail(self, x: int, unit: arb) -> arb:
         rate = -1 / rational(self.scale)
+        # Closed form: any x costs the same, which makes the quick bound exact for this law.
         return unit * (x * rate).exp() / (1 + rate.exp())
 
     def _tail_bound(self, x: int) -> arb:
@@ -316,6 +345,7 @@ class DiscreteLaplace(IntegerLaw):
 
     def _probability(self, x: int) -> arb:
         rate = -1 / rational(self.scale)
+        # expm1, since 1 - exp(-1 / scale) would lose five decimal digits at the largest scale.
         return -rate.expm1() / (1 + rate.exp()) * (abs(x) * rate).exp()
 
     def _variance(self) -> arb:
@@ -337,6 +367,7 @@ def _quick_sums(rate: arb) -> tuple[arb, arb]:
     for k in count(1):
         term = (-rate * (k * k)).exp()
         rest = 2 * k * k * term
+        # `rest` is twice the first omitted term of the larger sum, which covers what is left out of both.
         if rest <= total.rad():
             break
         total, moment = total + term, moment + k * k * term

@@ -66,13 +66,18 @@ def _draws(law: Law, shape: Shape, key: bytes | None, number: int) -> NDArray[np
     lengths = _lengths(shape)
     if not _is_whole(number):
         raise SchemaError(f"number is {as_given(number)}, wanted a whole number from 0 to 65535.")
+    # Kind, geolevel 0 and geounit 0 are the same for all arrays; only the number, in the query's field, tells them
+    # apart.
     source = NoiseSource(new_run_key() if key is None else key)
+    # One row with all entries: an entry's draw depends on its place alone, so a longer array begins with the same
+    # draws. `prod` is of Python's integers and cannot overflow.
     draws: NDArray[np.int64] = source.dense(law, 0, int(number), range(1), math.prod(lengths))
     return draws.reshape(lengths)
 
 
 def _lengths(shape: object) -> tuple[int, ...]:
     """The length of each dimension; raises SchemaError."""
+    # A list is taken as well, as numpy takes it. Nothing is cast: 2.0 is refused.
     dimensions = shape if isinstance(shape, tuple | list) else (shape,)
     lengths = [int(length) for length in dimensions if _is_whole(length)]
     if len(lengths) != len(dimensions) or min(lengths, default=0) < 0:
@@ -83,6 +88,7 @@ def _lengths(shape: object) -> tuple[int, ...]:
 
 
 def _is_whole(number: object) -> TypeGuard[int]:
+    # True is an integer of Python, and would pass for 1.
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.kernels.address import (
-    Blocks,
+    LaneBlocks,
     Listed,
     Refinement,
     ScatteredBlocks,
@@ -62,6 +62,8 @@ from tallyveil.noise.keystream import CHUNK_BLOCKS, REFINED_BLOCKS, Keystream, W
 from tallyveil.noise.laws import Law
 from tallyveil.noise.table import InversionTable
 
+# A plan with more laws than this draws the same noise and takes longer, since tables are then built again. Twice as
+# many could take twice the memory.
 TABLES_KEPT: Final = 128
 """Number of inversion tables that a source keeps (0.4 MiB each for common laws); the oldest is removed first."""
 
@@ -113,11 +115,14 @@ class DenseDraws:
 
     @property
     def _per_geounit(self) -> int:
+        # Rounded up: a row's last block may be partly unused. Its other lanes are skipped, never given to the next
+        # row, so that a draw does not depend on how many answers its neighbours have.
         return -(-self.n_answers // LANES)
 
     @property
     def n_steps(self) -> int:
         """Number of blocks."""
+        # An integer of Python: rows times blocks of the widest query stay far below 2**63 in any case.
         return self.geounits.size * self._per_geounit
 
     def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
@@ -127,12 +132,12 @@ class DenseDraws:
 
     def look_up(self, work: Workspace, table: InversionTable, first: int, n_steps: int) -> int:
         """Look the encrypted blocks up; see `Draws.look_up`."""
-        blocks = Blocks(first, work.cells.lanes[: LANES * n_steps])
+        blocks = LaneBlocks(first, work.cells.lanes[: LANES * n_steps])
         return look_up_dense(blocks, table.first_part, self.n_answers, self.add, self.out, work.positions)
 
     def write_refinement(self, work: Workspace, first: int, places: Integers) -> None:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
-        blocks = Blocks(first, work.cells.lanes)
+        blocks = LaneBlocks(first, work.cells.lanes)
         out = Refinement(work.refinement.addresses, work.refined_cells)
         dense_refinement(self.refined_high, self.geounits, self.n_answers, blocks, places, out)
 
@@ -165,6 +170,7 @@ class ScatteredDraws:
 
     def write_addresses(self, work: Workspace, first: int, n_steps: int) -> int:
         """Write the addresses of the blocks of these draws; see `Draws.write_addresses`."""
+        # Written anew by each chunk; look-up and refinement of the same chunk read it.
         lane_of = work.lane_of[:n_steps]
         if isinstance(self.where, Listed):
             return listed_addresses(self.high, self.where, first, work.cells.addresses, lane_of)
@@ -179,6 +185,8 @@ class ScatteredDraws:
         """Write the refinement addresses of the undecided draws at `places` of the output."""
         blocks = ScatteredBlocks(first, work.lane_of, work.cells.lanes)
         out = Refinement(work.refinement.addresses, work.refined_cells)
+        # The two high words differ in the kind alone. So the refinement address follows from that of the block, and
+        # no form of request needs its geounits and answers a second time.
         change = self.high ^ self.refined_high
         scattered_refinement(change, blocks, work.cells.addresses, places, out)
 
@@ -203,6 +211,8 @@ class NoiseSource:
 
     def __init__(self, key: bytes) -> None:
         require_key(key, "NoiseSource: key")
+        # Lanes and words are views of one buffer. On a big-endian machine the same bytes would be other numbers, so
+        # the same key would give other noise: refused rather than silently different.
         if sys.byteorder != "little":
             raise ConfigError(
                 "NoiseSource: this machine is big endian, but noise addresses are little endian. Use a "
@@ -210,6 +220,7 @@ class NoiseSource:
             )
         # The codebook mode is right here, because every block is a distinct address and the output serves as the
         # stream.
+        # A counter mode would fix an order of draws. Each address encrypted by itself needs none.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())
         self._tables: dict[Law, InversionTable] = {}
         self._idle: list[Workspace] = []
@@ -251,6 +262,8 @@ class NoiseSource:
         _check_width(n_answers)
         if out is None:
             out = np.empty((rows.size, n_answers), dtype=np.int64)
+        # A draw beyond an int32 would be 20,000 times the largest scale away from 0: its probability is below
+        # exp(-20,000).
         _check_output(out, (rows.size, n_answers), ("int64", "int32"))
         self._fill(law, geolevel, query, rows, out, add=False)
         return out
@@ -275,9 +288,11 @@ class NoiseSource:
         Raises:
             GeographyError, SchemaError: an address is out of range, or `counts` has the wrong layout.
         """
+        # Checked before the first count is changed, so that a refusal leaves no row half noisy.
         rows = checked_geounits(geounits)
         _check_output(counts, (rows.size, *counts.shape[1:]), ("int64",))
         _check_width(counts.shape[1])
+        # Counts below 2**62 plus a draw far below 2**62 cannot overflow an int64.
         self._fill(law, geolevel, query, rows, counts, add=True)
 
     def at(
@@ -326,9 +341,12 @@ class NoiseSource:
         Raises:
             GeographyError, SchemaError: an address is out of range, or `out` has another size.
         """
+        # The last geounit_begin is one past the last geounit. It is checked too, so 2**36 - 1 itself is not usable
+        # here.
         checked = listed._replace(
             answers=checked_answers(listed.answers), geounit_begin=checked_geounits(listed.geounit_begin)
         )
+        # Rows of one run all have the same answers: runs are rectangles, and the draws their areas.
         n_draws = int((np.diff(listed.begin) * np.diff(listed.geounit_begin)).sum())
         self._store(law, geolevel, query, checked, n_draws, out)
 
@@ -367,14 +385,19 @@ class NoiseSource:
                 f"Noise address: sites {first_site} to {first_site + n_sites}, wanted an even first site and at "
                 f"most 2**{SITE_BITS}. Round the first site up to an even number."
             )
+        # Two numbers share a block, so an even first site begins one and the last block may have a spare number.
         pairs = -(-n_sites // 2)
         out: npt.NDArray[np.uint64] = np.empty((rows.size, 2 * pairs), dtype=np.uint64)
         flat = out.reshape(-1)
         high = high_word(NUMBERS, geolevel, query)
+        # Blocks of all draws are one list, cut into chunks without regard to rows: what a chunk holds has no
+        # effect.
         with self._workspace() as work:
             for first in range(0, rows.size * pairs, CHUNK_BLOCKS):
                 n_blocks = min(CHUNK_BLOCKS, rows.size * pairs - first)
                 dense_addresses(high, rows, pairs, first, n_blocks, work.cells.addresses)
+                # `dense_addresses` counts blocks from 0. The low words are every second word; no carry, as sites
+                # are below 2**48.
                 work.cells.addresses[: 2 * n_blocks : 2] += np.uint64(first_site // 2)
                 work.cells.encrypt(n_blocks)
                 flat[2 * first : 2 * (first + n_blocks)] = work.cells.words[: 2 * n_blocks]
@@ -392,6 +415,7 @@ class NoiseSource:
             GeographyError, SchemaError: an address is out of range.
         """
         (row,) = checked_geounits([draw]).tolist()
+        # A site has as many bits as an answer, so the same check serves.
         (checked,) = checked_answers([site]).tolist()
         high = int(high_word(DIGITS, geolevel, query)) | row
         # This iterator has its own encryptor, because its digits may be read while other calls draw.
@@ -418,32 +442,43 @@ class NoiseSource:
         self._draw(self._table(law), draws)
 
     def _draw(self, table: InversionTable, draws: Draws) -> None:
+        # Not one array with all bits: a chunk's buffers stay in the processor's cache, and memory does not grow
+        # with the request.
         with self._workspace() as work:
             for first in range(0, draws.n_steps, CHUNK_BLOCKS):
                 n_steps = min(CHUNK_BLOCKS, draws.n_steps - first)
                 work.cells.encrypt(draws.write_addresses(work, first, n_steps))
                 n_open = draws.look_up(work, table, first, n_steps)
+                # Undecided draws of the chunk, in the order of their places. `work.cells` still holds the bits that
+                # they began with: refinement writes to buffers of its own.
                 for start in range(0, n_open, REFINED_BLOCKS):
                     places = work.positions[start : min(start + REFINED_BLOCKS, n_open)]
                     draws.write_refinement(work, first, places)
+                    # Here each place is written exactly once: undecided draws were stored as marks, or added as 0.
                     _refine(table, work, places, draws)
 
     def _table(self, law: Law) -> InversionTable:
+        # Held while a table is built: two threads that want the same law at once must not both spend seconds on it.
         with self._lock:
             table = self._tables.get(law)
             if table is None:
                 table = InversionTable.build(law)
                 if len(self._tables) >= TABLES_KEPT:
+                    # Dictionaries keep the order of insertion. Rebuilding gives the same table, so removal changes
+                    # no draw.
                     del self._tables[next(iter(self._tables))]
                 self._tables[law] = table
             return table
 
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
+        # As many workspaces as there were calls at the same time; they are used again instead of made for each
+        # call.
         with self._lock:
             work = self._idle.pop() if self._idle else Workspace(self._cipher)
         try:
             yield work
+        # Also after an interruption: every chunk overwrites what it reads, so leftovers in the buffers do no harm.
         finally:
             with self._lock:
                 self._idle.append(work)
@@ -463,8 +498,11 @@ def _refine(table: InversionTable, work: Workspace, places: npt.NDArray[np.int64
         work.still_open,
     )
     for i in work.still_open[:n_still_open].tolist():
+        # From the first word on: the third step compares all digits again, so it does not matter how far the second
+        # came.
         low, high = stream.addresses[2 * i : 2 * i + 2].tolist()
         outcome = table.resolve(int(work.refined_cells[i]), stream.words_at(low, high))
+        # The look-up added nothing for an undecided draw, so that the outcome is added once.
         if draws.add:
             draws.out[places[i]] += outcome
         else:

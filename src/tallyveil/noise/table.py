@@ -40,6 +40,8 @@ TAIL_BITS: Final = 40
 """Boundaries within 2^-40 of 0 or 1 are not stored: one draw in 2^39 takes the third step on their account. A larger
 number makes tables longer, a smaller one makes the third step more frequent; no outcome depends on it."""
 
+# Cells of the first step, 65,536. With 15 bits a lane would waste one and twice as many draws would be refined;
+# more than 16 bits would not fit a lane, and the table would leave the cache.
 _N_CELLS: Final = 1 << CELL_BITS
 
 
@@ -58,6 +60,7 @@ class InversionTable:
         tail_word: In cell 0, words up to this one are undecided; in cell 65,535, words from mask - tail_word up.
     """
 
+    # Equality by identity (eq=False): arrays have no single truth value, and one law has one table in a source.
     law: Law
     direct: npt.NDArray[Any]
     open_mark: int
@@ -66,6 +69,7 @@ class InversionTable:
     mask: np.uint64
     lowest: int
     tail_word: np.uint64
+    # Results of ball arithmetic for the third step, kept because the same boundaries are met again in a bisection.
     _floors: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
     _reaches: dict[int, int] = field(default_factory=dict, repr=False)
 
@@ -85,11 +89,15 @@ class InversionTable:
                 only send more draws to the later steps, which tests need.
             tail_bits: Boundaries within 2**-tail_bits of 0 or 1 are left to the third step.
         """
+        # 80 digits for a full table: boundaries whose floor is below 2**(80 - 40) lie in the tails and are not
+        # stored.
         bits = CELL_BITS + word_bits
         least = 1 << max(bits - tail_bits, 0)
+        # `beyond` is the first floor below the limit; the tail's words, up to it, stay undecided in cell 0.
         *floors, beyond = law.tail_floors(bits, least)
         cells, fractions = _boundaries(floors, WORD_BITS - word_bits)
         direct, starts = _direct(cells, -len(floors), direct_bits)
+        # Threads share a table, and nobody may change a certified boundary.
         for array in (direct, starts, fractions):
             array.setflags(write=False)
         return cls(
@@ -98,6 +106,7 @@ class InversionTable:
             open_mark=int(np.iinfo(direct.dtype).min),
             starts=starts,
             fractions=fractions,
+            # Words keep their place at the top of 64 bits; a shorter word only loses digits from below.
             mask=np.uint64(((1 << word_bits) - 1) << (WORD_BITS - word_bits)),
             lowest=-len(floors),
             tail_word=np.uint64(beyond << (WORD_BITS - word_bits)),
@@ -120,6 +129,7 @@ class InversionTable:
             cell: The first 16 digits of U.
             words: The following digits, in groups of 64.
         """
+        # Python's integers grow with the digits, so nothing is ever rounded or cut off here.
         prefix, bits = cell, CELL_BITS
         for word in words:
             prefix, bits = prefix << WORD_BITS | word, bits + WORD_BITS
@@ -134,13 +144,18 @@ class InversionTable:
     def _compare(self, prefix: int, bits: int) -> int | None:
         """The outcome of every U that starts with these digits, or None if they do not decide it."""
         reach = self._reach(bits)
+        # P(X <= -reach) is below 2**-bits and P(X <= reach) is above 1 - 2**-bits, so the outcome lies in this
+        # range unless all digits are equal.
         low, high = -reach, reach
         # By bisection, as each boundary takes ball arithmetic
         while low < high:
             middle = (low + high) // 2
             boundary = self._floor(middle, bits)
+            # U begins with the digits of the boundary, and may lie on either side of it: more digits are needed.
             if prefix == boundary:
                 return None
+            # Floors differ, so the numbers differ in the same direction, whatever the digits that follow (proof,
+            # step I4).
             if prefix < boundary:
                 high = middle
             else:
@@ -153,6 +168,8 @@ class InversionTable:
         if reach is None:
             reach = 1
             while not self.law.tail_is_below(reach, bits):
+                # Doubling costs a logarithm of steps. A reach that is too large only lengthens the bisection by one
+                # step.
                 reach *= 2
             self._reaches[bits] = reach
         return reach
@@ -169,9 +186,12 @@ def _boundaries(floors: list[int], shift: int) -> tuple[npt.NDArray[np.int64], n
 
     The upper half mirrors the lower one. Its digits are the complement (`IntegerLaw.floor_bits`).
     """
+    # 16 bytes hold the 80 digits: the low word is the fraction, the high word the cell. Reversed, since floors of
+    # the tails fall with x while the boundaries at -x rise.
     packed = b"".join((floor << shift).to_bytes(16, "little") for floor in reversed(floors))
     words = np.frombuffer(packed, dtype="<u8").astype(np.uint64).reshape(-1, 2)
     used = np.uint64((1 << WORD_BITS) - (1 << shift))
+    # ~a is 2**64 - 1 - a, digit by digit; `used` keeps digits that a short table ignores at 0 on both sides.
     fractions = np.concatenate([words[:, 0], (~words[:, 0] & used)[::-1]])
     lower = words[:, 1].astype(np.int64)
     return np.concatenate([lower, (_N_CELLS - 1 - lower)[::-1]]), fractions
@@ -181,15 +201,19 @@ def _direct(
     cells: npt.NDArray[np.int64], lowest: int, direct_bits: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """(direct, starts), computed from the cell of each boundary."""
+    # int32 suffices: the largest law has fewer than 2**23 boundaries.
     inside = np.bincount(cells, minlength=_N_CELLS)
     starts = np.zeros(_N_CELLS + 1, dtype=np.int32)
     np.cumsum(inside, out=starts[1:])
     undecided = inside > 0
     # The boundaries of the tails are not stored, so that the outermost cells decide nothing.
     undecided[[0, -1]] = True
+    # With fewer direct bits, for tests, neighbouring cells share the verdict; with all 16 this changes nothing.
     coarse = undecided.reshape(1 << direct_bits, -1).any(axis=1)
     undecided = np.repeat(coarse, _N_CELLS >> direct_bits)
+    # The smallest number of the type is kept free as the mark: no outcome equals it, since outcomes are symmetric.
     dtype = np.int16 if -lowest < np.iinfo(np.int16).max else np.int32
+    # starts[c] boundaries lie below cell c, and each raises the outcome by one.
     direct = (lowest + starts[:-1]).astype(dtype)
     direct[undecided] = np.iinfo(dtype).min
     return direct, starts

@@ -81,7 +81,7 @@ def test_dense_refinement(n_answers: int) -> None:
     first_row = 10
     per_geounit = -(-n_answers // 8)
     places = np.sort(RNG.choice(np.arange(first_row * n_answers, 40 * n_answers), 25, replace=False))
-    blocks = kernels.Blocks(first_row * per_geounit, LANES)
+    blocks = kernels.LaneBlocks(first_row * per_geounit, LANES)
     results = []
     for kernel in (kernels.dense_refinement, oracles.dense_refinement_reference):
         addresses, cells = unwritten(60), np.zeros(30, dtype=np.uint16)

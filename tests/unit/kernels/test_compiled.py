@@ -198,7 +198,7 @@ def test_everything_a_kernel_uses_lies_in_the_modules_it_imports(name, monkeypat
     read = []
     source = compiled._source
 
-    def noted(one: str) -> compiled._Source:
+    def noted(one: str) -> compiled._SourceFile:
         read.append(one)
         return source(one)
 

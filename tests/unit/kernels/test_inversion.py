@@ -7,7 +7,7 @@ import pytest
 from tests.oracles import inversion as oracles
 
 from tallyveil.kernels import inversion as kernels
-from tallyveil.kernels.address import Blocks, ScatteredBlocks
+from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.noise.table import InversionTable
 
@@ -35,7 +35,7 @@ def test_look_up_dense(
         out = np.arange(rows * n_answers, dtype=dtype)
         positions = np.zeros(8 * n_blocks, dtype=np.int64)
         n_open = kernel(
-            Blocks(first, LANES[: 8 * n_blocks]), table.first_part, n_answers, add, out, positions
+            LaneBlocks(first, LANES[: 8 * n_blocks]), table.first_part, n_answers, add, out, positions
         )
         results.append((out, positions[:n_open]))
     np.testing.assert_array_equal(results[0][0], results[1][0])

@@ -29,7 +29,7 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.spine.variance import SpineVariances
 
 if TYPE_CHECKING:
-    from tallyveil.kernels.tree.variance import Parts
+    from tallyveil.kernels.tree.variance import EntityParts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ def carried_weights(variances: SpineVariances, weights: tuple[Floats, ...]) -> t
 
 def outside_of(
     variances: SpineVariances,
-    levels: "tuple[tuple[Parts, Integers | None], ...]",
+    levels: "tuple[tuple[EntityParts, Integers | None], ...]",
     entity_weights: Floats,
     weights: tuple[Floats, ...],
     level: int,
@@ -106,8 +106,8 @@ def outside_of(
 
 def _down(
     variances: SpineVariances,
-    parents: "Parts",
-    children: "Parts",
+    parents: "EntityParts",
+    children: "EntityParts",
     above: Integers,
     weighing: _Weights,
     level: int,

@@ -29,7 +29,7 @@ from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.distance import require_same_spine
 
 if TYPE_CHECKING:
-    from tallyveil.kernels.tree.variance import Family, Parts
+    from tallyveil.kernels.tree.variance import ChildVariances, EntityParts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,13 +52,13 @@ class SpineVariances:
     below: tuple[Numbers, ...]
     variance: tuple[Numbers, ...]
 
-    def family(self, level: int) -> "Family":
+    def family(self, level: int) -> "ChildVariances":
         """The children of every geounit of a geolevel, as the kernels take them."""
-        from tallyveil.kernels.tree.variance import Family
+        from tallyveil.kernels.tree.variance import ChildVariances
 
         offsets, below = self.spine.child_offsets[level], self.below[level + 1]
         total, unknown = _sums(below, offsets)
-        return Family(self.spine.parents(level + 1), below, total, unknown, np.diff(offsets))
+        return ChildVariances(self.spine.parents(level + 1), below, total, unknown, np.diff(offsets))
 
 
 def spine_variances(spine: Spine, precisions: Sequence[Numbers]) -> SpineVariances:
@@ -121,7 +121,7 @@ def entity_variances(variances: SpineVariances, family: EntityFamily) -> Numbers
 
 def entity_parts(
     variances: SpineVariances, family: EntityFamily
-) -> "tuple[tuple[Parts, Integers | None], ...]":
+) -> "tuple[tuple[EntityParts, Integers | None], ...]":
     """The geounits that every entity touches at each geolevel, root first, in the form of `raise_parts`.
 
     Returns:
@@ -130,14 +130,14 @@ def entity_parts(
     Raises:
         GeographyError: the family belongs to another spine.
     """
-    from tallyveil.kernels.tree.variance import Parts, raise_parts
+    from tallyveil.kernels.tree.variance import EntityParts, raise_parts
 
     spine = variances.spine
     require_same_spine(spine, family)
     kind = variances.below[0].dtype
     ones, zeros = np.ones(len(family.members), dtype=kind), np.zeros(len(family.members), dtype=kind)
-    parts = Parts(family.offsets.copy(), family.members.copy(), ones, zeros)
-    levels: list[tuple[Parts, Integers | None]] = []
+    parts = EntityParts(family.offsets.copy(), family.members.copy(), ones, zeros)
+    levels: list[tuple[EntityParts, Integers | None]] = []
     for level in range(spine.finest, 0, -1):
         raised, above = raise_parts(parts, _writeable(variances.family(level - 1)))
         levels.append((parts, above))
@@ -145,7 +145,7 @@ def entity_parts(
     return (*[(parts, None)], *levels[::-1])
 
 
-def _writeable(family: "Family") -> "Family":
+def _writeable(family: "ChildVariances") -> "ChildVariances":
     # To the compiler a read-only array is another type, which would cause a second compilation.
     return family._replace(below=family.below.copy())
 

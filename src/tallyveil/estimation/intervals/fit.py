@@ -28,8 +28,8 @@ from tallyveil.estimation.intervals.cascade import cascade_of
 from tallyveil.estimation.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.estimation.intervals.rows import AnswerRows
 from tallyveil.kernels.tree.sweep import (
-    Groups,
     NoisyAnswers,
+    RowGroups,
     SharedRows,
     add_measured,
     add_products,
@@ -199,7 +199,7 @@ def _sum_finest(
     return out
 
 
-def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> Groups:
+def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -> RowGroups:
     """Rows grouped by their target and by the blocks that they share."""
     # Rows with the same parent and the same blocks: their answers are added first, and multiplied once.
     order = np.lexsort((blocks, target))
@@ -208,7 +208,7 @@ def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -
     new[1:] = (target[1:] != target[:-1]) | (blocks[1:] != blocks[:-1])
     starts = np.flatnonzero(new)
     given = np.ones(len(order)) if factors is None else factors[order]
-    return Groups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
+    return RowGroups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
 
 
 def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
@@ -267,7 +267,7 @@ def _add_rows(
 ) -> None:
     n = len(answers.values)
     each = np.arange(n, dtype=np.int64)
-    groups = Groups(each, np.arange(n + 1, dtype=np.int64), np.ones(n), each, each)
+    groups = RowGroups(each, np.arange(n + 1, dtype=np.int64), np.ones(n), each, each)
     basis = covariance.algebra.basis
 
     def work(first: int, last: int) -> None:

@@ -27,7 +27,7 @@ from tallyveil.estimation.intervals.algebra import BlockAlgebra
 from tallyveil.estimation.intervals.block_linear import times, transposed
 from tallyveil.estimation.intervals.covariance import InnerLevel, TreeCovariance
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
+from tallyveil.kernels.tree.regions import Children, Packing, Parents, SetEntries, Slopes, step_up
 
 PARENTS_PER_CALL = 512
 """Parents of one call of the kernel. Most regions touch fewer, and are then done without threads. Twice or half of it
@@ -197,7 +197,7 @@ def _sweep(
     if touched.place[0] < 0:
         whole: Floats = touched.weight[0] * touched.other_weight[0] * outer
         return whole
-    moved = times(algebra, slopes.one, outer, transposed(algebra, slopes.other))
+    moved = times(algebra, slopes.first, outer, transposed(algebra, slopes.second))
     return slopes.covariance + moved
 
 
@@ -209,7 +209,7 @@ def _both(region: Region, other: Region) -> _Touched:
     return _Touched(geounits, np.full(len(geounits), -1, np.int64), weights[0], weights[1])
 
 
-def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, Entries, Integers]:
+def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_Touched, SetEntries, Integers]:
     """The touched parents; the entries of those that are partly in the regions; and which parents these are."""
     # Geounits rise, and so do their parents: the children of one are a run.
     parent = np.searchsorted(parents.offsets, touched.geounits, side="right") - 1
@@ -238,7 +238,7 @@ def _gather(touched: _Touched, rows: Integers, parents: InnerLevel) -> tuple[_To
 
 def _entries(
     owner: Integers, rows: Integers, place: Integers, weight: Floats, other_weight: Floats
-) -> Entries:
+) -> SetEntries:
     """Entries by owner. Children of one owner with the same blocks and without slopes are merged into one entry."""
     # Children without slopes (-1) come first of their blocks, so that they are neighbours.
     order = np.lexsort((place, rows, owner))
@@ -256,10 +256,10 @@ def _entries(
     n_owners = int(owner[-1]) + 1 if len(owner) else 0
     begin = np.searchsorted(owner[starts], np.arange(n_owners + 1)).astype(np.int64)
     if not len(starts):
-        return Entries(begin, rows, place, weight, other_weight, weight)
+        return SetEntries(begin, rows, place, weight, other_weight, weight)
     # The recursion needs the sums of weights of both regions, and of their products.
     sums = (np.add.reduceat(product, starts) for product in (weight, other_weight, weight * other_weight))
-    return Entries(begin, rows[starts], place[starts], *sums)
+    return SetEntries(begin, rows[starts], place[starts], *sums)
 
 
 def _step(algebra: BlockAlgebra, children: Children, parents: Parents, workers: int, *, same: bool) -> Slopes:

@@ -22,7 +22,7 @@ from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.estimation.intervals.fit import share
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.kernels.tree.answer_sums import add_answers
-from tallyveil.kernels.tree.upward import Alike, Sums, Told, add_children
+from tallyveil.kernels.tree.upward import Alike, ChildSums, Told, add_children
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.schema.query_group import QueryGroup
 
@@ -89,15 +89,15 @@ class Sweep(Protocol):
         """The answer of a measured query in which each result counts; -1 for none."""
         ...
 
-    def nothing(self, n: int) -> Sums:
+    def nothing(self, n: int) -> ChildSums:
         """Sums over no children, of n geounits."""
         ...
 
-    def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
+    def add_finest(self, alike: Alike, sums: ChildSums, first: int, last: int) -> None:
         """Add the finest geounits of parents first..last."""
         ...
 
-    def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
+    def learn(self, level: int, told: Told, sums: ChildSums, span: tuple[int, int], out: Floats) -> None:
         """Turn sums over the children of the geounits of a span into their own, and write their results."""
         ...
 
@@ -156,7 +156,7 @@ def sweep_subtrees(
     exact: Mapping[str, Integers],
     receive: Receive,
     subtrees: tuple[int, int, int],
-) -> Sums:
+) -> ChildSums:
     """The part of `sweep_up` in and below some geounits, on one thread.
 
     Args:
@@ -173,9 +173,9 @@ def sweep_subtrees(
     return joined_sums(pieces)
 
 
-def joined_sums(pieces: Sequence[Sums]) -> Sums:
+def joined_sums(pieces: Sequence[ChildSums]) -> ChildSums:
     """The sums of consecutive geounits, one after the other."""
-    return Sums(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+    return ChildSums(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
 def subtrees_of(sweep: Sweep) -> tuple[int, list[tuple[int, int]]]:
@@ -206,7 +206,7 @@ class Done(NamedTuple):
     """What was done before: all geounits of a geolevel, and what they pass on to their parents."""
 
     level: int
-    sums: Sums
+    sums: ChildSums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,17 +228,17 @@ class _Ascent:
         numbers = sum(part.size for part in self.sweep.nothing(1))
         return max(1, min(GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE // numbers))
 
-    def rise(self, level: int, first: int, last: int) -> Sums:
+    def rise(self, level: int, first: int, last: int) -> ChildSums:
         """Estimates of geounits first..last of a geolevel above the finest, after those of all geounits below them."""
         # Other processes have done all that lies below.
         if self.done is not None and self.done.level == level:
-            return Sums(*(part[first:last] if len(part) else part for part in self.done.sums))
+            return ChildSums(*(part[first:last] if len(part) else part for part in self.done.sums))
         spine = self.sweep.model.spine
         sums, offsets = self.sweep.nothing(last - first), spine.child_offsets[level]
         begin, end = int(offsets[first]), int(offsets[last])
         if level + 1 == spine.finest:
             for start, stop in self._parents_at_once(offsets[first : last + 1]):
-                parents = Sums(*(part[start:stop] for part in sums))
+                parents = ChildSums(*(part[start:stop] for part in sums))
                 self._add_finest(offsets[first + start : first + stop + 1], parents)
         else:
             parent = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
@@ -257,7 +257,7 @@ class _Ascent:
         cuts = np.flatnonzero(np.diff(run)) + 1
         return list(pairwise([0, *cuts.tolist(), len(groups)]))
 
-    def _add_finest(self, offsets: Integers, sums: Sums) -> None:
+    def _add_finest(self, offsets: Integers, sums: ChildSums) -> None:
         """Add finest geounits to the sums of their parents, whose first children and last end are `offsets`."""
         finest, level = self.sweep.finest, self.sweep.model.spine.finest
         begin, end = int(offsets[0]), int(offsets[-1])
@@ -280,7 +280,7 @@ class _Ascent:
 
         share(self.pool, len(sums.estimates), GEOUNITS_PER_CALL, work)
 
-    def _learn(self, level: int, first: int, last: int, sums: Sums) -> None:
+    def _learn(self, level: int, first: int, last: int, sums: ChildSums) -> None:
         """Turn sums over children into the estimates of geounits first..last, and hand the results on."""
         model, n = self.sweep.model, last - first
         level_model = model.levels[level]

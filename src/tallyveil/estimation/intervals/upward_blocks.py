@@ -20,9 +20,9 @@ from tallyveil.kernels.tree.upward import (
     LOOSE,
     Alike,
     BlockRows,
+    ChildSums,
     Learned,
     Signatures,
-    Sums,
     Told,
     add_finest,
     cell_estimates,
@@ -63,19 +63,19 @@ class BlockSweep:
         cells: Int32s = answer_tables([group], self.model.schema.size)[0]
         return cells
 
-    def nothing(self, n: int) -> Sums:
+    def nothing(self, n: int) -> ChildSums:
         """Sums over no children."""
         entries = self.model.algebra.n_block_entries
         # Without undetermined directions these blocks would be zeros as large as the covariances.
         loose = np.zeros((n if self.has_loose else 0, entries))
-        return Sums(np.zeros((n, self.model.schema.size)), np.zeros((n, entries)), loose)
+        return ChildSums(np.zeros((n, self.model.schema.size)), np.zeros((n, entries)), loose)
 
-    def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
+    def add_finest(self, alike: Alike, sums: ChildSums, first: int, last: int) -> None:
         """Add the finest geounits of parents first..last."""
         basis = self.model.algebra.basis
         add_finest(basis, self.levels[-1], self.signatures, alike, sums, first, last)
 
-    def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
+    def learn(self, level: int, told: Told, sums: ChildSums, span: tuple[int, int], out: Floats) -> None:
         """Turn sums over children into estimates, and write their cells."""
         basis = self.model.algebra.basis
         learn_level(basis, self.levels[level], told, sums, *span)

@@ -14,7 +14,7 @@ from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.upward import FinestKinds, finest_kinds
 from tallyveil.kernels.tree.query_wise import AnswerPlaces, add_finest_answers, learn_answers
-from tallyveil.kernels.tree.upward import Alike, Sums, Told
+from tallyveil.kernels.tree.upward import Alike, ChildSums, Told
 from tallyveil.schema.query_group import QueryGroup
 
 
@@ -50,17 +50,17 @@ class QuerySweep:
             begin += query.size
         return numbers
 
-    def nothing(self, n: int) -> Sums:
+    def nothing(self, n: int) -> ChildSums:
         """Sums over no children."""
         shape = n, int(self.places[0].begin[-1])
         # Variances answer by answer take the place of blocks, and there are no undetermined directions.
-        return Sums(np.zeros(shape), np.zeros(shape), np.zeros((0, shape[1])))
+        return ChildSums(np.zeros(shape), np.zeros(shape), np.zeros((0, shape[1])))
 
-    def add_finest(self, alike: Alike, sums: Sums, first: int, last: int) -> None:
+    def add_finest(self, alike: Alike, sums: ChildSums, first: int, last: int) -> None:
         """Add the finest geounits of parents first..last."""
         add_finest_answers(self.places[-1], self.variances, alike, sums, first, last)
 
-    def learn(self, level: int, told: Told, sums: Sums, span: tuple[int, int], out: Floats) -> None:
+    def learn(self, level: int, told: Told, sums: ChildSums, span: tuple[int, int], out: Floats) -> None:
         """Turn sums over children into estimates, and write those that the geolevel measures."""
         learn_answers(self.places[level], told, sums, *span, out)
 

@@ -58,6 +58,7 @@ def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
         races: [rows, 8], codes, 0: none.
         n_read: Codes that are read.
     """
+    # Flags alone come out: which record broke a rule is confidential.
     gap = later = False
     for row in range(races.shape[0]):
         for j in range(1, races.shape[1]):
@@ -90,14 +91,20 @@ def code_rows(
     """
     wanted, counties, blocks = known
     rows, places, races, ethnicity, lists = out
+    # Room of k + 1 numbers a row suffices for `lists`: at most k codes and the -1.
     n = n_lists = 0
     k = parsed.shape[1] - 5
     for row in range(parsed.shape[0]):
+        # As 64 bits from here on: a block's number has 15 digits and would overflow an int32.
         state = np.int64(parsed[row, 0])
+        # The parser's rules bound the numbers by their digits, so that no index leaves its table.
         if not wanted[state]:
             continue
         county = state * COUNTIES + parsed[row, 1]
+        # State, county, tract and block in one number: 2 + 3 + 6 + 4 digits, below 2^50, so that rising numbers are
+        # rising geocodes.
         block = (county * 1_000_000 + parsed[row, 2]) * 10_000 + parsed[row, 3]
+        # Among the county's blocks only: a few thousand, so a dozen steps.
         low, high = counties[county], counties[county + 1]
         while low < high:
             middle = (low + high) // 2
@@ -106,15 +113,19 @@ def code_rows(
             else:
                 high = middle
         matches = low < blocks.size and blocks[low] == block
+        # A block that is not there is no error here: the caller decides.
         places[n] = low if matches else -1
+        # The second code decides, since `check_lists` has made sure that no code stands after none.
         several = k > 1 and parsed[row, 5] > 0
         if several:
+            # ~p is -p - 1, which is negative also for p = 0.
             races[n] = ~(first_list + n_lists)
         for j in range(k):
             code = parsed[row, 4 + j]
             if code == 0:
                 break
             place = position[code]
+            # Noted for the column and never for the record.
             unknown[j] |= place < 0
             if several:
                 lists[n_lists] = place
@@ -144,6 +155,7 @@ def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, fu
     Returns:
         Length of the new list.
     """
+    # Positions in the list change with the order, so every ~p is made anew.
     n = 0
     for place in range(order.size):
         code = races[order[place]]
@@ -152,6 +164,7 @@ def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, fu
             continue
         ordered[place] = ~n
         begin = np.int64(~code)
+        # The end is the -1 that each record's codes have.
         while lists[begin] >= 0:
             further[n] = lists[begin]
             begin += 1

@@ -35,7 +35,7 @@ class RegionBlocks(NamedTuple):
     blocks: Int32s
 
 
-class People(NamedTuple):
+class CodedPeople(NamedTuple):
     """People by block, with their codes as in `person_iterations`.
 
     Attributes:
@@ -84,6 +84,7 @@ def person_iterations(
         alone_of, combination_of, ethnicity_of: [codes], iteration of each code or -1.
         out: Output, [MOST_ITERATIONS].
     """
+    # Written first and counted after: an iteration of -1 is overwritten by the next one, without a branch.
     n: int = 0
     if race >= 0:
         out[n] = combination_of[race]
@@ -93,7 +94,9 @@ def person_iterations(
         out[n] = ethnicity_of[ethnicity]
         n += int(out[n] >= 0)
         return n
+    # As 64 bits, the type of places.
     place = np.int64(~race)
+    # The iteration that all codes share, or -1 from the first that differs. Where the first is -1, it stays -1.
     alone = alone_of[lists[place]]
     while lists[place] >= 0:
         code = lists[place]
@@ -101,6 +104,8 @@ def person_iterations(
         if alone_of[code] != alone:
             alone = -1
         combination = combination_of[code]
+        # At most 8 codes: a search of the list so far is faster than a set. A person counts once in each group,
+        # which the privacy guarantee rests on.
         known = combination < 0
         for i in range(n):
             known |= out[i] == combination
@@ -116,7 +121,7 @@ def person_iterations(
 
 @njit(nogil=True, cache=True)
 def count_totals(
-    regions: Integers, blocks_of: RegionBlocks, people: People, maps: IterationMaps, totals: Integers
+    regions: Integers, blocks_of: RegionBlocks, people: CodedPeople, maps: IterationMaps, totals: Integers
 ) -> None:
     """Add the people of each population group to `totals`.
 
@@ -132,7 +137,10 @@ def count_totals(
     alone_of, combination_of, ethnicity_of = maps
     iterations = np.empty(MOST_ITERATIONS, np.int32)
     n_iterations = totals.shape[1]
+    # -1 as an index is the last place: whoever has no iteration is counted there, and the place is never read.
     of_row = np.zeros(n_iterations + 1, np.int64)  # the last one is for no iteration, -1
+    # Rows are independent and write only their own row of `totals`, so that threads share the work by rows. Counts
+    # are whole numbers: no order changes them.
     for row in range(regions.size):
         for place in range(first[regions[row]], first[regions[row] + 1]):
             for person in range(start[blocks[place]], start[blocks[place] + 1]):
@@ -149,6 +157,7 @@ def count_totals(
                 of_row[alone_of[race]] += 1
                 of_row[ethnicity_of[ethnicity[person]]] += 1
         for iteration in range(n_iterations):
+            # Added at the end, once for each group, instead of once for each person in the larger array.
             totals[row, iteration] += of_row[iteration]
         of_row[:] = 0
 
@@ -157,7 +166,7 @@ def count_totals(
 def count_tables(
     regions: Integers,
     blocks_of: RegionBlocks,
-    people: People,
+    people: CodedPeople,
     cells: Int8s,
     maps: IterationMaps,
     slots: Int32s,
@@ -176,7 +185,9 @@ def count_tables(
     start, races, lists, ethnicity = people
     alone_of, combination_of, ethnicity_of = maps
     iterations = np.empty(MOST_ITERATIONS, np.int32)
+    # A working row of the caller's: calls at the same time need tables of their own.
     rest = tables.shape[0] - 1
+    # Maps of this level may name iterations that no row has a slot for; these go to the working row as well.
     n_iterations = max(slots.shape[1], alone_of.max() + 1, combination_of.max() + 1, ethnicity_of.max() + 1)
     table_of = np.empty(n_iterations + 1, np.int32)  # the last one is for no iteration, -1
     for row in range(regions.size):
@@ -186,6 +197,7 @@ def count_tables(
             if slots[row, iteration] >= 0:
                 table_of[iteration] = slots[row, iteration]
                 wanted = True
+        # No group of the region has a table: its people need not be read.
         if not wanted:
             continue
         for place in range(first[regions[row]], first[regions[row] + 1]):
@@ -215,12 +227,14 @@ def order_by_region(region: Int32s, n_regions: int, start: Integers, order: Int3
         start: Output, [n_regions + 1].
         order: Output, [things]; the first start[n_regions] are written.
     """
+    # Counting sort: linear, and stable, so that people keep their order within a block.
     start[:] = 0
     for thing in range(region.size):
         if region[thing] >= 0:
             start[region[thing] + 1] += 1
     for i in range(n_regions):
         start[i + 1] += start[i]
+    # The next free place of each region; the begins themselves are still needed.
     place = start[:-1].copy()
     for thing in range(region.size):
         container = region[thing]
@@ -244,12 +258,15 @@ def choose_detail(stage_1: Integers, thresholds: Integers, detail: Int8s, slots:
     n = 0
     for row in range(stage_1.shape[0]):
         for iteration in range(stage_1.shape[1]):
+            # Noisy counts alone decide here: what follows is post-processing of them.
             count = stage_1[row, iteration]
+            # At or above a threshold counts as reached; a count below the first gets no table.
             if count < thresholds[0]:
                 detail[row, iteration] = 0
                 slots[row, iteration] = -1
             else:
                 chosen = 1
+                # Non-decreasing, so the number of thresholds at or below the count is the detail.
                 for threshold in thresholds[1:]:
                     chosen += count >= threshold
                 detail[row, iteration] = chosen
@@ -274,6 +291,7 @@ def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Intege
     width = totals.shape[1]
     for row in range(totals.shape[0]):
         for iteration in range(width):
+            # A count of stage 1 of a group with a table is not published.
             if detail[row, iteration] != 0:
                 totals[row, iteration] = 0
             else:

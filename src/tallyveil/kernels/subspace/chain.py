@@ -32,8 +32,9 @@ import numpy as np
 from tallyveil.arrays import Integers, Uint32s, Words
 from tallyveil.kernels.compiled import njit
 
-ABSOLUTE: Final = 0
-SQUARES: Final = 1
+# The kinds 0, 1 and 2 of the module's text.
+ABSOLUTE: Final = 0  # l1 Laplace
+SQUARES: Final = 1  # Gaussian
 ROOT: Final = 2
 """What the level F of a state depends on: the sum of the cells' absolute values, that of their squares, or the root of
 the latter."""
@@ -134,9 +135,12 @@ class Keep(NamedTuple):
 @njit(nogil=True, cache=True, inline="always")
 def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> int:
     """G from the words first, first + 1, ...: one base-256 digit each, by inversion."""
+    # Digits of G are independent, since a geometric number's digits in any base are: the law is a product over
+    # digits.
     slack = 0
     for digit in range(thresholds.shape[0]):
         u = words[first + digit]
+        # The guide gives the least value for the first 8 bits, so that the search is a step or two on average.
         value = guide[digit, u >> np.uint64(56)]
         while value < 255 and thresholds[digit, value] <= u:
             value += 1
@@ -147,6 +151,7 @@ def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> 
 @njit(nogil=True, cache=True)
 def cell_size(kind: int, state: Integers, n_cells: int) -> int:
     """Sum of absolute values, or of squares, of the cells."""
+    # Below 2^63, because no chain may pass `limit`.
     size = 0
     for i in range(n_cells):
         size += abs(state[i]) if kind == ABSOLUTE else state[i] * state[i]
@@ -158,6 +163,8 @@ def level_of(kind: int, scale: float, size: int) -> int:
     """F of a vector of that size."""
     if kind != ROOT:
         return size
+    # Never compiled with fast mathematics: sqrt, product and floor are each the nearest double, so all machines
+    # agree on the level, and with it on what is accepted.
     return math.floor(scale * math.sqrt(float(size)))
 
 
@@ -176,13 +183,18 @@ def _root_below(value: int) -> int:
 @njit(nogil=True, cache=True)
 def size_budget(kind: int, scale: float, limit: int, size: int, height: int) -> int:
     """By how much the size may grow for the level to stay at or below `height` and the size below the limit."""
+    # The level is the size itself, so the budget is a difference of whole numbers.
     if kind != ROOT:
         return min(height, limit) - size
+    # The level never falls with the size, so the limit alone counts.
     if level_of(kind, scale, limit) <= height:
         return limit - size
     # floor(scale sqrt(s)) <= height for s below ((height + 1) / scale)^2; the loops take the rounding errors away
     bound = (float(height) + 1.0) / scale
+    # At least `size`: the present state is always allowed, as its own level is below the height.
     largest = max(int(bound * bound), size)
+    # `level_of` itself is asked, with the roundings that decide elsewhere. Both loops take a few steps, as the
+    # bound is off by a few units in the last place.
     while largest > size and level_of(kind, scale, largest) > height:
         largest -= 1
     while largest < limit and level_of(kind, scale, largest + 1) <= height:
@@ -196,16 +208,20 @@ def slice_ends(
 ) -> tuple[int, int]:
     """The multiples t of a column, from the first result to the second, that let the size grow by `budget` at most."""
     if kind == ABSOLUTE:
+        # The sum of absolute values is convex in t: the slice is an interval around 0, whose ends bisection finds.
         before = 0
         slope = 0
         for i in range(start, end):
             before += abs(state[rows[i]])
             slope += abs(steps[i])
+        # sum |z + t b| is at least |t| slope - before, so no |t| beyond this keeps within the budget.
         farthest = (2 * before + budget) // slope
         least, most = 0, 0
+        # Each side by itself; t = 0 is always inside because the budget is not negative.
         for sign in (-1, 1):
             low, high = 0, farthest
             while low < high:
+                # Rounded up, so that low = middle makes progress where high = low + 1.
                 middle = (low + high + 1) >> 1
                 after = 0
                 for i in range(start, end):
@@ -219,12 +235,14 @@ def slice_ends(
             else:
                 most = low
         return least, most
+    # A quadratic inequality, solved in whole numbers. Its discriminant stays below 2^62 by the limit on the size.
     square = 0
     inner = 0
     for i in range(start, end):
         square += steps[i] * steps[i]
         inner += steps[i] * state[rows[i]]
     # square t^2 + 2 inner t <= budget, that is |square t + inner| <= root
+    # Floor divisions round both ends inwards: -((root + inner) // square) is the ceiling of the lower one.
     root = _root_below(inner * inner + square * budget)
     return -((root + inner) // square), (root - inner) // square
 
@@ -234,6 +252,8 @@ def add_column(
     kind: int, state: Integers, rows: Integers, steps: Integers, start: int, end: int, times: int
 ) -> int:
     """Add `times` a column to the state in place; returns by how much the size grows."""
+    # The size follows from differences, so that an update costs the column's entries and not all cells. In integers
+    # nothing drifts.
     growth = 0
     for i in range(start, end):
         before = state[rows[i]]
@@ -249,6 +269,8 @@ def add_column(
 @njit(nogil=True, cache=True)
 def high_product(u: np.uint64, n: np.uint64) -> Any:
     """floor(u * n / 2**64)."""
+    # Schoolbook multiplication by halves, because 64-bit integers drop the upper word. No partial sum overflows:
+    # (2^32 - 1)^2 + 2 (2^32 - 1) is 2^64 - 1.
     half = np.uint64(32)
     u_low, u_high = u & _LOW, u >> half
     n_low, n_high = n & _LOW, n >> half
@@ -270,10 +292,14 @@ def draw_jump(
         finders: [laws, 256], the least jump to look at, by the place among those points in units of 2**23.
         law: Row of all three.
     """
+    # 2^32 points under the histogram, and 32 bits name one: exact for the rounded law of the jump. Jumps need no
+    # exact law, only symmetry, because acceptance corrects for the rest.
     if bits < np.uint64(masses[law, 0]):
         return 0, bits
+    # The last bit of the rest is the sign, which makes the law symmetric by construction.
     rest = bits - np.uint64(masses[law, 0])
     place = rest >> np.uint64(1)
+    # 2^23 as a unit: 256 finders for at most 2^31 points of one sign.
     size = finders[law, place >> np.uint64(23)]
     while totals[law, size] <= place:
         size += 1
@@ -307,22 +333,29 @@ def slice_sweeps(law: LevelLaw, columns: ColumnArrays, bits: Bits, state: Intege
     digits = thresholds.shape[0]
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
+        # Words are found by the number of sweep, column and digit, not by how many were used: what was drawn before
+        # moves no later word, and a run can be cut into calls between any two sweeps.
         place = sweep * per_sweep
         for k in range(starts.size - 1):
             start, end = int(starts[k]), int(ends[k])
+            # The slice's height is drawn before the slice is known, from words of its own: exp(-rate F) needs no
+            # evaluation.
             height = level_of(kind, scale, size) + draw_slack(words, place, thresholds, guide)
             budget = size_budget(kind, scale, limit, size, height)
             low, high = slice_ends(kind, state, rows, steps, start, end, budget)
             u = words[place + digits]
             place += digits + 1
+            # At least 1, as t = 0 is in every slice.
             n = np.uint64(high - low + 1)
             # Lemire's method: these words would make some of the n outcomes likelier than others.
             if high - low >= _WIDEST or u * n < (np.uint64(0) - n) % n:
                 continue
             times = low + int(high_product(u, n))
             size += add_column(kind, state, rows, steps, start, end, times)
+            # Coordinates follow the cells but count in no size.
             for i in range(end, starts[k + 1]):
                 state[rows[i]] += times * steps[i]
+        # Counted from the chain's first sweep, so that chunks of a chain keep the same states as one call.
         if thin > 0 and (done + sweep + 1) % thin == 0:
             states[(done + sweep + 1) // thin - 1] = state[:n_cells]
 
@@ -352,11 +385,13 @@ def jump_sweeps(
     laws, masses, totals, finders, block = tables
     digits = thresholds.shape[0]
     n_columns = starts.size - 1
+    # A rejected block is undone by copying.
     saved = state.copy()
     accepted = 0
     size = cell_size(kind, state, n_cells)
     for sweep in range(n_sweeps):
         place = sweep * per_sweep
+        # Two jumps share a word, so the slacks begin after half as many words, rounded up.
         slack_place = place + (n_columns + 1) // 2
         for first in range(0, n_columns, block):
             last = min(first + block, n_columns)
@@ -372,6 +407,7 @@ def jump_sweeps(
                     continue
                 rest = drawn_bits - at_zero
                 drawn = rest >> np.uint64(1)
+                # Both signs share the tables.
                 jump = finders[of_column, drawn >> np.uint64(23)]
                 while totals[of_column, jump] <= drawn:
                     jump += 1
@@ -382,6 +418,8 @@ def jump_sweeps(
                     state[rows[i]] += jump * steps[i]
             height = level_of(kind, scale, size) + draw_slack(words, slack_place, thresholds, guide)
             slack_place += digits
+            # A proposal beyond the limit is rejected as if its weight were 0: the chain then has the law restricted
+            # to the limit.
             if size + growth <= limit and level_of(kind, scale, size + growth) <= height:
                 size += growth
                 accepted += 1

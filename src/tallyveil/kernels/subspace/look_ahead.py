@@ -48,7 +48,10 @@ MARGIN = 2.0**-36
 """Relative to s_k: covers the errors of t (2**-45) and of a sum of at most 2**16 products (2**-37). The limit on
 the work for tables in `column_tables` bounds the number of products."""
 
+# Half a unit in the last place of 1: the relative error of one operation, and the digits of a word as a float.
 _UNIT = 2.0**-53
+# Covers the roundings of a bound itself: each of its few dozen operations errs by 2^-53, which 2^-40 exceeds
+# thousands of times. Half or twice of it would do as well.
 _ROUNDED = 1.0 + 2.0**-40
 
 
@@ -79,7 +82,7 @@ class ColumnTables(NamedTuple):
     counts: Integers
 
 
-class Scratch(NamedTuple):
+class TrialScratch(NamedTuple):
     """Memory of a trial. The number of columns is rounded up to an even number n.
 
     A row uses the first places of it, one for each of its cells that is not fixed, rounded up to an even number.
@@ -106,12 +109,14 @@ class Scratch(NamedTuple):
 @internal
 def is_forced(tables: ColumnTables, m: int, k: int) -> bool:
     """Whether the cell of the m-th row from below in column k, which is not fixed, must be x_k."""
+    # `table_of` of the rows below is -1 where they are all fixed: then this cell is the lowest of its column.
     return m == 1 or tables.table_of[m - 2, k] < 0
 
 
 @internal
 def has_freedom(tables: ColumnTables, m: int) -> bool:
     """Whether some cell of the m-th row from below is neither fixed nor forced."""
+    # A forced row needs no transform, so that it is asked before one is made.
     n = 0
     for place in range(tables.counts[m - 1]):
         n += not is_forced(tables, m, tables.cells[m - 1, place])
@@ -119,12 +124,14 @@ def has_freedom(tables: ColumnTables, m: int) -> bool:
 
 
 @internal
-def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) -> int:
+def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: TrialScratch) -> int:
     """t_k(w) for the cells of the m-th row from below that are not fixed; returns their number, rounded up to even."""
     t, omegas = scratch.t, scratch.omegas
+    # T is a power of two, so that & (length - 1) is modulo T for negative numbers too.
     length, last = t.shape[1], tables.heads.shape[1] - 1
     count = tables.counts[m - 1]
     even: int = count + count % 2
+    # The sequence that makes the number even is a 1 at 0: the convolution with it changes nothing.
     for place in range(even):
         t[place, :] = 0.0
         omegas[place] = 0.0
@@ -133,14 +140,19 @@ def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) ->
             continue
         k = tables.cells[m - 1, place]
         if is_forced(tables, m, k):
+            # x_k may lie beyond T: the place modulo T is enough for t, and `_row` looks at x_k itself.
             t[place, x[k] & (length - 1)] = 1.0
             continue
         law, before = tables.law_of[m - 1, k], tables.heads[tables.table_of[m - 2, k]]
+        # Tables are even in x, so one half is stored.
         size, reach = abs(x[k]), tables.reaches[law]
         weights = tables.weights[law]
+        # Tables have exponents of their own, so that heads are of the size of 1; `steps` is the exact power of two
+        # between two of them. One division for each cell, not one for each w.
         scale = tables.steps[m - 1, k] / tables.heads[tables.table_of[m - 1, k], min(size, last)]
         for w in range(-reach, reach + 1):
             t[place, w if w >= 0 else w + length] = weights[abs(w)] * before[min(abs(x[k] - w), last)] * scale
+        # Times T, because it is the transform's frequency 0 that it is added to.
         omegas[place] = length * weight_past_reach(tables, law, before, size) * scale
     return even
 
@@ -149,6 +161,7 @@ def fill_weights(tables: ColumnTables, m: int, x: Integers, scratch: Scratch) ->
 def weight_past_reach(tables: ColumnTables, law: int, before: Floats, x: int) -> float:
     """An upper bound of the sum of L(w) g_{m-1}(x - w) over w beyond the reach, for x >= 0."""
     reach, last = tables.reaches[law], before.size - 1
+    # g does not increase, so beyond the reach it is at most its value at the nearest point, on either side of x.
     near = before[min(max(0, reach + 1 - x), last)]
     far = before[min(reach + 1 + x, last)]
     bound: float = tables.beyond[law] * (near + far)
@@ -156,15 +169,20 @@ def weight_past_reach(tables: ColumnTables, law: int, before: Floats, x: int) ->
 
 
 @internal
-def fill_look_ahead(roots: Roots, scratch: Scratch, n: int) -> None:
+def fill_look_ahead(roots: Roots, scratch: TrialScratch, n: int) -> None:
     """s_k from t_k at the first n places: the convolution, not below 0, plus a bound of its errors."""
     t, s, added = scratch.t[:n], scratch.s[:n], scratch.added
+    # s_k may be any numbers that are large enough: the law does not depend on them, only the chance that a trial
+    # succeeds.
     product_of_transforms(t, scratch.omegas, roots, s, scratch.imaginary, scratch.spare)
     for k in range(n):
+        # More than the rounding of a sum of up to 2^39 terms could take away.
         scratch.totals[k] = 1.0001 * (sum_of(t[k]) + scratch.omegas[k])
     added_errors(scratch.totals[:n], t.shape[1], added)
     for k in range(n):
         for j in range(t.shape[1]):
+            # A negative value is a rounding error of a convolution that is 0 or more. The bound is added in any
+            # case.
             s[k, j] = max(s[k, j], 0.0) + added[k]
 
 
@@ -192,11 +210,15 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
     Returns:
         err_1 + e_1: s_1(0) is at most so much above the convolution without errors.
     """
+    # log2 T.
     stages = 0
     while 1 << stages < length:
         stages += 1
+    # 6 u for each stage (`transform`), and 2 u for telling two sequences apart.
     of_transform = 6.0 * stages + 2.0
     norm_after, ratio_after, raised_after = 1.0, 0.0, 0.0
+    # In pairs from the last, as `product_of_transforms` goes: the two sequences of a pair share the error of their
+    # transform.
     for k in range(totals.size - 2, -1, -2):
         both = totals[k] + totals[k + 1]
         norm_second = totals[k + 1] * norm_after
@@ -206,7 +228,9 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
         error = (
             norm_first * ratio_first + norm_second * ratio_second + of_transform * (norm_first + norm_second)
         )
+        # 1.01 covers terms of second order in u.
         error *= 1.01 * _UNIT
+        # 2^-44 covers the errors of t, below 2^-45 of each.
         added[k + 1] = _ROUNDED * (error + 2.0**-44 * norm_second + totals[k + 1] * raised_after)
         added[k] = _ROUNDED * (error + 2.0**-44 * norm_first + totals[k] * (error + added[k + 1]))
         norm_after, ratio_after, raised_after = norm_first, ratio_first, error + added[k]
@@ -215,6 +239,7 @@ def added_errors(totals: Floats, length: int, added: Floats) -> float:
 
 @internal
 def sum_of(values: Floats) -> float:
+    """The sum from the first to the last: one order for every machine."""
     total = 0.0
     for value in values:
         total += value
@@ -229,6 +254,8 @@ def _first_digits(word: np.uint64, shift: np.uint64) -> float:
 @internal
 def _below(word: np.uint64, shift: np.uint64, value: float, total: float) -> int:
     """Whether a uniform number times the total is below a value: 1 yes, 0 no, -1 open."""
+    # The uniform number lies in [uniform, uniform + width). Yes and no are said only where they hold for all of it
+    # and for every error within the margin.
     width = max(_UNIT, 2.0 ** (np.float64(shift) - 64.0))
     uniform = _first_digits(word, shift)
     if (uniform + width + MARGIN) * total <= value:
@@ -239,21 +266,28 @@ def _below(word: np.uint64, shift: np.uint64, value: float, total: float) -> int
 
 
 @internal
-def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: Scratch, reach: int) -> int:
+def _cell(word: np.uint64, shift: np.uint64, y: int, k: int, scratch: TrialScratch, reach: int) -> int:
     """The outcome of one cell but the last, or reach + 1 if the decision is open."""
+    # Outcomes are visited as 0, 1, -1, 2, -2, .... The order in which the probabilities are cumulated is part of
+    # the draw and must stay.
     t, after = scratch.t[k], scratch.s[k + 1]
     mask = t.size - 1
     total = scratch.s[k, y & mask]
     width = max(_UNIT, 2.0 ** (np.float64(shift) - 64.0))
     uniform = _first_digits(word, shift)
+    # Cumulated floats must pass the least value less the margin before an outcome is thought of.
     low = (uniform - MARGIN) * total
     cumulated = t[0] * after[y & mask]
     w = 0
     while cumulated <= low:
+        # From 0 to 1, -1, 2, -2 and so on.
         w = -w if w > 0 else 1 - w
+        # The rest of the probability belongs to failure or to values beyond the reach; floats do not tell them
+        # apart.
         if w > reach:
             return reach + 1
         cumulated += t[w & mask] * after[(y - w) & mask]
+    # The outcome is certain if the cumulated sum lies above the whole interval. Otherwise balls decide.
     if cumulated >= (uniform + width + MARGIN) * total:
         return w
     return reach + 1
@@ -273,14 +307,19 @@ def _row(
     m: int,
     left: Integers,
     row: Integers,
-    scratch: Scratch,
+    scratch: TrialScratch,
 ) -> int:
     """Draw the m-th row from below, given its t and s: DONE, FAILED, or OPEN if floats do not decide."""
+    # Word 0 is the decision to go on, word 1 + place that of a cell, word n that of the last: fixed places, used or
+    # not.
     n, cells = tables.counts[m - 1], tables.cells[m - 1]
+    # A forced cell whose value is beyond the reach has no weight in the tables; its decision needs the law itself.
     for place in range(n):
         if is_forced(tables, m, cells[place]) and abs(left[cells[place]]) > _reach_of(tables, m, place):
             return OPEN
+    # s_1(0) is at most 1 by the tables, and is checked before.
     below = _below(words[0], shift, scratch.s[0, 0], 1.0)
+    # What the cells from here on must add up to: the row's sum is 0.
     y = 0
     place = 0
     while below == 1 and place < n - 1:
@@ -291,9 +330,12 @@ def _row(
         row[cells[place]] = w
         y -= w
         place += 1
+    # The last cell is what remains. It may agree with y modulo T only: the ratio of t to s decides, with true
+    # weights.
     if below == 1:
         if abs(y) > _reach_of(tables, m, n - 1):
             return OPEN
+        # s of the last place is t plus its bound, so that this ratio is a little below 1 for a right cell.
         index = y & (scratch.t.shape[1] - 1)
         row[cells[n - 1]] = y
         below = _below(words[n], shift, scratch.t[n - 1, index], scratch.s[n - 1, index])
@@ -305,6 +347,7 @@ def _row(
 @internal
 def _forced_row(tables: ColumnTables, m: int, left: Integers, row: Integers) -> int:
     """A row whose cells are all fixed or forced: DONE, FAILED, or OPEN if a cell lies beyond the reach."""
+    # Nothing is random: the row is what its columns still want. Its sum is checked in whole numbers.
     total = 0
     status = DONE
     for place in range(tables.counts[m - 1]):
@@ -324,7 +367,7 @@ def draw_rows(
     roots: Roots,
     left: Integers,
     rows: Integers,
-    scratch: Scratch,
+    scratch: TrialScratch,
 ) -> int:
     """Draw the rows of a trial from the first that is wanted.
 
@@ -342,12 +385,18 @@ def draw_rows(
         DONE, FAILED, BROKEN, or the row in which a decision is open.
     """
     r, c = rows.shape[0] - 1, rows.shape[1]
+    # Rows before the first wanted one are decided already, and `left` lacks them: a trial goes on where it was
+    # left.
     for i in range(rows[r, 0], r):
+        # Tables count rows from below.
         m = r - i
         if has_freedom(tables, m):
             fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))
+            # Ruled out by the proof; checked because a probability above 1 would bend the law without any other
+            # sign.
             if scratch.s[0, 0] > 1.0:
                 return BROKEN
+            # Each row has c + 1 words of its own, whatever the rows before have used.
             status = _row(words[i * (c + 1) :], shift, tables, m, left, rows[i], scratch)
         else:
             status = _forced_row(tables, m, left, rows[i])

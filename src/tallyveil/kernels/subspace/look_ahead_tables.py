@@ -22,7 +22,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, sum_of, weight_past_reach
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, sum_of, weight_past_reach
 from tallyveil.kernels.subspace.transform import Roots, forward
 
 LEAST_INFLATION = 2.0**-26
@@ -46,6 +46,7 @@ class AddedCell(NamedTuple):
 
 @internal
 def _power(base: float, exponent: int) -> float:
+    # By squaring, in one order: a library's pow differs from machine to machine in the last digit.
     result = 1.0
     while exponent:
         if exponent & 1:
@@ -58,6 +59,9 @@ def _power(base: float, exponent: int) -> float:
 @internal
 def _root(value: float, n: int) -> float:
     """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
+    # From above the iterates fall until rounding stops them: at most a few dozen steps, and the end is the same on
+    # every machine, since there are only IEEE operations. The result is off by a few units in the last place, which
+    # LEAST_INFLATION covers.
     y = 1.0
     while True:
         z = y - (y - value / _power(y, n - 1)) / n
@@ -73,7 +77,7 @@ def next_head(
     cell: AddedCell,
     inflation: float,
     before: Floats,
-    scratch: Scratch,
+    scratch: TrialScratch,
     out: Floats,
 ) -> None:
     """The table g_m from g_{m-1}, in the units of g_{m-1}.
@@ -93,28 +97,38 @@ def next_head(
         scratch: Memory.
         out: [width], filled in; it does not increase.
     """
+    # The cell's law and its reach; `before` holds the flat end of the earlier table.
     weights, reach = tables.weights[cell.law], tables.reaches[cell.law]
     last, length = before.size - 1, roots.mirror.size
+    # Two places x at a time, as two real sequences fit into one complex transform.
     t, omegas = scratch.t, scratch.omegas
     for first in range(0, last + 1, 2):
         for k in range(2):
+            # The last pair may have a place beyond the table; it is computed and not stored.
             x = first + k
             t[k, :] = 0.0
             for w in range(-reach, reach + 1):
+                # Each |w| <= reach has a place of its own modulo T, as T exceeds twice the reach.
                 t[k, w if w >= 0 else w + length] = weights[abs(w)] * before[min(abs(x - w), last)]
+            # Rows with cells beyond the reach have weight too: without this bound the proof would miss them.
             omegas[k] = length * weight_past_reach(tables, cell.law, before, x)
         norms = _norms(t, omegas, roots, cell, scratch.spare)
         for k in range(min(2, last + 1 - first)):
+            # Larger than the norm, so that s_1(0) stays below 1 with the errors that it contains.
             out[first + k] = norms[k] * inflation
+    # For all x beyond the table at once: Minkowski's inequality parts the sequence into a flat one and an excess.
     flat = before[last]
     total = length * tables.beyond[cell.law] * (before[0] + flat)
     t[:] = 0.0
     omegas[:] = 0.0
+    # The flat part has the weights of the law; the excess is largest at last + 1, since g does not increase.
     for w in range(-reach, reach + 1):
         t[:, w if w >= 0 else w + length] = weights[abs(w)]
         total += weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
     total += _norms(t, omegas, roots, cell, scratch.spare)[0] * flat
+    # The last entry stands for itself and for all x beyond, so it takes the larger of the two bounds.
     out[last] = max(out[last], total * inflation)
+    # From the end on, so that the table does not increase; raising an entry is always allowed.
     for x in range(last - 1, -1, -1):
         out[x] = max(out[x], out[x + 1])
 
@@ -122,6 +136,7 @@ def next_head(
 @njit(nogil=True, cache=True)
 def norm_of_weights(weights: Floats, roots: Roots, cell: AddedCell) -> float:
     """The norm of the transform of weights of w = 0, 1, ..., which are the same for -w."""
+    # The same sequence twice, since a transform takes two; the first norm is returned.
     length = roots.mirror.size
     t = np.zeros((2, length))
     for w in range(weights.size):
@@ -132,14 +147,19 @@ def norm_of_weights(weights: Floats, roots: Roots, cell: AddedCell) -> float:
 
 @internal
 def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floats) -> tuple[float, float]:
+    # Powers need numbers up to 1, so that no power overflows: each sequence is divided by its sum, which bounds its
+    # transform, and the norm is multiplied by it in the end.
     length = roots.mirror.size
+    # All terms are 0 or more, so the sum is frequency 0 and the largest of the transform.
     tops = sum_of(t[0]) + omegas[0], sum_of(t[1]) + omegas[1]
     spare[0, :] = t[0] / tops[0]
     spare[1, :] = t[1] / tops[1]
     forward(spare[0], spare[1], roots)
+    # Frequency 0 is the sum itself, omega included: exactly 1 after the division.
     spare[0, 0] = 1.0
     spare[1, 0] = 1.0
     first, second = 0.0, 0.0
+    # Even and odd part of the complex transform, as in `product_of_transforms`; only absolute values are needed.
     for j in range(length):
         i = roots.mirror[j]
         a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
@@ -152,6 +172,8 @@ def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floa
 @internal
 def _absolute_power(square: float, cell: AddedCell) -> float:
     """The power p of a number, from its square."""
+    # p = 2 power / 2^halvings of the absolute value is `power` / 2^halvings of its square: square roots and
+    # products alone, no exp and no log.
     for _ in range(cell.halvings):
         square = np.sqrt(square)
     return _power(square, cell.power)
@@ -160,4 +182,5 @@ def _absolute_power(square: float, cell: AddedCell) -> float:
 @internal
 def _mean_root(mean: float, cell: AddedCell) -> float:
     """The p-th root of a mean of powers of numbers up to 1."""
+    # min: rounding may lift the mean of numbers up to 1 above 1 by a unit, and `_root` wants at most 1.
     return _root(_power(min(mean, 1.0), 1 << cell.halvings), 2 * cell.power)

@@ -89,6 +89,8 @@ def split_sums(
     tables, centres, reaches = of_sums
     lefts, rights, sizes, kinds = nodes
     n_nodes = lefts.size
+    # The word's first 53 bits as a float: a uniform number is known to lie in an interval of this width. Tests
+    # ignore more bits and so widen it.
     width = np.float64(2.0**-53)
     if shift > np.uint64(11):
         width = 2.0 ** (np.float64(shift) - 64.0)
@@ -96,47 +98,64 @@ def split_sums(
         split = 0
         for node in range(n_nodes):
             left = lefts[node]
+            # A single cell, or row: its sum is its value.
             if left < 0:
                 continue
             right = rights[node]
             t = sums[draw, node]
             here, there = kinds[left], kinds[right]
             # Indices of L(s) and R(t - s), s = 0, and the range of s that both tables hold.
+            # R(t - s) is read backwards: R is symmetric, so index centre + t - s may be written as centre - (s -
+            # t).
             at_left, at_right = centres[here], centres[there] + t
+            # Outside it one of the factors is 0 in the tables, though not in truth; the margin is for errors
+            # inside, and draws that would need more stay open.
             least = max(-reaches[here], t - reaches[there])
             most = min(reaches[here], t + reaches[there])
+            # W(t) from its own table, and not the sum over candidates, which is never formed.
             total = 0.0
             if -reaches[kinds[node]] <= t <= reaches[kinds[node]]:
                 total = tables[centres[kinds[node]] + t]
+            # One word for each split whatever happens, so that the exact way can read the same digits.
             word = (words[draw, split] >> shift) << shift
             split += 1
+            # Relative errors of the table are proved only above this.
             if total < LEAST_TOTAL:
                 open_draws[draw] = True
                 break
+            # The least value of the uniform number, lowered by the margin: nothing is accepted too early.
             low = (np.float64(word >> np.uint64(11)) * 2.0**-53 - MARGIN) * total
             unit = UNIT * total
             # the likeliest: the share of the left cells in the sum, rounded
+            # Floor division of whole numbers rounds the half up, for negative t too. Only speed depends on the
+            # start; the order of visits is part of the draw and must stay.
             c = (2 * t * sizes[left] + sizes[node]) // (2 * sizes[node])
             cumulated = 0.0
             outcome = c
             if least <= c <= most:
                 cumulated = tables[at_left + c] * tables[at_right - c]
             step = 0
+            # Both sides in turn, outward: the order in which a uniform number is cut up. Any order has the right
+            # law; this one ends soonest.
             while cumulated <= low and step < MOST_STEPS:
                 step += 1
+                # The margin grows by a unit for each step, since each adds two roundings.
                 low -= unit
                 outcome = c + step
                 if least <= outcome <= most:
                     cumulated += tables[at_left + outcome] * tables[at_right - outcome]
                 if cumulated > low:
                     break
+                # The right one first, always.
                 outcome = c - step
                 if least <= outcome <= most:
                     cumulated += tables[at_left + outcome] * tables[at_right - outcome]
             # Certain only if the whole interval of the uniform number, with its margin, lies below the sum.
             if cumulated > low and cumulated >= low + (width + 2.0 * MARGIN) * total + 2.0 * step * unit:
+                # The right part gets the exact rest, so the two add up to t whatever floats do.
                 sums[draw, left] = outcome
                 sums[draw, right] = t - outcome
             else:
                 open_draws[draw] = True
+                # The rest of this draw is left alone; it is made again in whole numbers from the same words.
                 break

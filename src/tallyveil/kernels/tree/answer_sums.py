@@ -30,10 +30,13 @@ def add_answers(
         query_begin: Where each query begins in a row of `out`. [Q]
         out: Changed.
     """
+    # `values` is read once, front to back: the loops are in the order in which the draws were listed.
     place = 0
+    # Whole numbers, so the sums are the same in any order, and chunks may be added by themselves.
     for q in range(begin.shape[0]):
         for f in range(child_begin.size - 1):
             for child in range(child_begin[f], child_begin[f + 1]):
+                # A view of the row: nothing is copied, and two children of one group add to the same sums.
                 sums = out[group[child]]
                 for k in range(begin[q, f], begin[q, f + 1]):
                     sums[query_begin[q] + answers[k]] += values[place]
@@ -61,9 +64,12 @@ def family_answers(
         units: Cells of every geounit in units of the grid. [children, cells]
         values: Output, in the layout of `FamilyAnswers`.
     """
+    # All answers of one geounit, of which only the listed ones are wanted. To sum the cells once is cheaper than to
+    # search the cells of each listed answer.
     full = np.empty(n_answers, np.int64)
     place = 0
     for f in range(child_begin.size - 1):
+        # A family without listed answers costs nothing, not even its children's cells.
         if begin[f + 1] > begin[f]:
             for child in range(child_begin[f], child_begin[f + 1]):
                 full[:] = 0

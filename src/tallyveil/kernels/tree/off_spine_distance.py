@@ -25,7 +25,7 @@ from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import njit
 
 
-class Touched(NamedTuple):
+class TouchedGeounits(NamedTuple):
     """Geounits of one geolevel that entities touch, by entity and, within it, in rising order.
 
     Attributes:
@@ -42,7 +42,9 @@ class Touched(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tuple[Touched, Integers]:
+def raise_level(
+    touched: TouchedGeounits, parent: Integers, n_children: Integers
+) -> tuple[TouchedGeounits, Integers]:
     """One turn of Algorithm 1's loop over geolevels, for all entities at once.
 
     Args:
@@ -53,12 +55,17 @@ def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tup
         Entries of the geolevel above; and, for each given entry, the entry above that holds it.
     """
     begin, geounit, inner, outer = touched
+    # Room for as many entries above as below: an entry above has at least one below it.
     total = geounit.size
     begin_above = np.zeros(begin.size, dtype=np.int64)
+    # `above` is kept so that distances can later be carried from a touched geounit to its parent without a search.
     geounit_above, above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     inner_above, outer_above = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     n = 0
+    # Linear in the entries: each is read once, and entries of one parent lie side by side because parents never
+    # fall.
     for entity in range(begin.size - 1):
+        # A new entity begins with no parent, so that its first entry never joins the last one of the entity before.
         current = -1
         for i in range(begin[entity], begin[entity + 1]):
             p = parent[geounit[i]]
@@ -68,10 +75,13 @@ def raise_level(touched: Touched, parent: Integers, n_children: Integers) -> tup
                 inner_above[n] = 0
                 outer_above[n] = n_children[p]  # as if every child were untouched
                 n += 1
+            # The child's `near` and, less the 1 that an untouched child would count, its `far`.
             inner_above[n - 1] += min(inner[i], outer[i] + 1)
             outer_above[n - 1] += min(outer[i], inner[i] + 1) - 1
             above[i] = n - 1
         begin_above[entity + 1] = n
     # Copies: a few entries of a coarse geolevel must not keep alive the arrays of a fine one.
-    raised = Touched(begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy())
+    raised = TouchedGeounits(
+        begin_above, geounit_above[:n].copy(), inner_above[:n].copy(), outer_above[:n].copy()
+    )
     return raised, above

@@ -23,7 +23,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.kernels.compiled import njit
-from tallyveil.kernels.tree.upward import Alike, Sums, Told
+from tallyveil.kernels.tree.upward import Alike, ChildSums, Told
 
 
 class AnswerPlaces(NamedTuple):
@@ -44,7 +44,7 @@ class AnswerPlaces(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def add_finest_answers(
-    places: AnswerPlaces, variances: Floats, alike: Alike, sums: Sums, first: int, last: int
+    places: AnswerPlaces, variances: Floats, alike: Alike, sums: ChildSums, first: int, last: int
 ) -> None:
     """Add the finest geounits of parents first..last to the parents' sums.
 
@@ -58,23 +58,32 @@ def add_finest_answers(
     """
     for p in range(first, last):
         for g in range(alike.begin[p], alike.begin[p + 1]):
+            # Geounits of one kind have equal variances, so the group's is `number` times one geounit's, without a
+            # loop over them.
             kind, number = alike.signature[g], alike.number[g]
             for u in range(places.query.size):
                 for k in range(places.begin[u + 1] - places.begin[u]):
                     at = places.begin[u] + k
                     variance = variances[kind, at]
+                    # Variance 0 is a known zero: it adds nothing to the estimate and nothing to the variance.
                     if variance > 0.0:
+                        # An exact answer wins over a noisy one of the same query. Its variance is 0, so that only
+                        # the estimate grows.
                         if places.exact[u] >= 0:
                             sums.estimates[p, at] += alike.exact[g, places.exact[u] + k]
                         elif places.query[u] >= 0 and variance < np.inf:
                             sums.estimates[p, at] += alike.values[g, places.measured[u] + k]
                             sums.spread[p, at] += number * variance
+                        # Neither measured nor exact: from here on the sum is unknown, whatever the other children
+                        # say.
                         else:
                             sums.spread[p, at] = np.inf
 
 
 @njit(nogil=True, cache=True)
-def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last: int, out: Floats) -> None:
+def learn_answers(
+    places: AnswerPlaces, told: Told, sums: ChildSums, first: int, last: int, out: Floats
+) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
@@ -86,21 +95,29 @@ def learn_answers(places: AnswerPlaces, told: Told, sums: Sums, first: int, last
         out: Estimates of the answers that the geolevel measures, as in a row of noisy answers.
     """
     for g in range(first, last):
-        own = told.precisions[g if told.precisions.shape[0] > 1 else 0]
+        # One row if all geounits of the geolevel have the same precisions, which is the common case.
+        precisions = told.precisions[g if told.precisions.shape[0] > 1 else 0]
         v, s = sums.estimates[g], sums.spread[g]
         for u in range(places.query.size):
             q, begin = places.query[u], places.begin[u]
             for k in range(places.begin[u + 1] - begin):
                 at = begin + k
+                # Set, not moved: what the children said of an answer that is known exactly is dropped.
                 if places.exact[u] >= 0:
                     v[at], s[at] = told.exact[g, places.exact[u] + k], 0.0
-                elif q >= 0 and own[q] > 0.0 and s[at] > 0.0:
-                    y, r = told.values[g, places.measured[u] + k], 1.0 / own[q]
+                # s = 0 means known already: a measurement could only move it by 0.
+                elif q >= 0 and precisions[q] > 0.0 and s[at] > 0.0:
+                    y, r = told.values[g, places.measured[u] + k], 1.0 / precisions[q]
+                    # The limit of the rule below for large s, stated by itself since infinity / infinity is not a
+                    # number.
                     if s[at] == np.inf:
                         v[at], s[at] = y, r
                     else:
+                        # Written by differences: v moves by a part of y - v, which keeps digits where both are
+                        # large and close.
                         part = s[at] / (s[at] + r)
                         v[at] += part * (y - v[at])
+                        # s r / (s + r), from the same quotient.
                         s[at] = part * r
                 if q >= 0:
                     out[g, places.measured[u] + k] = v[at]

@@ -106,7 +106,9 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
     Returns:
         The objective at the start and at the end, both less the same constant.
     """
+    # At most as many groups as children. Group numbers are places and are not renumbered; an empty one is size 0.
     n, k = container.below.size, container.weight.size
+    # Memory grows with children times entities, time with passes times children times groups times entities.
     size = np.zeros(n, dtype=np.int64)
     sums = np.zeros((n, 2))
     x, y = np.zeros((n, k)), np.zeros((n, k))
@@ -120,23 +122,33 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
     for g in range(n):
         if size[g] > 0:
             _contribute(container, sums[g], x[g], y[g], 1.0, scalars, terms)
+    # Both values lack the same constant, so only their difference has a meaning.
     start = _objective(container, scalars, terms)
     current = start
     room, new_sums = np.zeros(3), np.zeros((2, 2))
     new_x, new_y, new_terms = np.zeros((2, k)), np.zeros((2, k)), np.zeros((2, k))
+    # Of each kind of child, the number of changes and the group at its last trial in vain. As long as neither has
+    # changed, another child of the kind in this group would fail for the same reasons.
     failed_at, failed_in = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
     changes = 0
     for _ in range(passes):
+        # Counted, not compared by value: a pass ends the search exactly if it made no change.
         before = changes
         for c in range(n):
             g, kind = group_of[c], container.alike[c]
             if failed_at[kind] == changes and failed_in[kind] == g:
                 continue
+            # A change must win by more than rounding errors. Without the margin, two equal groupings could
+            # alternate for ever, and machines could differ in what they choose. A child alone in its group need not
+            # try a new one.
             best, chosen, tried_new = current - TOLERANCE * abs(current), -1, size[g] == 1
             for h in range(n):
+                # All empty groups are alike: one of them is tried, the first.
                 if h == g or size[h] >= container.limit or (size[h] == 0 and tried_new):
                     continue
                 tried_new = tried_new or size[h] == 0
+                # A trial takes the two old groups out of the totals and puts the two new ones in: it costs the
+                # entities, not all groups and children. Its rounding errors end with the trial.
                 room[:], new_terms[:] = scalars, terms
                 _contribute(container, sums[g], x[g], y[g], -1.0, room, new_terms)
                 if size[h] > 0:
@@ -145,18 +157,23 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
                 new_sums[1], new_x[1], new_y[1] = sums[h], x[h], y[h]
                 _add(container, c, -1.0, new_sums[0], new_x[0], new_y[0])
                 _add(container, c, 1.0, new_sums[1], new_x[1], new_y[1])
+                # The group that the child leaves may end empty; then it has nothing to contribute.
                 if size[g] > 1:
                     _contribute(container, new_sums[0], new_x[0], new_y[0], 1.0, room, new_terms)
                 _contribute(container, new_sums[1], new_x[1], new_y[1], 1.0, room, new_terms)
                 value = _objective(container, room, new_terms)
+                # Strictly better, so that of equal places the first one is taken.
                 if value < best:
                     best, chosen = value, h
             if chosen < 0:
                 failed_at[kind], failed_in[kind] = changes, g
                 continue
+            # The child goes to the best of all places, not to the first better one.
             group_of[c] = chosen
             changes += 1
             current = _afresh(container, group_of, groups, g, chosen, totals)
+        # Merging is a second kind of step: single moves cannot join two groups if every first move makes things
+        # worse.
         for g in range(n):
             for h in range(g + 1, n):
                 if size[g] == 0 or size[h] == 0 or size[g] + size[h] > container.limit:
@@ -167,7 +184,9 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
                 new_sums[0] = sums[g] + sums[h]
                 new_x[0], new_y[0] = x[g] + x[h], y[g] + y[h]
                 _contribute(container, new_sums[0], new_x[0], new_y[0], 1.0, room, new_terms)
+                # The first pair that helps is merged at once; later pairs see the result.
                 if _objective(container, room, new_terms) < current - TOLERANCE * abs(current):
+                    # h ends empty, and its number is free for a new group.
                     for c in range(n):
                         if group_of[c] == h:
                             group_of[c] = g
@@ -183,30 +202,34 @@ def _afresh(
     container: Container, group_of: Integers, groups: _Groups, g: int, h: int, totals: _Totals
 ) -> float:
     """Sum two changed groups and the container from scratch, because differences would gather rounding errors."""
+    # Sums of the two groups in the order of their children: they do not depend on the moves that led here.
     size, sums, x, y = groups
     scalars, terms = totals
-    for one in (g, h):
-        size[one] = 0
-        sums[one], x[one], y[one] = 0.0, 0.0, 0.0
+    for group in (g, h):
+        size[group] = 0
+        sums[group], x[group], y[group] = 0.0, 0.0, 0.0
     for c in range(group_of.size):
-        one = group_of[c]
-        if one in (g, h):
-            size[one] += 1
-            _add(container, c, 1.0, sums[one], x[one], y[one])
+        group = group_of[c]
+        if group in (g, h):
+            size[group] += 1
+            _add(container, c, 1.0, sums[group], x[group], y[group])
+    # The totals of the container are summed anew over all groups as well, in the order of their numbers.
     scalars[:] = 0.0
     terms[:] = 0.0
-    for one in range(size.size):
-        if size[one] > 0:
-            _contribute(container, sums[one], x[one], y[one], 1.0, scalars, terms)
+    for group in range(size.size):
+        if size[group] > 0:
+            _contribute(container, sums[group], x[group], y[group], 1.0, scalars, terms)
     return float(_objective(container, scalars, terms))
 
 
 @njit(nogil=True, cache=True)
 def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: Floats) -> None:
+    # Finite by agreement: a child about which nothing is known cannot be compared.
     v = container.below[c]
     sums[0] += sign * v
     sums[1] += sign * container.carried[c] * v * v
     for i in range(container.begin[c], container.begin[c + 1]):
+        # Only the entities that touch the child; slope 0 of all others adds nothing.
         x[container.entity[i]] += sign * v * container.slope[i]
         y[container.entity[i]] += sign * v * container.slope[i] ** 2
 
@@ -219,12 +242,16 @@ def _contribute(
     s, t = sums[0], sums[1]
     if s <= 0.0:
         return  # children known exactly: nothing of the group is uncertain
+    # Precisions add: that of the sum of the children, 1 / s, and of the group's own measurement.
     v = 1.0 / (container.group_precision + 1.0 / s)
+    # A child's variance after the group is known is v_c - v_c^2 / s + (v_c / s)^2 v, so its weight enters by t /
+    # s^2 and t / s.
     carried = t / (s * s)
     scalars[0] += sign * v
     scalars[1] += sign * carried * v * v
     scalars[2] += sign * (carried * v - t / s)
     for k in range(x.size):
+        # y is 0 where the entity touches no child of the group that has a variance: then x is 0 too.
         if y[k] != 0.0:
             a = x[k] / s
             terms[0, k] += sign * v * a
@@ -233,12 +260,16 @@ def _contribute(
 
 @njit(nogil=True, cache=True)
 def _objective(container: Container, scalars: Floats, terms: Floats) -> float:
+    # The same formulas one storey higher, with groups in the place of children.
     s, t = scalars[0], scalars[1]
     if s <= 0.0:
         return 0.0
+    # What lies outside measures the total too, as if it were one more measurement.
     variance = 1.0 / (container.precision + 1.0 / s + container.outside)
     total = scalars[2] - t / s + (container.outside_weight + container.own_weight + t / (s * s)) * variance
     for k in range(container.weight.size):
+        # The slope of the entity on the container's total; the part outside goes with its own slope, and both hang
+        # on the same total, hence the square of their sum.
         a = terms[0, k] / s
         total += container.weight[k] * (
             terms[1, k] - terms[0, k] * a + (a + container.outside_slope[k]) ** 2 * variance

@@ -24,7 +24,7 @@ from tallyveil.arrays import Integers
 from tallyveil.kernels.compiled import njit
 
 
-class Entries(NamedTuple):
+class EntityEntries(NamedTuple):
     """What entities touch above the groups; entry = one entity in one geounit, all geolevels in one list.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Difference(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def merge_siblings(
-    siblings: Siblings, entries: Entries, distance: Integers, gains_first: bool
+    siblings: Siblings, entries: EntityEntries, distance: Integers, gains_first: bool
 ) -> tuple[Integers, int]:
     """Merge until a whole round over all parents changes nothing.
 
@@ -103,20 +103,31 @@ def merge_siblings(
     """
     child_begin, limit, entry_begin, entry, list_begin, list_entry, list_inner, list_outer = siblings
     n = list_begin.size - 1
+    # n is the number of children of all parents together; a group is named by its first child.
     group_of, n_tracts = np.arange(n), np.ones(n, dtype=np.int64)
     # Lists of groups: a merged list goes to the end of the pool, and the living ones are moved together when
     # it is full. They never hold more than at the start.
     start, length = list_begin[:-1].copy(), list_begin[1:] - list_begin[:-1]
+    # Four times the entries: the pool is moved together once in several merges. With half of it, the pool would be
+    # moved about three times as often; with twice, half as often. A merged list is at most as long as its two parts
+    # together.
     room = 4 * list_entry.size + 16
     pool = np.empty((room, 3), dtype=np.int64)
     used = list_entry.size
     for i in range(used):
         pool[i, 0], pool[i, 1], pool[i, 2] = list_entry[i], list_inner[i], list_outer[i]
+    # One row more, so that the array is never empty.
     merged = np.empty((list_entry.size + 1, 5), dtype=np.int64)
+    # `mark` holds the number of the last trial that touched an entry. Since trials are counted, it is never
+    # cleared.
     full, mark = np.empty(entry.size + 1, dtype=np.int64), np.full(entries.inner.size, -1, dtype=np.int64)
+    # Counts by value of the distance, so values must stay below its length: `_most` bounds them for every grouping,
+    # and a trial changes a distance of at most that.
     excess = np.zeros(_most(siblings, entries, distance) + 2, dtype=np.int64)
+    # At most one pair of values for each entry of a trial.
     difference = _Difference(excess, np.empty(2 * entries.inner.size + 2, dtype=np.int64))
     alive = np.ones(n, dtype=np.bool_)
+    # Ends, because every round that changes anything merges groups, of which there are finitely many.
     trial, rounds, changed, strict = 0, 0, True, gains_first
     while changed or strict:
         if not changed:
@@ -125,29 +136,38 @@ def merge_siblings(
         rounds += 1
         for p in range(child_begin.size - 1):
             here = entry[entry_begin[p] : entry_begin[p + 1]]
+            # Kept for all trials of the parent, and made again after each merge, which changes `outer` of its
+            # entries.
             n_full = _filling(here, entries, full)
             for u in range(child_begin[p], child_begin[p + 1]):
                 if not alive[u]:
                     continue
+                # Each pair once. Later pairs of u see the merged group, because u keeps its place.
                 for v in range(u + 1, child_begin[p + 1]):
+                    # The limit is on children, not on entities; it is checked first, as it costs nothing.
                     if not alive[v] or n_tracts[u] + n_tracts[v] > limit[p]:
                         continue
                     trial += 1
-                    one = _Group(start[u], length[u], n_tracts[u])
-                    other = _Group(start[v], length[v], n_tracts[v])
-                    n_merged = _merge_lists(pool, one, other, merged)
+                    left = _Group(start[u], length[u], n_tracts[u])
+                    right = _Group(start[v], length[v], n_tracts[v])
+                    n_merged = _merge_lists(pool, left, right, merged)
                     sign = _compare(
                         merged[:n_merged], full[:n_full], entries, distance, mark, trial, difference
                     )
                     if sign > 0 or (strict and sign == 0):
                         continue
+                    # Before the lists of full entries are made anew, which read what this changes.
                     _accept(merged[:n_merged], here, entries, distance, mark, trial)
                     n_full = _filling(here, entries, full)
                     alive[v], group_of[v] = False, u
                     n_tracts[u] += n_tracts[v]
+                    # Its entries in the pool are garbage from here on, as are those of the old list of u.
                     length[v] = 0
+                    # u's old list need not be saved: the merged one is a copy of its own.
                     if used + n_merged > room:
                         length[u] = 0
+                        # After it the living lists take at most list_entry.size places, so that the merged one
+                        # fits.
                         used = _move_together(pool, start, length, alive)
                     start[u], length[u] = used, n_merged
                     for i in range(n_merged):
@@ -157,6 +177,7 @@ def merge_siblings(
                     used += n_merged
                     changed = True
     for u in range(n):
+        # Groups are merged into earlier ones, so the chain goes down and ends.
         first = u
         while group_of[first] != first:
             first = group_of[first]
@@ -165,9 +186,10 @@ def merge_siblings(
 
 
 @njit(nogil=True, cache=True)
-def _most(siblings: Siblings, entries: Entries, distance: Integers) -> int:
+def _most(siblings: Siblings, entries: EntityEntries, distance: Integers) -> int:
     """No grouping gives a greater distance: adding up what every child needs is one way to make an entity."""
     most = np.zeros(distance.size, dtype=np.int64)
+    # To add up what every child needs is always possible, so no distance can be greater than this sum.
     for i in range(siblings.list_entry.size):
         most[entries.entity[siblings.list_entry[i]]] += siblings.list_inner[i]
     greatest = 0
@@ -177,10 +199,12 @@ def _most(siblings: Siblings, entries: Entries, distance: Integers) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _filling(here: Integers, entries: Entries, full: Integers) -> int:
+def _filling(here: Integers, entries: EntityEntries, full: Integers) -> int:
     """Entries of a parent whose distances can change when two siblings they do not touch are merged."""
     n = 0
     for e in here:
+        # Merging two untouched siblings lowers `outer` by 1. If outer is greater than inner + 1, both minima take
+        # `inner`, and neither changes.
         if entries.outer[e] <= entries.inner[e] + 1:
             full[n] = e
             n += 1
@@ -188,17 +212,20 @@ def _filling(here: Integers, entries: Entries, full: Integers) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -> int:
+def _merge_lists(pool: Integers, left: _Group, right: _Group, merged: Integers) -> int:
     """Columns of `merged`: entry, inner, outer, change of the parent's inner, change of its outer."""
-    start_u, size_u, n_u = one
-    start_v, size_v, n_v = other
+    start_u, size_u, n_u = left
+    start_v, size_v, n_v = right
     i, j, n = 0, 0, 0
     while i < size_u or j < size_v:
+        # 2^62 is above every entry, so an exhausted list never has the smaller one. Both lists rise, as in a merge
+        # sort: the time is the sum of their lengths.
         a = pool[start_u + i, 0] if i < size_u else np.int64(1) << 62
         b = pool[start_v + j, 0] if j < size_v else np.int64(1) << 62
         # A group that is not touched counts its children one each on the far side, but itself only once.
         inner_u, outer_u, near_u, far_u = 0, n_u, 0, 1
         inner_v, outer_v, near_v, far_v = 0, n_v, 0, 1
+        # Where a == b, both are read: the entity touches the two groups.
         if a <= b:
             inner_u, outer_u = pool[start_u + i, 1], pool[start_u + i, 2]
             near_u, far_u = min(inner_u, outer_u + 1), min(outer_u, inner_u + 1)
@@ -209,6 +236,7 @@ def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -
             j += 1
         inner, outer = inner_u + inner_v, outer_u + outer_v
         merged[n, 0], merged[n, 1], merged[n, 2] = min(a, b), inner, outer
+        # Changes for the parent, which until now has counted the two groups separately.
         merged[n, 3] = min(inner, outer + 1) - near_u - near_v
         merged[n, 4] = min(outer, inner + 1) - far_u - far_v
         n += 1
@@ -216,9 +244,10 @@ def _merge_lists(pool: Integers, one: _Group, other: _Group, merged: Integers) -
 
 
 @njit(nogil=True, cache=True)
-def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
+def _change(e: int, d_inner: int, d_outer: int, entries: EntityEntries) -> int:
     """Change of an entity's distance when its sums in an entry change."""
     while True:
+        # Up the tree until nothing changes or the root is reached. The root's `near` is the distance.
         inner, outer = entries.inner[e], entries.outer[e]
         d_near = min(inner + d_inner, outer + d_outer + 1) - min(inner, outer + 1)
         d_far = min(outer + d_outer, inner + d_inner + 1) - min(outer, inner + 1)
@@ -233,13 +262,15 @@ def _change(e: int, d_inner: int, d_outer: int, entries: Entries) -> int:
 def _compare(
     merged: Integers,
     full: Integers,
-    entries: Entries,
+    entries: EntityEntries,
     distance: Integers,
     mark: Integers,
     trial: int,
     difference: _Difference,
 ) -> int:
     """Above 0 if the sorted distances would be greater, below 0 if less, 0 if equal."""
+    # Every entry of the trial is looked at once: the merged ones, and of the full ones those that are not among
+    # them.
     excess, values = difference
     n = 0
     for i in range(merged.shape[0] + full.size):
@@ -247,10 +278,12 @@ def _compare(
             e, d_inner, d_outer = merged[i, 0], merged[i, 3], merged[i, 4]
             mark[e] = trial
         else:
+            # An entity that touches neither sibling: its far side has one geounit less.
             e, d_inner, d_outer = full[i - merged.shape[0]], 0, -1
             if mark[e] == trial:
                 continue
         d = _change(e, d_inner, d_outer, entries)
+        # One entity has one entry in a parent, so no entity is counted twice here.
         if d != 0:
             old = distance[entries.entity[e]]
             excess[old] -= 1
@@ -258,10 +291,12 @@ def _compare(
             values[n], values[n + 1] = old, old + d
             n += 2
     greatest = -1
+    # The greatest value that occurs a different number of times decides; a sorted list is never made.
     for i in range(n):
         if excess[values[i]] != 0:
             greatest = max(greatest, values[i])
     sign = excess[greatest] if greatest >= 0 else 0
+    # Only what was touched is cleared. To clear the whole array would cost more than the trial.
     for i in range(n):
         excess[values[i]] = 0
     return int(sign)
@@ -269,18 +304,20 @@ def _compare(
 
 @njit(nogil=True, cache=True)
 def _accept(
-    merged: Integers, here: Integers, entries: Entries, distance: Integers, mark: Integers, trial: int
+    merged: Integers, here: Integers, entries: EntityEntries, distance: Integers, mark: Integers, trial: int
 ) -> None:
     for i in range(merged.shape[0]):
         _apply(merged[i, 0], merged[i, 3], merged[i, 4], entries, distance)
+    # Here all entries, not only the full ones: `outer` of the others must fall too, so that later trials see it.
     for e in here:
         if mark[e] != trial:
             _apply(e, 0, -1, entries, distance)
 
 
 @njit(nogil=True, cache=True)
-def _apply(e: int, d_inner: int, d_outer: int, entries: Entries, distance: Integers) -> None:
+def _apply(e: int, d_inner: int, d_outer: int, entries: EntityEntries, distance: Integers) -> None:
     """Carry a change of an entry's sums up to the root."""
+    # Sums above are changed as far up as they differ, which keeps every `inner` and `outer` of the tree true.
     while d_inner != 0 or d_outer != 0:
         inner, outer = entries.inner[e], entries.outer[e]
         d_near = min(inner + d_inner, outer + d_outer + 1) - min(inner, outer + 1)
@@ -295,6 +332,7 @@ def _apply(e: int, d_inner: int, d_outer: int, entries: Entries, distance: Integ
 @njit(nogil=True, cache=True)
 def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt.NDArray[np.bool_]) -> int:
     """Copy the lists of living groups to the front of the pool; returns how much they take."""
+    # A copy, because lists in the pool are not in the order of their groups and could overwrite each other.
     atoms = np.empty((length[alive].sum(), 3), dtype=np.int64)
     n = 0
     for u in range(start.size):

@@ -50,7 +50,7 @@ class SharedRows(NamedTuple):
     row_of: Integers
 
 
-class Groups(NamedTuple):
+class RowGroups(NamedTuple):
     """Rows of answers that are summed before anything else, because they share their blocks.
 
     Attributes:
@@ -73,7 +73,7 @@ def add_measured(
     basis: Basis,
     answers: NoisyAnswers,
     blocks: Floats,
-    groups: Groups,
+    groups: RowGroups,
     first: int,
     last: int,
     out: Floats,
@@ -89,22 +89,29 @@ def add_measured(
         last: One past the last.
         out: Coefficients; shape (n_targets, n_cells).
     """
+    # Rows of one group share blocks, so their answers are summed first: one product with the blocks for the group
+    # instead of one for each row. The map is linear, so nothing but rounding depends on it.
     cascade, values, weights = answers
     n_answers, n_cells = len(cascade.scale), len(basis.order)
     total, work = np.empty(n_answers), np.empty(n_answers + 1)
     cells, x = np.empty(n_cells), np.empty(n_cells)
     for g in range(first, last):
+        # Always in the order of `groups.order`, whichever thread takes the group: same order, same bits.
         total[:] = 0.0
         for r in range(groups.begin[g], groups.begin[g + 1]):
             row = values[groups.order[r]]
             factor = groups.factors[r]
+            # Whole numbers become floats here, exactly, as they are far below 2^53.
             for j in range(n_answers):
                 total[j] += factor * row[j]
         block = groups.blocks[g]
         spread_to_cells(cascade, weights[block], total, work, cells)
+        # The basis is orthonormal and its reflections are their own inverses, so the way to coefficients and back
+        # is the same kernel, and no factor is needed.
         reflect(basis, cells)
         for j in range(n_cells):
             x[j] = cells[basis.order[j]]
+        # Adds to the target. Groups with one target must be in one range: two threads may not add to one row.
         apply_blocks(basis, blocks[block], x, out[groups.target[g]])
 
 
@@ -118,6 +125,7 @@ def add_products(
     out: Floats,
 ) -> None:
     """out[i] += blocks times x, of geounit i, for rows first..last of coefficients."""
+    # Rows are found by number, so that a thousand geounits with one signature keep one set of blocks.
     matrices, matrix_of = blocks
     vectors, vector_of = x
     for i in range(first, last):
@@ -127,8 +135,11 @@ def add_products(
 @njit(nogil=True, cache=True)
 def answer_rows(basis: Basis, cascade: Cascade, x: Floats, first: int, last: int, out: Floats) -> None:
     """NoisyAnswers of queries from rows first..last of coefficients; out has one place more than answers."""
+    # Room of the call, not of the module: several threads run this kernel at the same time.
     cells = np.empty(len(basis.order))
     for i in range(first, last):
+        # Coefficients lie by class, cells in the order of the schema; `order` is a permutation, so all cells are
+        # written.
         for j in range(len(cells)):
             cells[basis.order[j]] = x[i, j]
         reflect(basis, cells)
@@ -159,6 +170,8 @@ def finest_rows(
     cascade, values, weights = answers
     matrices, signature = blocks
     pulls, parent = pull
+    # The same as `add_measured` for one row a geounit, with what the rest of the tree adds before the blocks are
+    # applied: one product instead of two.
     n_cells = len(basis.order)
     work = np.empty(len(cascade.scale) + 1)
     cells, x = np.empty(n_cells), np.empty(n_cells)

@@ -69,21 +69,30 @@ def reflect(basis: Basis, cells: Floats) -> None:
     """Reflect one geounit's cells in place; doing it twice does nothing."""
     n_cells = len(cells)
     for r in range(len(basis.axis_size)):
+        # Reflections of different atoms or attributes commute in exact arithmetic. Their order is fixed here all
+        # the same, because rounding does not.
         levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
         inner = basis.inner[r]
         span = basis.axis_size[r] * inner
+        # A Householder reflection, which maps the normalised vector of ones to the first unit vector. One level
+        # gives root = 1, and 1 - root = 0: atoms of a single level are no reflections and never come here.
         root = 1.0 / np.sqrt(len(levels))
         pull = root / (1.0 - root)
+        # Time: n cells for each attribute, and no matrix is stored.
         for outer in range(0, n_cells, span):
+            # Neighbours in memory, where four sums side by side pay.
             if inner == 1:
                 _reflect_run(cells, outer, levels, root, pull)
             else:
                 for i in range(outer, outer + inner):
+                    # The sum goes where the first level was; the others become contrasts, in place.
                     first = i + levels[0] * inner
                     total = cells[first]
                     for k in range(1, len(levels)):
                         total += cells[i + levels[k] * inner]
                     total *= root
+                    # The reflection subtracts one multiple of one vector, which is the same shift for all levels
+                    # but the first.
                     shift = pull * (cells[first] - total)
                     for k in range(1, len(levels)):
                         cells[i + levels[k] * inner] += shift
@@ -94,6 +103,8 @@ def reflect(basis: Basis, cells: Floats) -> None:
 def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
     """One reflection along neighbouring cells; four sums side by side, always the same four."""
     n = len(levels)
+    # Four sums break the chain of additions. Their number is part of the result: another number would round
+    # otherwise.
     a = b = c = d = 0.0
     k = 0
     while k + 4 <= n:
@@ -102,6 +113,7 @@ def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull:
         c += cells[outer + levels[k + 2]]
         d += cells[outer + levels[k + 3]]
         k += 4
+    # The rest goes to the first sum, always.
     while k < n:
         a += cells[outer + levels[k]]
         k += 1
@@ -124,6 +136,8 @@ def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Fl
         work: Scratch; shape (n_answers + 1,).
         cells: Output; shape (n_cells,).
     """
+    # Place n of `work` is the answer of nothing: maps point there for cells that a query leaves out, and it holds
+    # 0.
     begin, n = cascade.begin, len(cascade.scale)
     for q in range(len(weights)):
         weight = weights[q]
@@ -131,8 +145,10 @@ def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Fl
             work[j] = weight * cascade.scale[j] * values[j]
     work[n] = 0.0
     cells[:] = 0.0
+    # Edges are ordered so that a query has taken all that coarser ones hand on before it hands on itself.
     for e in range(len(cascade.source)):
         answers = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
+        # The edges to the cells: each has one entry a cell.
         if cascade.target[e] < 0:
             for j in range(len(answers)):
                 cells[j] += work[answers[j]]
@@ -151,7 +167,9 @@ def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None
         cells: Shape (n_cells,).
         answers: Output; shape (n_answers + 1,); the last place gathers what no query asks for.
     """
+    # The adjoint of `spread_to_cells`: the same edges backwards, with gathering in the place of handing out.
     answers[:] = 0.0
+    # Backwards, so that finer answers are complete before coarser ones add them up.
     for e in range(len(cascade.source) - 1, -1, -1):
         places = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
         if cascade.target[e] < 0:
@@ -166,11 +184,13 @@ def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None
 def straight_answers(cascade: Cascade, query: int) -> Integers:
     """Place in a row of answers that each cell counts in, by following the edges; -1 for none."""
     n = len(cascade.scale)
+    # Each query hands on by one edge, so the way from it to the cells is a single path.
     edge = int(np.flatnonzero(cascade.source == query)[0])
     places = cascade.maps[cascade.map_begin[edge] : cascade.map_begin[edge + 1]].astype(np.int64)
     target = int(cascade.target[edge])
     if target >= 0:
         finer = straight_answers(cascade, target)
+        # The maximum only keeps the index legal for places that the condition leaves out.
         places = np.where(finer >= 0, places[np.maximum(finer - cascade.begin[target], 0)], n)
     return np.where(places < n, places, -1)
 
@@ -179,10 +199,13 @@ def straight_answers(cascade: Cascade, query: int) -> Integers:
 def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
     """out += blocks x, for one geounit's packed blocks and coefficients."""
     for k in range(len(basis.dims)):
+        # A block is stored once and applied to each of its `mult` copies: this is where the basis saves its time.
         d, mult = basis.dims[k], basis.mults[k]
         start, place = basis.coefficients[k], basis.blocks[k]
         for i in range(d):
             row = out[start + i * mult : start + (i + 1) * mult]
+            # Four columns of the block at a time, so that a row of the output is read and written a quarter as
+            # often. The sum of the four products has a fixed order; to change four to eight would change bits.
             j = 0
             while j + 4 <= d:
                 m0, m1 = blocks[place + i * d + j], blocks[place + i * d + j + 1]
@@ -190,12 +213,14 @@ def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
                 j += 4
                 if m0 == 0.0 and m1 == 0.0 and m2 == 0.0 and m3 == 0.0:
                     continue  # where zeros are known most of a block is zero
+                # j has moved on already: these are the four columns before it.
                 x0 = x[start + (j - 4) * mult : start + (j - 3) * mult]
                 x1 = x[start + (j - 3) * mult : start + (j - 2) * mult]
                 x2 = x[start + (j - 2) * mult : start + (j - 1) * mult]
                 x3 = x[start + (j - 1) * mult : start + j * mult]
                 for m in range(mult):
                     row[m] += m0 * x0[m] + m1 * x1[m] + m2 * x2[m] + m3 * x3[m]
+            # At most three columns are left.
             while j < d:
                 m0 = blocks[place + i * d + j]
                 x0 = x[start + j * mult : start + (j + 1) * mult]

@@ -94,7 +94,7 @@ class Told(NamedTuple):
     exact: Integers
 
 
-class Sums(NamedTuple):
+class ChildSums(NamedTuple):
     """Sums over the children of some geounits, which become the geounits' own; one row a geounit.
 
     Attributes:
@@ -108,7 +108,7 @@ class Sums(NamedTuple):
     loose: Floats
 
 
-class Scratch(NamedTuple):
+class SweepScratch(NamedTuple):
     """Work space: m and u of a row, packed blocks, coefficients, cells, and answers with one place more."""
 
     m: Floats
@@ -120,11 +120,12 @@ class Scratch(NamedTuple):
 
 
 @internal
-def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
+def _scratch(basis: Basis, cascade: Cascade) -> SweepScratch:
+    # The widest block bounds m and u. One scratch serves one call of a kernel; it is not shared by threads.
     largest, n_cells = 0, basis.order.size
     for d in basis.dims:
         largest = max(largest, d)
-    return Scratch(
+    return SweepScratch(
         np.empty(largest),
         np.empty(largest),
         np.empty(basis.blocks[basis.dims.size]),
@@ -137,6 +138,7 @@ def _scratch(basis: Basis, cascade: Cascade) -> Scratch:
 @internal
 def _times(matrix: Floats, d: int, row: Floats, start: float, out: Floats) -> float:
     """A block times a row, into `out`. Returns `start` plus the inner product of the row with the result."""
+    # f or F of the module's description: the caller's start is the variance, so that no sum is reassociated later.
     total = start
     for i in range(d):
         value = 0.0
@@ -149,22 +151,32 @@ def _times(matrix: Floats, d: int, row: Floats, start: float, out: Floats) -> fl
 
 @internal
 def _learn(
-    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: Scratch
+    spread: Floats, loose: Floats, d: int, row: Floats, variance: float, least: float, scratch: SweepScratch
 ) -> tuple[int, float]:
     """Learn one row in one block. Returns where its gain comes from, and what m or u is divided by."""
+    # `spread` and `loose` are written in place; m and u are taken from them before, so that each entry is read
+    # while it is still the old one.
     m, u = scratch.m, scratch.u
     total, length = _times(spread, d, row, variance, m), inner(row, row)
+    # Of no size where all directions are known, and then D costs nothing.
     if loose.size:
         free = _times(loose, d, row, 0.0, u)
+        # The choice decides the form of the step, and both forms differ by far. It is the same on every machine,
+        # because `free` comes from operations in one order.
         if free > LOOSE * length:
+            # The formula is symmetric in i and j bit for bit, as sums and products of two commute. So P and D stay
+            # symmetric without a copy of one half.
             for i in range(d):
                 for j in range(d):
                     product = u[i] * u[j]
                     spread[i * d + j] += product * total / (free * free) - (m[i] * u[j] + u[i] * m[j]) / free
                     loose[i * d + j] -= product / free
             return FROM_LOOSE, free
+    # F = variance: a'P a is 0, or too small to be seen beside the variance. An exact row has variance 0, where a
+    # rounding error must not be taken for uncertainty; dividing by it would blow up x.
     if total == variance or total <= least * length:
         return KNOWN, 1.0
+    # The step of a Kalman filter with one measurement: P never grows, and no matrix is inverted.
     for i in range(d):
         for j in range(d):
             spread[i * d + j] -= m[i] * m[j] / total
@@ -182,15 +194,20 @@ def learn_measured(basis: Basis, learned: Learned, precisions: Floats, spread: F
         spread: P, packed; changed.
         loose: D, packed, or of no size; changed.
     """
+    # Blocks are independent, so the classes may be taken one after the other, each with all its queries.
     rows, scratch = learned.rows, _scratch(basis, learned.cascade)
     for k in range(basis.dims.size):
         d, place, end = basis.dims[k], basis.blocks[k], basis.blocks[k + 1]
         product = spread[place:end]
         free = loose[place:end] if loose.size else loose
         for q in range(precisions.size):
+            # Precision 0 is no measurement. As a variance it would be infinite, and infinity times zero is no
+            # number.
             if precisions[q] > 0.0:
                 for r in range(rows.counts[q, k]):
                     at = rows.begin[q, k] + r * d
+                    # Rows of a query that are equal in all copies of a block are learned once: P and D are the same
+                    # for each copy.
                     _learn(product, free, d, rows.entries[at : at + d], 1.0 / precisions[q], 0.0, scratch)
 
 
@@ -208,13 +225,16 @@ def learn_exact(
         loose: D, packed, or of no size; changed.
         x: Coefficients; changed.
     """
+    # One query at a time, because each changes P and x for the next.
     cascade, rows = learned.exact, learned.exact_rows
-    scratch, one = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
+    scratch, weights = _scratch(basis, cascade), np.zeros(cascade.begin.size - 1)
     particular = scratch.h
-    for q in range(one.size):
-        one[q] = 1.0
-        spread_to_cells(cascade, one, answers, scratch.work, scratch.cells)
-        one[q] = 0.0
+    for q in range(weights.size):
+        # Picks one query: the adjoint of its answers is a table of cells with these answers, a particular solution
+        # whose rows in each block are what the row must give.
+        weights[q] = 1.0
+        spread_to_cells(cascade, weights, answers, scratch.work, scratch.cells)
+        weights[q] = 0.0
         reflect(basis, scratch.cells)
         for j in range(particular.size):
             particular[j] = scratch.cells[basis.order[j]]
@@ -226,9 +246,12 @@ def learn_exact(
             for r in range(rows.counts[q, k]):
                 row = rows.entries[rows.begin[q, k] + r * d : rows.begin[q, k] + (r + 1) * d]
                 source, total = _learn(product, free, d, row, 0.0, learned.least, scratch)
+                # A row that is known already says nothing new; its answer is not looked at.
                 if source != KNOWN:
                     gain = scratch.u if source == FROM_LOOSE else scratch.m
+                    # The gain is the same for all copies of the block; what is missed is each copy's own.
                     for c in range(first, first + mult):
+                        # Innovation of one copy: t - a'x, summed in the order of the rows.
                         missed = 0.0
                         for i in range(d):
                             missed += row[i] * (particular[c + i * mult] - x[c + i * mult])
@@ -237,8 +260,11 @@ def learn_exact(
 
 
 @internal
-def _weigh(basis: Basis, learned: Learned, answers: Integers, precisions: Floats, scratch: Scratch) -> None:
+def _weigh(
+    basis: Basis, learned: Learned, answers: Integers, precisions: Floats, scratch: SweepScratch
+) -> None:
     """h, into the scratch."""
+    # h = Q'(precision y) in coefficients. Answers are whole numbers and exact as floats.
     h, cells = scratch.h, scratch.cells
     spread_to_cells(learned.cascade, precisions, answers, scratch.work, cells)
     reflect(basis, cells)
@@ -249,6 +275,7 @@ def _weigh(basis: Basis, learned: Learned, answers: Integers, precisions: Floats
 @internal
 def _inform(learned: Learned, precisions: Floats, blocks: Floats) -> None:
     """-L, into packed blocks."""
+    # The sign is part of it, so that `apply_blocks`, which only adds, gives h - L x.
     blocks[:] = 0.0
     for q in range(precisions.size):
         if precisions[q] > 0.0:
@@ -257,7 +284,7 @@ def _inform(learned: Learned, precisions: Floats, blocks: Floats) -> None:
 
 
 @njit(nogil=True, cache=True)
-def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: int, last: int) -> None:
+def learn_level(basis: Basis, learned: Learned, told: Told, sums: ChildSums, first: int, last: int) -> None:
     """Turn the sums over the children of geounits first..last into the geounits' own estimates.
 
     Args:
@@ -268,18 +295,25 @@ def learn_level(basis: Basis, learned: Learned, told: Told, sums: Sums, first: i
         first: First geounit.
         last: One past the last.
     """
+    # Geounits are independent here; each range is a task of a thread, and each row is written by one of them.
     scratch, alike = _scratch(basis, learned.cascade), told.precisions.shape[0] == 1
     for g in range(first, last):
         product = told.precisions[0 if alike else g]
+        # L of equal precisions is made once for the range.
         if g == first or not alike:
             _inform(learned, product, scratch.blocks)
+        # Views: the sums over the children become the geounit's own estimate without a copy.
         spread = sums.spread[g]
         loose = sums.loose[g] if sums.loose.shape[0] else sums.loose[:0].ravel()
         x = sums.estimates[g]
+        # P first, then x += P (h - L x) with the new P: this is the estimate after all rows at once, and costs one
+        # product.
         learn_measured(basis, learned, product, spread, loose)
         _weigh(basis, learned, told.values[g], product, scratch)
+        # h is changed to h - L x before x is, so x is still the sum of the children's.
         apply_blocks(basis, scratch.blocks, x, scratch.h)
         apply_blocks(basis, spread, scratch.h, x)
+        # Last, so that invariants hold to rounding whatever the noise says.
         if told.exact.shape[1]:
             learn_exact(basis, learned, told.exact[g], spread, loose, x)
 
@@ -326,7 +360,7 @@ def add_finest(
     learned: Learned,
     signatures: Signatures,
     alike: Alike,
-    sums: Sums,
+    sums: ChildSums,
     first: int,
     last: int,
 ) -> None:
@@ -334,19 +368,27 @@ def add_finest(
 
     The noisy answers of a group are added up as whole numbers, so the order of its geounits does not matter.
     """
+    # Each parent's sums are written by the call that has the parent. Groups are taken in their given order, so the
+    # bits do not depend on threads.
     scratch, x = _scratch(basis, learned.cascade), np.empty(basis.order.size)
     for p in range(first, last):
         for g in range(alike.begin[p], alike.begin[p + 1]):
             s, number = alike.signature[g], alike.number[g]
+            # P and D of a finest geounit follow from its precisions and zeros alone, so signatures hold them ready;
+            # only x needs the answers. It is linear in them, so the sum of the answers gives the sum of the
+            # estimates.
             x[:] = 0.0
             _weigh(basis, learned, alike.values[g], signatures.precisions[s], scratch)
             apply_blocks(basis, signatures.spread[s], scratch.h, x)
+            # Copies, because learning changes P and D, and the signature's must serve the next group. Exact sums
+            # give the sum of the exact estimates for the same reason as above.
             if alike.exact.shape[1]:
                 spread, loose = signatures.spread[s].copy(), signatures.loose[s].copy()
                 learn_exact(basis, learned, alike.exact[g], spread, loose, x)
             for j in range(x.size):
                 sums.estimates[p, j] += x[j]
             for e in range(scratch.blocks.size):
+                # Independent geounits: covariances add up.
                 sums.spread[p, e] += number * signatures.settled[s, e]
             if sums.loose.shape[0]:
                 for e in range(scratch.blocks.size):
@@ -354,7 +396,7 @@ def add_finest(
 
 
 @njit(nogil=True, cache=True)
-def add_children(children: Sums, parent: Integers, sums: Sums) -> None:
+def add_children(children: ChildSums, parent: Integers, sums: ChildSums) -> None:
     """Add geounits to the sums of their parents, one after the other.
 
     Args:
@@ -362,6 +404,7 @@ def add_children(children: Sums, parent: Integers, sums: Sums) -> None:
         parent: Row of each geounit's parent in `sums`.
         sums: Changed.
     """
+    # In the order of the children and not in parallel: two children of one parent add to one row.
     for c in range(parent.size):
         p = parent[c]
         for j in range(children.estimates.shape[1]):

@@ -37,7 +37,7 @@ from tallyveil.estimation.intervals.upward_blocks import block_sweep
 from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.kernels.tree.answer_sums import family_answers
-from tallyveil.kernels.tree.upward import Sums
+from tallyveil.kernels.tree.upward import ChildSums
 from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
@@ -227,7 +227,7 @@ class _Swept:
         pieces: The rounded estimates of a geolevel from a first geounit on, by both.
     """
 
-    sums: Sums
+    sums: ChildSums
     pieces: dict[tuple[int, int], NarrowArray]
 
 

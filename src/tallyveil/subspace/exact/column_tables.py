@@ -35,7 +35,7 @@ from flint import arb, fmpq
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, Scratch, added_errors
+from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, added_errors
 from tallyveil.kernels.subspace.look_ahead_tables import LEAST_INFLATION, AddedCell, next_head
 from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
@@ -260,12 +260,12 @@ def inflations(law_of: Integers, exponent_of: Integers, length: int) -> Floats:
     return shares
 
 
-def scratch_memory(n_columns: int, length: int) -> Scratch:
+def scratch_memory(n_columns: int, length: int) -> TrialScratch:
     """Memory of one trial."""
     n = n_columns + n_columns % 2
     t, s, imaginary = (np.zeros((n, length)) for _ in range(3))
     omegas, totals, added = (np.zeros(n) for _ in range(3))
-    return Scratch(t, s, imaginary, np.zeros((2, length)), omegas, totals, added)
+    return TrialScratch(t, s, imaginary, np.zeros((2, length)), omegas, totals, added)
 
 
 def transform_roots(length: int) -> Roots:

@@ -35,7 +35,7 @@ from flint import arb
 
 from tallyveil.arrays import Bools, Integers, Words
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import BROKEN, DONE, FAILED, Scratch, draw_rows
+from tallyveil.kernels.subspace.look_ahead import BROKEN, DONE, FAILED, TrialScratch, draw_rows
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.column_histories import LawGrid, law_grid
 from tallyveil.subspace.exact.column_tables import (
@@ -111,7 +111,7 @@ class LookAheadProposal:
         return n + n % 2
 
     def _trial(
-        self, words: Words, address: NoiseAddress, draw: int, site: int, scratch: Scratch
+        self, words: Words, address: NoiseAddress, draw: int, site: int, scratch: TrialScratch
     ) -> Integers | None:
         """The rows of one trial, or None if it fails."""
         n_rows, n_columns = self.tables.n_rows, self.tables.n_columns

@@ -47,7 +47,7 @@ def test_counts(people):
     regions = np.array([1, 2, 4, 6], np.int64)
     blocks, coded, maps = (
         kernels.RegionBlocks(*ordered(region)),
-        kernels.People(*coded),
+        kernels.CodedPeople(*coded),
         kernels.IterationMaps(*maps),
     )
     found, wanted = np.zeros((4, 9), np.int64), np.zeros((4, 9), np.int64)

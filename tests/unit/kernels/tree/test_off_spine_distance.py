@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.off_spine_distance import raise_level_reference
 
-from tallyveil.kernels.tree.off_spine_distance import Touched, raise_level
+from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits, raise_level
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -16,7 +16,7 @@ def test_agrees_with_its_twin(seed):
     begin = np.concatenate([[0], np.cumsum([len(one) for one in picked])]).astype(np.int64)
     geounit = np.concatenate([np.zeros(0, np.int64), *picked]).astype(np.int64)
     inner = rng.integers(1, 6, len(geounit))
-    touched = Touched(begin, geounit, inner, rng.integers(0, 6, len(geounit)))
+    touched = TouchedGeounits(begin, geounit, inner, rng.integers(0, 6, len(geounit)))
     raised, above = raise_level(touched, parent, n_children)
     expected = raise_level_reference(touched, parent, n_children)
     found = [

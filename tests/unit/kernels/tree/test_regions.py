@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.regions import step_up_reference
 
-from tallyveil.kernels.tree.regions import Children, Entries, Packing, Parents, Slopes, step_up
+from tallyveil.kernels.tree.regions import Children, Packing, Parents, SetEntries, Slopes, step_up
 
 PACKING = Packing(dims=np.array([1, 3, 2]), begin=np.array([0, 1, 10, 14]))
 
@@ -18,16 +18,16 @@ def test_step_up(same, with_unknown):
         return rng.normal(size=(n, 14))
 
     nothing = np.zeros((0, 14))
-    entries = Entries(
+    entries = SetEntries(
         begin=np.array([0, 3, 4, 7]),
         blocks=np.array([0, 1, 2, 3, 0, 4, 4]),
         place=np.array([-1, 0, 1, 2, -1, 3, -1]),
-        one=rng.normal(size=7),
-        other=rng.normal(size=7),
-        both=rng.normal(size=7),
+        first=rng.normal(size=7),
+        second=rng.normal(size=7),
+        product=rng.normal(size=7),
     )
     if same:
-        entries = entries._replace(other=entries.one)
+        entries = entries._replace(second=entries.first)
     below = Slopes(blocks(4), blocks(4), blocks(4))
     filtered, unknown = blocks(5), blocks(5) if with_unknown else nothing
     more = (blocks(6), blocks(6)) if with_unknown else (nothing, nothing)

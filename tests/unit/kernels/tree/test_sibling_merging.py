@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.sibling_merging import merge_siblings_reference
 
-from tallyveil.kernels.tree.sibling_merging import Entries, Siblings, merge_siblings
+from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings, merge_siblings
 
 
 def near_and_far(inner, outer):
@@ -45,7 +45,7 @@ def random_case(rng):
         for p, (x, y) in sums.items():
             place[k, "parent", p] = len(entries)
             entries.append((x, y, place[k, "root", int(root_of[p])], k))
-    arrays = Entries(*(np.array(column, dtype=np.int64) for column in zip(*entries, strict=True)))
+    arrays = EntityEntries(*(np.array(column, dtype=np.int64) for column in zip(*entries, strict=True)))
     of_parent = [
         [place[k, "parent", p] for k in range(n_entities) if (k, "parent", p) in place]
         for p in range(n_parents)
@@ -76,7 +76,7 @@ def test_agrees_with_its_twin(seed):
     expected_distance = distance.copy()
     gains_first = bool(seed % 2)
     expected, rounds = merge_siblings_reference(siblings, entries, expected_distance, gains_first)
-    changed = Entries(entries.inner.copy(), entries.outer.copy(), entries.above, entries.entity)
+    changed = EntityEntries(entries.inner.copy(), entries.outer.copy(), entries.above, entries.entity)
     group_of, n_rounds = merge_siblings(siblings, changed, distance, gains_first)
     assert group_of.tolist() == expected.tolist()
     assert n_rounds == rounds

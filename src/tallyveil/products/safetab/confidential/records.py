@@ -25,7 +25,7 @@ from tallyveil.kernels.records.coded_records import (
     code_rows,
     order_lists,
 )
-from tallyveil.kernels.records.safetab_groups import People, order_by_region
+from tallyveil.kernels.records.safetab_groups import CodedPeople, order_by_region
 from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.products.safetab.public.ages import cells_by_age
 from tallyveil.products.safetab.public.config import SafetabConfig
@@ -235,9 +235,9 @@ class ConfidentialPersons:
     def __repr__(self) -> str:
         return f"ConfidentialPersons(run={self.run!r}, records={REDACTED})"
 
-    def coded(self) -> People:
+    def coded(self) -> CodedPeople:
         """Blocks and codes of the people, as the counting kernels take them."""
-        return People(self.start, self.races, self.lists, self.ethnicity)
+        return CodedPeople(self.start, self.races, self.lists, self.ethnicity)
 
     def digest(self) -> bytes:
         """SHA-256 of the records, in their order within each block."""
