@@ -226,8 +226,8 @@ def _measures_of_types() -> Integers:
                 household.size == LARGEST_SIZE,
                 household.size,
                 household.under_18,
-                household.own > 0,
-                (household.own > 0) + (household.own is MinorAges.BOTH),
+                household.own_children > 0,
+                (household.own_children > 0) + (household.own_children is MinorAges.BOTH),
                 household.multigenerational,
                 *(household.couple == couple for couple in range(Couple.NO_PARTNER)),
             ]

@@ -70,6 +70,7 @@ def make_population(
     Returns:
         The population.
     """
+    # All states are held at once; `make_states` gives the same people one state at a time.
     states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
     facilities = [state.facilities for state in states if state.facilities is not None]
     return SyntheticPopulation(
@@ -114,9 +115,11 @@ def make_states(
     if preset not in PRESETS:
         raise ConfigError(f"synthetic population of preset {preset!r}: {closest_hint(preset, PRESETS)}")
     if preset == "race-age":
+        # One generator for everything: the order of the draws is part of what a seed means.
         generator = _generator(n_blocks, seed, like, n_people, n_states)
         schema = load_preset(preset)
         for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
+            # Only pairs with people become records, in the order of block and cell.
             block, age, race = np.nonzero(people)
             cells = schema.encode(np.stack([age, race], axis=1))
             records = _records(geography, schema, block, cells, people[block, age, race])
@@ -174,6 +177,7 @@ def _generator(
     """The source of random numbers, after the arguments have been checked."""
     if seed < 0:
         raise ConfigError(f"synthetic population: seed is {seed}, wanted 0 or more.")
+    # One of them says how many blocks there are, and both could contradict each other.
     if (n_blocks is None) == (like is None):
         given = "neither was" if like is None else "both were"
         raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
@@ -230,12 +234,14 @@ def _person_cells(
     block, hhgq, age, race, count = _groups(dwellings)
     area = geography["tract"].rle_id().to_numpy().astype(np.int64)
     area_races = np.zeros((int(area[-1]) + 1, len(RACES)), dtype=np.int64)
+    # add.at, because all blocks of a tract add to one row.
     np.add.at(area_races, area, people.sum(axis=1))
     detail = tilt_races(schema.attribute("cenrace").levels, area_races, generator)
     parts = []
     for code, name in enumerate(RACES):
         rows = np.flatnonzero(race == code)
         if name in SINGLE_RACES:
+            # People of a single race need no draw.
             drawn = (np.arange(len(rows)), np.full(len(rows), SINGLE_RACES.index(name)), count[rows])
         else:
             shares = {TWO_OR_MORE: detail.two_or_more, HISPANIC: detail.hispanic}[code]
@@ -270,6 +276,7 @@ def _records(
     counts: NDArray[np.int64],
 ) -> pl.DataFrame:
     """Counts as a table of records, sorted by block and cell."""
+    # Block and cell in one number, so that one sort orders both; below 2^63 for every preset.
     order = np.argsort(block * schema.size + cells, kind="stable")
     codes = schema.decode(cells[order])
     columns = [
@@ -288,12 +295,14 @@ def _facilities(geography: pl.DataFrame, schema: Schema, dwellings: Dwellings) -
     block = np.concatenate([housing, dwellings.block[occupied]])
     hhgq = np.concatenate([np.full(len(housing), HOUSEHOLD), dwellings.hhgq[occupied]])
     lower = np.concatenate([np.zeros(len(housing), dtype=np.int64), dwellings.facilities[occupied]])
+    # By block, then by type of dwelling, as the table is described.
     order = np.lexsort((hhgq, block))
     levels = pl.Series("hhgq", schema.attribute("hhgq").levels, dtype=pl.String)
     return pl.DataFrame(
         [
             geography["geocode"].gather(block[order]),
             levels.gather(hhgq[order]),
+            # Public files give no upper bound on residents, so that none is made up.
             pl.Series("lower", lower[order]),
             pl.repeat(None, len(order), dtype=pl.Int64, eager=True).alias("upper"),
         ]

@@ -32,11 +32,14 @@ def make_units(
     Returns:
         Records of preset "pl94-units": geocode, h1, count (above zero), sorted by geocode, then level.
     """
+    # A stream for each state, apart from those of the people: the people are the same with and without units.
     generator = np.random.Generator(np.random.PCG64([seed, _STREAM, number]))
     residents = _of_blocks(geography, persons.filter(pl.col("hhgq") == "household"), pl.col("count").sum())
     housing = _of_blocks(geography, facilities.filter(pl.col("hhgq") == "household"), pl.len()) > 0
+    # Every inhabited block has one household at least, and every further person may begin another.
     occupied = np.minimum(residents, 1) + generator.binomial(np.maximum(residents - 1, 0), MORE_HOUSEHOLDS)
     beside = generator.binomial(2 * occupied, VACANT_SHARE / 2)
+    # A block with housing and without residents has vacant units alone, of which there is one at least.
     alone = generator.geometric(1 - MORE_VACANT, len(housing))
     vacant = np.where(occupied > 0, beside, np.where(housing, alone, 0))
     return _records(geography, {"vacant": vacant, "occupied": occupied})
@@ -45,8 +48,8 @@ def make_units(
 def _of_blocks(geography: pl.DataFrame, rows: pl.DataFrame, value: pl.Expr) -> Integers:
     """A sum for each block, in the order of the geography; 0 where a block has no rows."""
     sums = rows.group_by("geocode").agg(value.cast(pl.Int64).alias("value"))
-    found = geography.select("geocode").join(sums, on="geocode", how="left", maintain_order="left")
-    return found["value"].fill_null(0).to_numpy()
+    of_blocks = geography.select("geocode").join(sums, on="geocode", how="left", maintain_order="left")
+    return of_blocks["value"].fill_null(0).to_numpy()
 
 
 def _records(geography: pl.DataFrame, counts: dict[str, Integers]) -> pl.DataFrame:

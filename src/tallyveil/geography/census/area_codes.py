@@ -51,7 +51,7 @@ def with_statuses(path: Path, blocks: pl.DataFrame) -> tuple[SourceTable, pl.Dat
             blocks.
     """
     table = read_source(path, ["STATEFP", STATUS], ["COUNTYFP", "COUSUBFP", "PLACEFP"])
-    kind = next((one for one in LISTS if set(one.keys) <= set(table.rows.columns)), None)
+    kind = next((area_list for area_list in LISTS if set(area_list.keys) <= set(table.rows.columns)), None)
     if kind is None:
         raise GeographyError(
             f"{path}: got a list without PLACEFP, and without COUNTYFP and COUSUBFP; wanted one of the Bureau's lists "
@@ -63,10 +63,14 @@ def with_statuses(path: Path, blocks: pl.DataFrame) -> tuple[SourceTable, pl.Dat
     check_code(table, STATUS, BY_COLUMN[kind.status], may_be_empty=False)
     names = table.rows.select(pl.concat_str(kind.keys).alias("area"), pl.col(STATUS).alias("listed"))
     _refuse_repeated(table, names["area"], kind)
-    own = pl.when(~pl.col(kind.code).is_in(BY_COLUMN[kind.code].none)).then(pl.col(kind.code))
-    area = pl.col("geocode").str.slice(0, kind.prefix) + own
+    # A code that means "in none" becomes null, so that its blocks join nothing and are not reported as unlisted.
+    code = pl.when(~pl.col(kind.code).is_in(BY_COLUMN[kind.code].none)).then(pl.col(kind.code))
+    # The list names areas by State (and county); the digits of the block say which these are.
+    area = pl.col("geocode").str.slice(0, kind.prefix) + code
+    # The join keeps the order of the blocks, on which the tables of all families rely.
     joined = blocks.with_columns(area.alias("area")).join(names, on="area", how="left", maintain_order="left")
     known = pl.col(kind.status) if kind.status in blocks.columns else pl.lit(None, dtype=pl.String)
+    # What a block has already comes from a reference file, which is nearer to the block than a list.
     joined = joined.with_columns(pl.coalesce(known, "listed").alias(kind.status))
     _refuse_unlisted(path, joined, kind)
     return table, joined.drop("area", "listed")

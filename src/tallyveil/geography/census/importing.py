@@ -78,50 +78,55 @@ def import_geography(sources: Sources) -> Imported:
             code="bad-flag",
         )
     states = _states(sources)
-    blocks = pl.concat([one.rows for one in states], how="diagonal").sort("geocode")
+    # Diagonal: States come from different sources, and a column that one of them lacks is null there.
+    blocks = pl.concat([state.rows for state in states], how="diagonal").sort("geocode")
     geocodes = blocks["geocode"]
-    readings = [Reading(one.source, one.tables) for one in states]
+    readings = [Reading(state.source, state.tables) for state in states]
     if sources.zctas is not None:
         table, zctas = read_zctas(sources.zctas, geocodes)
         readings.append(Reading("ZIP Code tabulation areas", (table,)))
+        # A reference file may have ZCTAs of its own; the table that the user names takes their place.
         blocks = blocks.drop(ZCTA, strict=False).join(zctas, on="geocode", how="left", maintain_order="left")
+    # Before the entities: the primitives are made of the statuses that these lists bring.
     for path in sources.area_lists:
         table, blocks = with_statuses(path, blocks)
         readings.append(Reading("functional statuses", (table,)))
     entities = entities_of(blocks)
     bounds = None
     if sources.facilities is not None:
-        table, found = read_facilities(sources.facilities, geocodes)
+        table, facilities = read_facilities(sources.facilities, geocodes)
         readings.append(Reading("facilities of group quarters", (table,)))
-        bounds = bounds_of(geocodes, found)
+        bounds = bounds_of(geocodes, facilities)
         kinds = kinds_of_group_quarters(bounds)
         entities = entities.join(kinds, on="geocode", how="left", maintain_order="left")
     report = audit(states, readings, blocks, entities)
+    # A file with several States occurs in several readings, and is an input once.
     inputs = tuple(dict.fromkeys(table.path for reading in readings for table in reading.tables))
     return Imported(geography_of(blocks), entities, bounds, report, inputs)
 
 
 def _states(sources: Sources) -> list[StateBlocks]:
     """Every State, sorted, each from one source."""
-    found = [
+    states = [
         *(
             read_assignment_files(state, paths)
             for state, paths in find_assignment_files(sources.assignment_folders).items()
         ),
-        *(one for path in sources.reference_files for one in read_reference_file(path)),
+        *(state for path in sources.reference_files for state in read_reference_file(path)),
     ]
-    _refuse_repeated(found)
-    return sorted(found, key=lambda one: one.state)
+    # Blocks of a State from two sources would be there twice, and with them their people.
+    _refuse_repeated(states)
+    return sorted(states, key=lambda state: state.state)
 
 
 def _refuse_repeated(states: Iterable[StateBlocks]) -> None:
     seen: dict[str, StateBlocks] = {}
-    for one in states:
-        if one.state in seen:
-            first = seen[one.state]
+    for state in states:
+        if state.state in seen:
+            first = seen[state.state]
             raise GeographyError(
-                f"State {one.state}: got it from {one.tables[0].path} ({one.source}) and from {first.tables[0].path} "
-                f"({first.source}); wanted one source for each State. Leave one of them out.",
+                f"State {state.state}: got it from {state.tables[0].path} ({state.source}) and from "
+                f"{first.tables[0].path} ({first.source}); wanted one source for each State. Leave one of them out.",
                 code="census-file",
             )
-        seen[one.state] = one
+        seen[state.state] = state
