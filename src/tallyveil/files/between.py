@@ -351,7 +351,7 @@ def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Ite
     """For each two files that both say something of households, how they contradict each other."""
     files = [file for name, manifest in releases if (file := _read(root / name, name, manifest)) is not None]
     for (left_preset, right_preset), compare in _COMPARISONS.items():
-        # At most four releases of a programme, so that all pairs are tried.
+        # A programme has few releases, so that all pairs are tried.
         for left in files:
             for right in files:
                 if (left.preset, right.preset) == (left_preset, right_preset):
