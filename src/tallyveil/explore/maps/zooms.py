@@ -17,6 +17,7 @@ MOST_FEATURES: Final = 16_000
 MOST_TILES: Final = 20_000
 """Tiles of a kind at one zoom, at most, unless its smallest zoom needs more."""
 GREATEST: Final = 16
+"""Greatest zoom: a tile is then about 600 m wide at the equator. One more zoom makes four times as many tiles."""
 _DETAIL: Final = 48.0
 """Units along the side of a finest geounit of middle size at the greatest zoom."""
 _OUT: Final = 2
@@ -32,6 +33,7 @@ class Zooms(NamedTuple):
 
 def sharpest(boxes: Floats) -> int:
     """The greatest zoom that pages need, from the boxes of finest geounits on the plane; shape (n, 4)."""
+    # The median, because a few huge areas of water or desert would make a mean that fits no block.
     sides = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1))
     middle = float(np.median(sides))
     wanted = _DETAIL / EXTENT / middle if middle > 0 else 2.0**GREATEST
@@ -49,8 +51,10 @@ def zooms_of(boxes: Floats, greatest: int) -> Zooms:
     side = float((whole[2:] - whole[:2]).max())
     fits = int(np.clip(np.floor(-np.log2(max(side, 2.0**-GREATEST))), 0, GREATEST))
     least = max(fits - _OUT, 0)
+    # A tile with too many areas loads slowly, so the kind begins at a finer zoom.
     while least < GREATEST and _most_in_a_tile(boxes, least) > MOST_FEATURES:
         least += 1
+    # At least one zoom, also where the smallest is beyond what pages need.
     greatest = max(greatest, least)
     while greatest > least and _tiles(whole, greatest) > MOST_TILES:
         greatest -= 1
