@@ -149,7 +149,7 @@ _PARTNERS = ("no_partner", "married", "cohabiting")
 
 
 def _ages(one: HouseholdType) -> str:
-    return f"own_{AGES_IN_LABELS[one.own]}"
+    return f"own_{AGES_IN_LABELS[one.own_children]}"
 
 
 def _recodes_of_types() -> list[dict[str, Any]]:
@@ -165,23 +165,23 @@ def _recodes_of_types() -> list[dict[str, Any]]:
             lambda one: one.couple.name.lower(),
         ),
         "partner_type_own_child_status": (
-            lambda one: (_partner(one) or 3, not one.own),
-            lambda one: f"{_PARTNERS[_partner(one)]} {_OWN[one.own > 0]}",
+            lambda one: (_partner(one) or 3, not one.own_children),
+            lambda one: f"{_PARTNERS[_partner(one)]} {_OWN[one.own_children > 0]}",
         ),
         "partner_type_detailed_own_child_status": (
-            lambda one: (_partner(one), _OWN_IN_PARTNER.index(one.own)),
+            lambda one: (_partner(one), _OWN_IN_PARTNER.index(one.own_children)),
             lambda one: f"{_PARTNERS[_partner(one)]} {_ages(one)}",
         ),
         "DetailedCoupleTypeMultGenDetOwnChildSize": (
-            lambda one: (couple(one.couple), one.multigenerational, one.own, one.size),
+            lambda one: (couple(one.couple), one.multigenerational, one.own_children, one.size),
             lambda one: _words(one, _GENERATIONS[one.multigenerational], _ages(one)),
         ),
         "DetailedCoupleTypeMultGenOwnChildSize": (
-            lambda one: (couple(one.couple), one.multigenerational, one.own > 0, one.size),
-            lambda one: _words(one, _GENERATIONS[one.multigenerational], _OWN[one.own > 0]),
+            lambda one: (couple(one.couple), one.multigenerational, one.own_children > 0, one.size),
+            lambda one: _words(one, _GENERATIONS[one.multigenerational], _OWN[one.own_children > 0]),
         ),
         "DetailedCoupleTypeDetOwnChildSize": (
-            lambda one: (couple(one.couple), one.own, one.size),
+            lambda one: (couple(one.couple), one.own_children, one.size),
             lambda one: _words(one, _ages(one)),
         ),
         "family_nonfamily_size": (
@@ -255,11 +255,11 @@ def _zeros_of_households() -> list[dict[str, Any]]:
         lambda one: (
             one.size == 1
             or (one.size == 2 and one.minors > 0)
-            or (one.size == 3 and one.own == MinorAges.BOTH)
+            or (one.size == 3 and one.own_children == MinorAges.BOTH)
         )
     )
     minor_of_two = _types(lambda one: one.size == 2 and one.under_18)
-    own_under_6 = _types(lambda one: one.own in {MinorAges.UNDER_6, MinorAges.BOTH})
+    own_under_6 = _types(lambda one: one.own_children in {MinorAges.UNDER_6, MinorAges.BOTH})
     couples = _types(_couple_and_own_children)
     zeros = [
         _zero(f"oldest_is_not_below_householder_of_{ages[0]}", householder_age=ages, oldest=OLDEST[:own])
@@ -306,7 +306,7 @@ def _zeros_of_households() -> list[dict[str, Any]]:
             "women_of_75_plus_have_no_own_children_under_18",
             householder_sex=["female"],
             householder_age=AGES[7:],
-            household=_types(lambda one: one.own > 0),
+            household=_types(lambda one: one.own_children > 0),
         ),
         _zero(
             "women_of_60_plus_have_no_own_children_under_6",
@@ -319,7 +319,7 @@ def _zeros_of_households() -> list[dict[str, Any]]:
 
 def _couple_and_own_children(one: HouseholdType) -> bool:
     """Whether nobody lives there except a couple and as few own children as their ages need."""
-    smallest = 2 + (one.own > 0) + (one.own == MinorAges.BOTH)
+    smallest = 2 + (one.own_children > 0) + (one.own_children == MinorAges.BOTH)
     return one.couple is not Couple.NO_PARTNER and one.size == smallest
 
 

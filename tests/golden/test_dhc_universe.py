@@ -84,7 +84,15 @@ def test_the_files_are_what_the_script_writes():
 
 def test_household_types_are_those_of_the_released_code():
     found = [
-        (one.couple, one.relatives, one.own, one.minors, one.under_18, one.multigenerational, one.size)
+        (
+            one.couple,
+            one.relatives,
+            one.own_children,
+            one.minors,
+            one.under_18,
+            one.multigenerational,
+            one.size,
+        )
         for one in household_types()
     ]
     assert found == [tuple(row[key] for key in SEVEN) for row in rows_of("hhtype_522")]

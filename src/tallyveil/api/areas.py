@@ -64,6 +64,7 @@ class Area:
             SchemaError: there is no such query or label.
         """
         count = Count(self, query, dict(labels or {}))
+        # Asked now, so that a wrong label is refused where it was written.
         answer_named(self.release, query, count.labels)
         return count
 
@@ -161,6 +162,7 @@ class DistrictPlan:
             with_bounds=with_bounds,
             workers=workers,
         )
+        # One table with the district in front, so that rows of all districts can be compared.
         return pl.concat(
             district.to_frame().select(
                 pl.lit(name, pl.String).alias("district"),
@@ -220,6 +222,7 @@ def area_of(what: Area | Geocodes, release: Opened) -> Area:
         GeographyError: it is no area and no list of geocodes.
         ConfigError: it is an area of another release.
     """
+    # A release has geocodes too, and would be taken for an area of all its people.
     if isinstance(what, Opened):
         raise ConfigError(
             f"an area is the release in {what.path}, wanted a geounit, an entity or a district, such as "
@@ -227,6 +230,7 @@ def area_of(what: Area | Geocodes, release: Opened) -> Area:
             code="bad-argument",
         )
     area = what if isinstance(what, Area) else Area(release, series_of_geocodes(what))
+    # By folder: two openings of one folder are one release.
     if area.release.path != release.path:
         raise ConfigError(
             f"an area is of {area.release.path}, but the counts are those of {release.path}. Give areas of one "
@@ -248,6 +252,7 @@ def counts_by_name(counts: object) -> dict[str, Count]:
             '{"all": release.area("44007").count("total")}.',
             code="bad-argument",
         )
+    # The names too: they become columns, and a number would become one without a word.
     for name, count in counts.items():
         if not isinstance(name, str) or not isinstance(count, Count):
             raise ConfigError(

@@ -58,6 +58,7 @@ def publish_dhc(
     Raises:
         TallyveilError: a release is not finished, or lacks what a table needs.
     """
+    # The module and not its function: the function here has the same name.
     from tallyveil.products.dhc.tables import publication
 
     return publication.publish_dhc(
@@ -80,6 +81,7 @@ def publish_csv(release: AnyPath, out: AnyPath, *, zeros: Flag = True) -> dict[s
     Returns:
         What the folder says of itself.
     """
+    # Likewise, the module.
     from tallyveil.files import csv_tables
 
     return csv_tables.publish_csv(Path(release), Path(out), zeros=zeros)
@@ -152,6 +154,7 @@ def import_measurements(
     from tallyveil.postprocess.exchange import imported
     from tallyveil.postprocess.exchange.opened import open_published
 
+    # Checked first, because opening many large files takes minutes.
     if layout != Layout.CENSUS_2020.value:
         raise ConfigError(
             f"--layout {layout} is written and not read: it lacks the bounds that an estimate needs. Import files of "
@@ -194,6 +197,7 @@ def export_measurements(
 
     opened = open_measurements(Path(measurements))
     exported.export_measurements(opened, Path(out), Layout(layout), observer=observer)
+    # The folder that was read, not the one that was written, whose layout other programs read.
     return Measurements(Path(measurements), opened.manifest)
 
 
@@ -228,5 +232,6 @@ def import_geography(
         None if zcta is None else Path(zcta),
         tuple(map(Path, areas)),
     )
+    # Everything is read and checked before a file is written.
     imported = census.import_geography(sources)
     return imported, census.write_imported(imported, Path(out))

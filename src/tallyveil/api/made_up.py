@@ -81,9 +81,11 @@ def write_safetab_country(
             code="bad-flag",
         )
     config, files = read_config(Path(params)), read_iterations(Path(params))
+    # At least a block in each state, so that every state of the parameters has people.
     n_states = sum(len(config.states_of(run)) for run in config.runs)
     n_blocks = blocks if blocks is not None else max(n_states, (people or 0) // PEOPLE_PER_BLOCK)
     n_people = people if people is not None else n_blocks * PEOPLE_PER_BLOCK
+    # Names of all files that are written, because what an interrupted call left of them is removed.
     with new_folder(Path(out), COMMAND, WHAT, made_up.SAFETAB_FILES):
         return made_up.write_safetab_country(
             Path(out), config, files, people=n_people, blocks=n_blocks, seed=seed
@@ -138,6 +140,7 @@ def write_country(
     from tallyveil.synthetic.published import geography_of
 
     out = Path(out)
+    # Before the folder is made: a wrong argument leaves nothing behind.
     _check_country(blocks, None if like is None else Path(like), schema)
     dhc, title = schema == DHC, name or _title_of(out)
     if agree and (not dhc or (states or 1) > 1):
@@ -150,6 +153,7 @@ def write_country(
     files = _dhc_toml_files(agree=agree, sized=sizes != "none") if dhc else {RELEASE_FILE: schema}
     with new_folder(out, COMMAND, WHAT, [*(DHC_FILES if dhc else COUNTRY_FILES), MAP_FILE, *files]):
         published = None if like is None else _published(Path(like), like_geography)
+        # How many states the kept counts have is known only when they are read.
         if agree and published is not None and geography_of(published)["state"].n_unique() > 1:
             raise _needs_single_state()
         if dhc:
@@ -171,6 +175,7 @@ def _with_geometry(text: str) -> str:
     """A release file that names the made-up polygons; that of a programme has no geography."""
     from tallyveil.synthetic.files import MAP_FILE
 
+    # Behind the path of the geography, whose table has no other key that could stand there.
     return re.sub(r"(\n\[geography\].*\npath = .*\n)", rf'\1geometry = "{MAP_FILE}"\n', text)
 
 
@@ -201,6 +206,7 @@ def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
 
 def _dhc_toml_files(*, agree: bool, sized: bool) -> dict[str, str]:
     """The files of the programme, with their templates."""
+    # The files of persons and units have the product's name already; those of people at large get it.
     releases = {name: name if name.startswith(DHC) else f"{DHC}-{name}" for name in DHC_RELEASES}
     files = {
         f"{name}.toml": f"{template}-agree" if agree and name in AGREEING else template
@@ -224,6 +230,7 @@ def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
 
     folder = resources.files("tallyveil.api.release_files")
     n_states = scan_parquet(paths["geography"]).select(pl.col("state").n_unique()).collect().item()
+    # A single state needs no level above it, and a template without one is simpler to read.
     template = folder / f"{name}-us.toml"
     if n_states == 1 or not template.is_file():
         template = folder / f"{name}.toml"
@@ -240,6 +247,7 @@ def _published(like: Path, like_geography: "str | Path | None") -> "PublishedCou
     from tallyveil.synthetic import PublishedCounts
 
     counts = _with_block_codes(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
+    # Published tables come in pairs, whose names differ in this word alone.
     beside = like.with_name(like.name.replace("_counts", "_blocks"))
     if like_geography is None and beside != like and is_input(beside, "geography"):
         like_geography = beside
@@ -247,6 +255,7 @@ def _published(like: Path, like_geography: "str | Path | None") -> "PublishedCou
         blocks = _with_block_codes(Path(like_geography), ["geocode", *GEOLEVEL_LENGTHS], "geography")
     else:
         blocks = (
+            # Without a table of all blocks the empty ones are not known, and blocks with counts are all there are.
             counts.select("geocode")
             .unique()
             .with_columns(
@@ -264,6 +273,7 @@ def _with_block_codes(path: Path, columns: list[str], what: str) -> "pl.DataFram
     from tallyveil.storage.read import read_table, require_text
 
     rows = read_table(path, columns, what)
+    # A number has lost the zeros of its front, and its length would still look right for some states.
     require_text(rows.lazy(), "geocode", path, what)
     rows = rows.with_columns(pl.col("geocode").cast(pl.String))
     wrong = rows["geocode"].filter(rows["geocode"].str.len_chars() != BLOCK_LENGTH)

@@ -72,6 +72,7 @@ class Plan:
 
         Returns:
             One row for each, with `geolevel`, `query`, `answers`, `variance`, `standard_deviation` and `margin`. With
+            # The width at which 95 % is meant is that of the plan's own record, so that both say the same.
             probability 95 % or more the noise of an answer lies within the margin. The unit is the unit of record, for
             `variance` its square. Estimation usually reduces the error.
         """
@@ -83,6 +84,7 @@ class Plan:
         columns = ("geolevel", "query", "variance", "standard_deviation", "margin")
         errors = expected_errors(self.content.strategy, CONFIDENCE)
         frame = pl.DataFrame({name: [getattr(item, name) for item in errors] for name in columns})
+        # The number of answers stands third, beside the query.
         sizes = pl.Series("answers", [self.content.query(item.query).size for item in errors])
         return frame.insert_column(2, sizes)
 
@@ -285,6 +287,7 @@ def plan(release: "ReleaseFile | Plan", *, folder: AnyPath | None = None) -> Pla
         SchemaError, BudgetError: the schema or the shares are wrong.
     """
     # The paths in a plan lead to the same files when the current folder changes.
+    # A mapping has no folder of its own, so that its paths start where the caller says.
     if isinstance(release, Mapping):
         return Plan(plan_from_mapping(release, fixed(Path() if folder is None else folder)))
     if folder is not None:
@@ -296,6 +299,7 @@ def plan(release: "ReleaseFile | Plan", *, folder: AnyPath | None = None) -> Pla
     if isinstance(release, Plan):
         return release
     path = fixed(as_path(release, "release"))
+    # First, so that a file of another product is refused with the command that takes it.
     require_input(path, ReleaseKind.TOPDOWN)
     return Plan(load_plan(path))
 
@@ -317,6 +321,7 @@ class BetterShares:
     @property
     def needs_more(self) -> bool:
         """Whether the new shares cost more than [privacy] declares."""
+        # The strategy's part of what is spent is exchanged; counts on a lattice, if any, keep theirs.
         return self.plan.spent - self.plan.strategy.total + self.shares.strategy.total > self.plan.declared
 
     def to_toml(self) -> str:
@@ -402,6 +407,7 @@ def make_workbench(
     from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
     from tallyveil.products.topdown.run.inputs import read_hierarchies
 
+    # Without entities a regular spine will do, and no file need be opened.
     if not geography and families is None:
         areas = Areas(blocks=blocks)
     else:

@@ -37,6 +37,7 @@ class Product:
     evaluation: str | None = None
 
 
+# Pages are imported when they are written: their drawing costs time that other commands need not pay.
 def _release_page(out: Path) -> Path:
     from tallyveil.products.topdown.page.release import write_report
 
@@ -112,6 +113,7 @@ PROGRAMME_FILE: Final = Product(
 
 def is_programme(path: Path) -> bool:
     """Whether a file is that of a programme, by its tables. What cannot be read as TOML is left to other readers."""
+    # What cannot be read has no tables here; the reader of the product's files says why.
     return bool((_tables(path) or set()) & PROGRAMME_FILE.keys)
 
 
@@ -134,10 +136,12 @@ def require_input(path: Path, kind: ReleaseKind) -> None:
     Raises:
         ConfigError: the input is of another product, or of none.
     """
+    # The folder and its file are both taken, because people name either.
     if path.name == PARAMETERS or (path / PARAMETERS).is_file():
         usages = [PRODUCTS[product].usage for product in (ReleaseKind.SAFETAB, ReleaseKind.HOUSEHOLDS)]
         raise _other(f"{path} holds SafeTab parameters", usages)
     keys, wanted = _tables(path), PRODUCTS[kind].keys
+    # A key of the wanted product is enough: a typing error in other keys is for its own reader to tell.
     if keys is None or keys & wanted:
         return
     usages = [product.usage for product in (*PRODUCTS.values(), PROGRAMME_FILE) if keys & product.keys]

@@ -157,6 +157,7 @@ class Programme:
     def __init__(
         self, path: Path, content: dict[str, Any], releases: dict[str, Release], *, already_finished: bool
     ) -> None:
+        # A path from the root: the object stays right when the current folder changes.
         self.path = fixed(path)
         self.content = content
         self.releases = releases
@@ -183,6 +184,7 @@ class Programme:
         return dict(self.content["guarantee"])
 
     def report(self) -> Path:
+        # From the published files alone, so that the page says nothing that the files do not.
         """Write the page of the programme again, from the published files of its releases.
 
         Returns:
@@ -257,12 +259,14 @@ def run_programme(
     from tallyveil.products.dhc.run import run as running
     from tallyveil.runs.observer import SilentObserver
 
+    # The key before everything: a wrong one must not leave a folder that looks begun.
     key, folder = key_of(insecure_test_key), Path(out)
     plan = load_programme(fixed(programme), fixed(folder))
     settings = running.Settings(key, observer or SilentObserver(), workers, _with_page, cluster)
     outcome = running.run_programme(plan, folder, settings)
     releases = {name: finished(release) for name, release in outcome.releases.items()}
     whole = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)
+    # The page is written again only when something was stated anew; an old one is then still right.
     if outcome.stated_anew or not (whole.path / "report.html").exists():
         whole.report()
     return whole

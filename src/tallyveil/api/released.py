@@ -84,6 +84,7 @@ class Release(WithMeasurements):
         hierarchies = self._hierarchies
         known = (hierarchies.spine.geolevels[level] for level in hierarchies.known_levels)
         replaced = (family.name for family in hierarchies.replaced)
+        # Tables are of the areas that readers know: geolevels as published, replaced ones by their own name.
         return (*known, *replaced, *self.manifest.body["plan"].get("entities", []))
 
     @property
@@ -109,10 +110,12 @@ class Release(WithMeasurements):
             StoreError: the table is damaged, or the folder was removed; or an earlier version left out rows with
                 estimates, and `intervals/` does not hold them.
         """
+        # Another process may have added intervals since this object was made.
         self._read_again()
         query = as_named(query, self.queries)
         refuse_earlier_tables(self.path, "Read their files directly")
         folder = table_name(area, query) + "/"
+        # By the manifest, because a file that it does not list is no table of the release.
         if not any(name.startswith(folder) for name in self.manifest.digests):
             raise ConfigError(
                 f"{self.path} has no table of {query!r} for {area!r}. It has tables of "
@@ -121,11 +124,13 @@ class Release(WithMeasurements):
             )
         group = self._schema.query(query)
         if zeros:
+            # Tables with zeros are stored so, and are no larger in memory than on disk; others would be filled up.
             if not has_zeros(group):
                 self._refuse_large(area, group)
             frames = whole_table(self.path, self.manifest, area, group)
         else:
             frames = listed_rows(self.path, self.manifest, area, query)
+        # Columns of attributes that the query sums out are empty.
         return pl.concat(frames).drop(summed_out(group))
 
     def interval(self, query: str, area: str) -> pl.DataFrame:
@@ -187,6 +192,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.derived.named_areas import finest_geocodes
 
+        # As a set of finest geounits, so that geounits, entities and districts are estimated in one way.
         return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
 
     def district(self, geocodes: Geocodes | Path) -> Area:
@@ -208,6 +214,7 @@ class Release(WithMeasurements):
             read = read_districts(as_path(geocodes, "geocodes"), None, "districts(..., column=NAME)")
             geocodes = read.only("district")
         codes = series_of_geocodes(geocodes)
+        # Only built and thrown away: what could not be estimated is refused here and not at the first use.
         area_family(self._hierarchies.spine, {"the district": codes})  # refuses what could not be estimated
         return Area(self, codes)
 
@@ -265,6 +272,7 @@ class Release(WithMeasurements):
         """
         from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
 
+        # What is computed below must be of the release that was opened.
         self._read_again()
         chosen = []
         for name, count in counts_by_name(counts).items():
@@ -343,6 +351,7 @@ class Release(WithMeasurements):
             TallyveilError: as `add_intervals`.
         Privacy: post-processing. It reads published files alone and spends nothing.
         """
+        # By the function that the command uses, so that both write the same files.
         add_intervals(
             self.path,
             queries=queries,
@@ -395,8 +404,10 @@ class Release(WithMeasurements):
         Raises:
             StoreError: it is gone or is being written, or it holds another release than the one that was opened.
         """
+        # First, whether the folder is complete: its old manifest may still be there while files change.
         refuse_unfinished_folder(self.path)
         manifest = written_manifest(self.path, ReleaseKind.TOPDOWN)
+        # A folder can be filled anew under the same name; mixing two releases would be silent.
         if manifest.run != self.manifest.run:
             raise StoreError(
                 f"{self.path} holds run {manifest.run}, but run {self.manifest.run} was opened. Open the folder again.",
@@ -412,6 +423,7 @@ class Release(WithMeasurements):
 
     def _refuse_large(self, area: str, group: QueryGroup) -> None:
         """Refuse a table of many answers whose rows do not fit into memory; raises ConfigError."""
+        # Before anything is read: a table that does not fit would end the process and not raise.
         rows = len(self._hierarchies.codes_of(area)) * group.size
         columns = 2 + len(group.factors) + len(BESIDE)
         if rows * columns * _BYTES > machine_memory():
@@ -425,6 +437,7 @@ class Release(WithMeasurements):
     def _interval_parts(self, query: str) -> list[list[Path]]:
         """The files of a query's intervals, by geolevel or family."""
         folders = sorted((self.path / INTERVALS).glob(f"geolevel=*/{hive_folder('query', query)}"))
+        # A folder may hold a query of some families only, so that empty lists are left out below.
         parts = [unchanged_parts(self.path, sorted(folder.glob("part-*.parquet"))) for folder in folders]
         if not any(parts):
             refuse_format_1(self.path / INTERVALS)
@@ -538,7 +551,9 @@ def add_intervals(
         observer=observer,
         workers=workers,
         executors=executors_of(cluster, None, workers, folder),
+        # None means threads of this machine; an executor is made only for a cluster.
     )
+    # Again, because the page tells of intervals now.
     write_report(folder)
     return outcome
 
@@ -574,6 +589,7 @@ def open_folder(folder: AnyPath, *, kind: Name | None = None) -> Opened:
         StoreError: the folder holds nothing finished or another kind, or was changed.
     """
     path, wanted = Path(folder), _kinds_of(kind)
+    # Before the manifest is read: its absence means something else while a run is going on.
     refuse_unfinished(path)
     manifest = read_manifest(path, *wanted)
     if manifest.kind is ReleaseKind.TOPDOWN:

@@ -11,6 +11,7 @@ from tallyveil.printable import present_columns
 
 Thresholds = Annotated[Sequence[Number], Wanted("rising thresholds as numbers, such as (0.165, 0.333)")]
 THRESHOLDS = (0.165, 0.333)
+"""Greatest coefficients of variation of the first two classes, as Statistics Canada has them."""
 CLASSES = ("acceptable", "marginal", "unacceptable")
 WANTED = ("estimate", "standard_error")
 ADDED = ("coefficient_of_variation", "reliability")

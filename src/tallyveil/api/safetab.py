@@ -81,6 +81,7 @@ def plan_safetab(
     from tallyveil.storage.outputs import own_folder
     from tallyveil.storage.write import write_json
 
+    # A file or a folder: the two forms of parameters are told apart before either is read.
     if is_group_file(Path(params)):
         from tallyveil.products.safetab.public.plan_record import group_record
 
@@ -94,6 +95,7 @@ def plan_safetab(
         record = plan_record(
             plan, _delta(USUAL_DELTA if delta is None else delta), None if data is None else Path(data)
         )
+    # Made first and written then: a wrong parameter leaves no folder behind.
     if out is not None:
         with own_folder(Path(out), "safetab plan"):
             write_json(Path(out) / "safetab-plan.json", record)
@@ -123,6 +125,7 @@ def validate_safetab(params: AnyPath, data: AnyPath, *, finished: AnyPath | None
         from tallyveil.products.safetab.run.evaluate_groups import require_groups_release
 
         plan = _group_plan(Path(params))
+        # The run is checked before the records: a wrong folder should not cost reading them.
         if run is not None:
             require_groups_release(plan, run)
         read_group_records(Path(data), plan)
@@ -175,6 +178,7 @@ def run_safetab(
         TallyveilError: an input is wrong, or the folder cannot be used. Nothing is spent then.
     Privacy: spends the budget of the parameters once, however often the run is interrupted and resumed.
     """
+    # The key before everything: a wrong one must not leave a folder that looks begun.
     key, folder = key_of(insecure_test_key), Path(out)
     if is_group_file(Path(params)):
         from tallyveil.products.safetab.run.groups import run_groups
@@ -250,6 +254,7 @@ def tabulate_safetab_exactly(
     """
     from tallyveil.products.safetab.run.exact import tabulate_exactly, tabulate_households_exactly
 
+    # Before any file is opened, so that nobody sees a true count by a slip of the flags.
     require_understood(
         i_understand_this_is_not_private,
         "tables without noise are the true counts: everyone who sees them learns about single people. If you want such "
@@ -293,6 +298,7 @@ def evaluate_safetab(
     is_file = is_group_file(Path(params))
     if is_file:
         refuse_census_options({"--t1": published is not None})
+    # Whether the run can be evaluated at all is known before true counts are read.
     kind = require_evaluation(run, EVALUATE_GROUPS if is_file else EVALUATE_SAFETAB)
     write_page(run)  # a run whose page cannot be made is refused before its ledger gets an entry
     if is_file:
@@ -363,6 +369,7 @@ def calibrate_safetab(
         )
     if (margins is None) == (epsilon is None):
         raise ConfigError("give either --margins or --epsilon, and not both.", code="bad-flag")
+    # Exact fractions from the text: a float could round a delta upwards.
     at = parse_fraction(delta, "--delta")
     read = read_plan(source)
     if margins is not None:
@@ -370,6 +377,7 @@ def calibrate_safetab(
     else:
         plan = plan_for_epsilon(read, parse_fraction(epsilon, "--epsilon"), at)
     record = plan_record(plan, at, None)
+    # After the new plan is known: nothing is written for margins that cannot be met.
     refuse_inputs(folder, [source])
     with own_folder(folder, "safetab calibrate"):
         write_parameters(source, folder, plan)
@@ -394,6 +402,7 @@ def make_safetab_consistent(
     from tallyveil.products.safetab.run.consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
+    # Inputs in the folder would be replaced by outputs.
     refuse_inputs(Path(out), [Path(params), Path(run)])
     return list(write_consistent(Path(params), Path(run), Path(out), rule))
 
@@ -467,6 +476,7 @@ def _delta(number: ExactNumber) -> Fraction:
     from tallyveil.budget.fractions import parse_fraction
 
     delta = parse_fraction(number, "--delta")
+    # At 0 no finite epsilon holds for Gaussian noise, and at 1 every mechanism passes.
     if not 0 < delta < 1:
         raise ConfigError(f"--delta is {number}, wanted a number between 0 and 1.", code="bad-flag")
     return delta

@@ -38,6 +38,7 @@ class BuiltSpine:
         """Plain data."""
         from tallyveil.products.topdown.run.spine_making import changes_record
 
+        # In the spine's order, so that plain data lists the root first.
         sizes = dict(zip(self.spine.geolevels, map(len, self.spine.geocodes), strict=True))
         return {"out": str(self.path), "geounits": sizes, **changes_record(self.changes)}
 
@@ -125,6 +126,7 @@ def build_spine(
 
     table, file = Path(geography), Path(out)
     areas = None if entities is None else Path(entities)
+    # Claimed before the work, which can take minutes; an input is never overwritten.
     claim_file(file, [table, *([areas] if areas is not None else [])])
     measures = None if strategy is None else _measures_of(strategy, schema, exact)[0]
     result = built(
@@ -172,6 +174,7 @@ def spine_distances(
         claim_file(Path(out), [Path(spine), Path(entities)])
     geounits, _ = read_spine_file(Path(spine))
     name, _, code = (recipe or "").partition(":")
+    # A recipe names its family, so that no other column need be read.
     read = read_families(Path(entities), geounits, list(families) or ([name] if name else []))
     distances = tuple(off_spine_distances(geounits, family) for family in read)
     if out is not None:
@@ -226,10 +229,12 @@ def compare_spines(
     from tallyveil.storage.write import write_parquet
 
     table = None if entities is None else Path(entities)
+    # Both outputs are claimed before either is computed.
     for path in (out, each):
         if path is not None:
             claim_file(Path(path), [Path(first), Path(second), *([table] if table is not None else [])])
     measures, name = _measures_of(strategy, schema, exact)
+    # Without a second strategy both spines are measured alike, and only the spines differ.
     others = measures if second_strategy is None else _measures_of(second_strategy, schema, exact)[0]
     kinds, areas, parameters = comparison(
         (Path(first), Path(second)), (measures, others), table, list(families)
@@ -317,6 +322,7 @@ def _measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tu
         ConfigError: the release file is not sound, or a schema or exact totals are named beside it.
         BudgetError, SchemaError: there is no such preset, or it does not fit the schema.
     """
+    # The ending tells a path from a preset's name, neither of which is looked up to find out.
     if strategy.endswith(".toml"):
         from tallyveil.plans.from_toml.load import load_plan
         from tallyveil.products.topdown.run.spine_making import total_measures
@@ -335,4 +341,5 @@ def _measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tu
     from tallyveil.schema import load_preset
 
     preset, name = load_strategy_preset(strategy).strategy, schema or _SCHEMA
+    # Exact totals once each, in the order given.
     return TotalMeasures(preset, totals_summed(load_preset(name), preset), tuple(dict.fromkeys(exact))), name

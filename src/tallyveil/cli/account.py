@@ -108,6 +108,7 @@ def epsilon(
 ) -> None:
     """Compute bounds on epsilon at a delta from both sides, and the epsilon of the classical accountants."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
+    # The exact number beside its text, so that the answer shows what was typed.
     print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -154,6 +155,7 @@ def profile(
 ) -> None:
     """Compute the privacy profile, which is delta as a function of epsilon."""
     guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
+    # To the end at which delta is 1e-12: beyond it a curve shows nothing.
     end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
     grid = _grid(end, points)
     curve = [
@@ -191,6 +193,7 @@ def tradeoff(
     if plot is not None:
         from tallyveil.report.accounting_plots import draw_tradeoff
 
+        # A drawing needs floats, and only the drawing: all printed numbers come from the bounds.
         draw_tradeoff(plot, [float(alpha) for alpha in alphas], betas)
 
 
@@ -304,6 +307,7 @@ def total(
     """
     from tallyveil.api.guarantees import total_guarantee
 
+    # Drawing first, because it may fail, and an answer on the screen would look like success.
     total = total_guarantee(runs, delta)
     if plot is not None:
         _plot_profile(total.guarantee(), plot)
@@ -327,6 +331,8 @@ def _factor(factor: Fraction) -> dict[str, Any]:
     from tallyveil.accounting.decimals import at_least, at_most
 
     return {
+        # Rounded up, because less noise than the factor would not keep the target; the saving is rounded down for that
+        # reason.
         "factor": {"exact": str(factor), "decimal": Fraction(at_most(factor, 12))},
         "saving_percent": Fraction(at_least(100 * (1 - factor))),
     }
@@ -336,6 +342,7 @@ def _grid(end: Fraction, points: int) -> list[Fraction]:
     """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
     from tallyveil.accounting.decimals import at_most
 
+    # Rounded up to the digits that are shown, so that a bound at the shown number is the one beside it.
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
 
 
@@ -371,6 +378,7 @@ def guarantee_of(
     asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
     if width is not None:
         asked["width"] = _width(width)
+    # Each of these states a whole guarantee, and two would contradict each other.
     if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
         raise ConfigError(
             "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
@@ -379,6 +387,7 @@ def guarantee_of(
         return guarantee_of_product(product, **asked)
     if plan is not None:
         return guarantee_of_plan(plan, **asked)
+    # Before the noise is parsed, because it decides how many answers a record moves.
     if neighbours not in list(Neighbours):
         raise ConfigError(
             f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
@@ -429,6 +438,7 @@ def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, in
     from tallyveil.exact import whole_number_of
 
     parts = text.split(":")
+    # 0 for what is no number, and 0 itself is no count either.
     counts = [whole_number_of(part) or 0 for part in parts[1:]]
     if len(parts) > 3 or not all(counts):
         raise ConfigError(
@@ -436,7 +446,9 @@ def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, in
             "such as 68.49:10.",
             code="bad-flag",
         )
+    # Missing counts are 1 from the right.
     count, sensitivity = [*counts, 1, 1][:2]
+    # Bounded neighbours move answers in two geounits, so that an answer counts twice.
     return exact_of(parts[0], flag), sensitivity, count * answers_moved
 
 
@@ -487,6 +499,7 @@ def calibrated(
     )
     from tallyveil.errors import ConfigError
 
+    # Exactly one of them: with both it would not be clear which target holds.
     if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
         raise ConfigError(
             "give --epsilon for a target at one delta, or --curve (and --rho, if you like) for a whole curve.",
@@ -501,6 +514,7 @@ def calibrated(
     least = calibrate_to_curve(
         before.event, reference=reference, smallest_delta=delta, neighbours=before.neighbours
     )
+    # How far above the curve the result may lie is computed and not assumed.
     excess = curve_excess(least.guarantee, reference, reference.epsilon(delta))
     return least, {
         "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
@@ -528,6 +542,7 @@ def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[s
 def about(guarantee: "Guarantee") -> dict[str, Any]:
     """The neighbours that a guarantee covers, and how it was computed."""
     reached = guarantee.width_reached
+    # Said only where the width that was asked for was not reached.
     wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
     return {
         "neighbours": guarantee.neighbours.value,
@@ -540,6 +555,7 @@ def about(guarantee: "Guarantee") -> dict[str, Any]:
 def print_answer(answer: dict[str, Any], as_json: bool) -> None:
     """Print an answer as lines of words, or as JSON."""
     if as_json:
+        # default=float: fractions become numbers, which JSON has.
         say(json.dumps(answer, indent=2, default=float))
         return
     from tallyveil.cli.frame.terminal import Screen, headed
@@ -555,6 +571,7 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     from tallyveil.accounting.decimals import at_most, short_decimal, within
 
     if isinstance(value, dict):
+        # Outwards: shown digits must still enclose the number.
         if set(value) == {"lower", "upper"}:
             return within(Bounds(**value))
         if set(value) == {"upper"}:
@@ -564,6 +581,7 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
         if value and isinstance(value[0], dict):
             return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
         return ", ".join(map(str, value)) or "none"
+    # Rounded up, because a float is an upper bound here.
     if isinstance(value, float):
         return at_most(value)
     return short_decimal(value) if isinstance(value, Fraction) else str(value)

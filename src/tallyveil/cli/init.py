@@ -155,6 +155,7 @@ def init(
         raise ConfigError(
             "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"
         )
+    # Levels from two sources could contradict each other.
     _refuse_several_sources(codebook, sample, levels_from_records)
     place = _answer(
         None if geography is None else str(geography),
@@ -163,6 +164,7 @@ def init(
     )
     code = _answer(geocode, "--geocode", "Column of the finest geocode")
     levels = _answer(geolevels, "--geolevels", "Geolevels, such as Region=1,Town=3,Block")
+    # Both would state a budget, for different laws of noise.
     if rho is not None and epsilon is not None:
         raise ConfigError(
             "give --rho for discrete Gaussian noise, or --epsilon for discrete Laplace noise, not both.",
@@ -218,8 +220,10 @@ def _answer(value: str | None, flag: str, question: str) -> str:
 
     if value is not None:
         return value
+    # Nobody can answer where no terminal is, and a script would hang.
     if not sys.stdin.isatty():
         raise ConfigError(f"give {flag}. {question}.", code="bad-flag")
+    # The question on standard error, because standard output is for the result.
     return require_utf8(str(typer.prompt(f"{question} ({flag})", err=True)))
 
 
@@ -232,6 +236,7 @@ def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
     for flag, texts in (("--ranges", ranges), ("--bands", bands)):
         for text in texts:
             column, equals, value = text.partition("=")
+            # Each column once, over both flags.
             if not (column and equals and value) or column in by_column:
                 raise ConfigError(
                     f"{flag} has {text!r}, wanted COLUMN=..., with each column once.", code="bad-flag"

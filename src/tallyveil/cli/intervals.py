@@ -118,12 +118,14 @@ def intervals(
     """
     from tallyveil.errors import ConfigError
 
+    # A name that is wrong is refused before any file is read.
     queries = names_if_any(tables, "--tables")
     if families is not None and entities is None:
         raise ConfigError(
             "--families names columns of --entities FILE, which is not given. Give it as well.",
             code="bad-flag",
         )
+    # A district is printed and written nowhere, and takes other flags than a whole release.
     if district is not None:
         if executor is not None:
             raise ConfigError(
@@ -143,6 +145,7 @@ def intervals(
             workers=workers,
         )
         return
+    # These would be ignored without a district, and somebody would believe that they were not.
     for flag, value in {"--minus FILE": minus, "--district-column NAME": district_column}.items():
         if value is not None:
             raise ConfigError(f"{flag} can be given only together with --district FILE.", code="bad-flag")
@@ -166,6 +169,7 @@ def intervals(
         )
     marks = marks_in(release)
     if as_json:
+        # The list of files is long, and is in the folder.
         record = {key: value for key, value in outcome.manifest.items() if key != "files"}
         say(json.dumps({**record, **marks.entry()}))
     elif not quiet:
@@ -225,6 +229,7 @@ def _district(
 
     flag = "--district-column NAME"
     districts = read_districts(*file, flag)
+    # Two plans cannot be subtracted; one district can.
     if districts.column is None or minus is not None:
         less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
         answers = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
@@ -291,6 +296,7 @@ def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
     table.add_column("geounits", justify="right", no_wrap=True)
     _add_numbers(table, districts[0])
     n_answers = len(districts[0].answers)
+    # As many answers of all districts as fit, so that districts can be compared line by line.
     n_shown = max(LINES_SHOWN // len(rows), 1)
     for number in range(min(n_answers, n_shown)):
         table.add_section()
@@ -336,6 +342,7 @@ def _show_more(
     if n_lines > n_shown:
         console.print(f"{n_lines - n_shown:,} answers more with --json.")
     lines = [line for district in districts for line in district.answers]
+    # Each reason once, with all queries that it holds for.
     for reason in dict.fromkeys(line.lacking for line in lines if line.lacking is not None):
         queries = dict.fromkeys(line.query for line in lines if line.lacking == reason)
         console.print(f"No estimate in {', '.join(queries)}: {reason}.", soft_wrap=True)

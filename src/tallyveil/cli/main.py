@@ -116,6 +116,7 @@ _UsageMistake: type[Exception] = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run the command line. An error that is raised on purpose becomes a message and an exit code."""
+    # Also for threads: a traceback with a message could quote a record.
     sys.excepthook = _unexpected
     threading.excepthook = lambda failure: _unexpected(
         failure.exc_type, failure.exc_value, failure.exc_traceback
@@ -124,17 +125,22 @@ def main() -> None:
         # For rich, NO_COLOR only removes colours. A dumb terminal also gets no bold text and no moving bars.
         os.environ["TERM"] = "dumb"
     command = _command()
+    # Compiled libraries write to the descriptor and not to Python's stream.
     with compiled_libraries_silenced():
         try:
+            # Addresses are recognised before the parser makes paths of them, which drop one of two slashes.
             sys.argv[1:] = map(typed, sys.argv[1:])
             require_utf8(_working_folder())
+            # Before anything depends on a hash.
             require_hashes()
+            # Not standalone: click would print errors itself, with values of the command line as they are.
             code = command(prog_name="tallyveil", standalone_mode=False)
         except _UsageMistake as error:
             code = _show_mistake(error)
         except TallyveilError as error:
             say_error(error.code, str(error))
             code = error.exit_code
+        # A path that the system refuses is a user's mistake, and no defect.
         except OSError as error:
             refused = _path_refused(error)
             say_error(refused.code, str(refused))
@@ -156,6 +162,7 @@ def _path_refused(error: OSError) -> StoreError:
     Raises:
         OSError: the error is not about one path; nothing is known of what its message quotes.
     """
+    # Its message may quote anything; only one about a path is known to be safe.
     if not isinstance(error.filename, str) or error.errno is None:
         raise error
     return StoreError(
@@ -168,6 +175,7 @@ def _path_refused(error: OSError) -> StoreError:
 def _working_folder() -> str:
     """The folder that the command was started in; empty if it was removed."""
     try:
+        # The folder may have been removed under the shell's feet.
         return str(Path.cwd())
     except FileNotFoundError:
         return ""
@@ -177,6 +185,7 @@ def _show_mistake(error: Any) -> int:
     """Show a mistake in the arguments in typer's format. What the user typed is made safe to print."""
     from typer.rich_utils import rich_format_error
 
+    # Arguments are anybody's text: control codes must not reach the terminal.
     error.message = shown(error.message)
     rich_format_error(error)
     return int(error.exit_code)

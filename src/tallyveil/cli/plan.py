@@ -132,12 +132,14 @@ def plan(
     from tallyveil.errors import ConfigError
     from tallyveil.plans.from_toml.load import release_file_schema
 
+    # The schema is of no release, so that it needs no file.
     if schema:
         say(json.dumps(release_file_schema(), indent=2))
         return
     areas, asked = names_if_any(families, "--families"), names_if_any(queries, "--queries")
     if release_file is None:
         raise ConfigError("name a release file, or ask for --json-schema.", code="bad-flag")
+    # Before the file is opened: flags that exclude each other need no release to be wrong.
     _refuse_flags(
         {
             "--blocks": blocks is not None,
@@ -154,6 +156,7 @@ def plan(
             "--open": open_it,
         }
     )
+    # A programme has releases of its own, and flags about one release would be unclear.
     if is_programme(release_file):
         if aims is not None or families is not None:
             raise ConfigError(
@@ -231,6 +234,7 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
     """
     from tallyveil.errors import ConfigError
 
+    # Only flags that were given; defaults exclude nothing.
     chosen = {flag for flag, is_chosen in flags.items() if is_chosen}
     if {"--blocks", "--read-geography"} <= chosen:
         raise ConfigError("give --blocks or --read-geography, not both.", code="bad-flag")
@@ -240,6 +244,7 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
         raise ConfigError("--try needs --optimise AIMS.TOML.", code="bad-flag")
     if "--out" in chosen and "--optimise" not in chosen:
         raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
+    # --people has two meanings: with --try it is the number of made-up records.
     others = {"--blocks", "--read-geography", "--families"} | (
         {"--people"} if "--try" not in chosen else set()
     )
@@ -278,6 +283,7 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     )
     console.print(f"memory      {in_gib(resources.memory)}")
     console.print(f"disk        {in_gib(resources.disk)}")
+    # Outer passes solve on all cores, so that time on two is no measure of it.
     what = "of processor time, an upper estimate" if loaded.outer else "on two cores"
     console.print(f"time        {_duration(resources.total_seconds)} {what}")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
@@ -314,6 +320,7 @@ def _show_plan(forecast: "Forecast") -> None:
     console = Screen()
     loaded = forecast.plan
     guarantee, units = forecast.privacy, loaded.schema.unit.many
+    # What was opened is said in the heading, because a plan promises that no data are.
     opened = forecast.allocation is not None or forecast.deviations is not None
     what = "only the public geography was opened, no data" if opened else "no data was opened"
     console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
@@ -375,6 +382,7 @@ def _between(epsilon: dict[str, float]) -> str:
     from tallyveil.accounting.decimals import both_ends, within
 
     bounds = Bounds(**epsilon)
+    # A lower bound of 0 says nothing, and would only confuse.
     return f"at most {both_ends(bounds)[1]}" if bounds.lower <= 0 else within(bounds)
 
 
@@ -492,8 +500,10 @@ def _show_deviations(deviations: "Sequence[AreaDeviations]", units: str) -> None
 def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
     """Print some entities of a family, at evenly spaced ranks of size."""
     first = items[0]
+    # By size, then by code, so that the choice of rows is the same every time.
     order = sorted(range(len(first.codes)), key=lambda row: (int(first.n_finest[row]), first.codes[row]))
     n = min(ENTITIES_SHOWN, len(order))
+    # Evenly over the ranks, from the smallest to the largest.
     shown = [order[round(place * (len(order) - 1) / max(n - 1, 1))] for place in range(n)]
     table = plain_table(texts=(first.area,), numbers=("finest geounits",))
     for item in items:
@@ -509,4 +519,5 @@ def _show_family(console: Any, items: "Sequence[AreaDeviations]") -> None:
 def _deviation(value: float | None) -> str:
     if value is None or value == float("inf"):
         return "not determined"
+    # What rounds to nothing at this size is exact up to the rounding of floats.
     return "exact" if value < 1e-6 else f"{value:,.2f}"

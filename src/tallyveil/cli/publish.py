@@ -126,6 +126,7 @@ def tables_as_csv(
     from tallyveil.files.marks import mark_lines
 
     content = publish_csv(release, out, zeros=not no_zeros)
+    # Other files of the folder are of no query.
     tables = [file["path"] for file in content["files"] if "query" in file]
     record = {
         "files": tables,
@@ -210,6 +211,7 @@ def copy(
 
     with observer_for(quiet, as_json) as observer:
         copied = copy_release(source, target, observer=observer)
+    # Long lists are cut on the screen; the record below has all of them.
     place, others = shown_path(target), len(copied.left_out) - MOST_NAMES
     marks = marks_of(copied.manifest)
     record = {

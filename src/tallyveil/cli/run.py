@@ -45,6 +45,7 @@ def run(
     from tallyveil.api.programme import run_programme
     from tallyveil.cli.frame.progress import observer_for
 
+    # Before the observer is made: a wrong address must not leave a bar on the screen.
     cluster = cluster_of(executor)
     asked: dict[str, Any] = {"insecure_test_key": insecure_test_key, "workers": workers, "cluster": cluster}
     if is_programme(release_file):

@@ -193,6 +193,7 @@ def build(
         maximum=maximum,
         bypass=bypass,
     )
+    # The words are the spine's own short form; all geolevels are in the JSON.
     give(built.to_mapping(), [f"{out}: {built.spine!r}"], quiet=quiet, as_json=as_json)
     show_changes(built.changes, quiet=quiet or as_json)
 
@@ -222,6 +223,7 @@ def distance(
     from tallyveil.cli.frame.tables import show_table
 
     distances = spine_distances(file, entities, family or [], recipe=recipe, out=out)
+    # JSON is printed also with --quiet, because programs ask for it by name.
     if quiet and not as_json:
         return
     if distances.recipe is not None:
@@ -298,6 +300,7 @@ def compare(
         out=out,
         each=each,
     )
+    # The files are written by the call above, whether or not anything is printed.
     if as_json or not quiet:
         _show_rows(comparison.kinds, comparison.parameters, as_json)
 
@@ -344,6 +347,7 @@ def fit(
         exact=exact or [],
     )
     _show_fitted(shares, as_json)
+    # After the table, so that a reader knows what the warning is about.
     warn(shares.losses)
 
 
@@ -395,6 +399,7 @@ def _ratio_of_means(row: dict[str, Any]) -> str:
     """Relative change of the mean standard deviation; a dash if the first spine has none or is exact."""
     first, second = row["first_mean"], row["second_mean"]
     if first is None or not 0 < first < inf:
+        # A ratio to nothing, or to infinity, is no number.
         return "–"
     return f"{second / first - 1:+.0%}" + (" worse" if row["worse"] else "")
 

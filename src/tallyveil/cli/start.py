@@ -22,6 +22,7 @@ from types import FrameType, TracebackType
 INTERRUPTED = 130
 """Exit code of a command that was interrupted: 128 plus the number of the signal."""
 SECONDS_TO_LEAVE = 1.0
+"""Seconds for the main thread to end by itself. Half may cut a last step short; twice keeps a stuck process waiting."""
 OBJECTS_BETWEEN_SEARCHES = 50_000
 """New containers, such as lists, after which Python searches the new ones for such unused objects."""
 RESUMED = (
@@ -51,10 +52,12 @@ def main() -> None:
         # An interrupted import can raise other errors, and compiled code calls the hook for them. Print nothing then.
         # Where it is raised in what Python calls by itself, such as a callback of a reference, Python prints it there.
         sys.excepthook, sys.unraisablehook = _silent, _pass_over
+        # The flag before the exception, which other code may swallow.
         pressed.set()
         raise Interrupted
 
     try:
+        # A handler runs only between two steps of Python. The byte in this pipe is seen at once, by the thread below.
         reader, writer = os.pipe()
         if hasattr(os, "set_blocking"):  # Python 3.11 lacks it on Windows, which does not ask for it
             os.set_blocking(writer, False)
@@ -92,11 +95,13 @@ def _pass_over(unraisable: object) -> None:
 
 def _answer(reader: int, error: int, said: threading.Event) -> None:
     """Wait for Ctrl-C, print what it means for the command, and end the process if the main thread does not."""
+    # Other signals write their numbers into the pipe, too.
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
     with suppress(OSError):  # standard error may be closed, or its reader may be gone
         os.write(error, f"\n{sentence(sys.argv[1:])}\n".encode())
     said.set()
+    # Compiled code may not return to Python for long, and the process is then ended from here.
     time.sleep(SECONDS_TO_LEAVE)
     os._exit(INTERRUPTED)
 

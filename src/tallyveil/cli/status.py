@@ -27,6 +27,7 @@ def status(
     from tallyveil.api.exchange import status as look
 
     state = look(folder)
+    # As plain data also for a folder that holds nothing, so that programs can ask any folder.
     if as_json:
         say(json.dumps(status_record(state)))
     else:
@@ -106,6 +107,7 @@ def _show(screen: Screen, run: "RunStatus", title: str) -> None:
     table.add_column(overflow="fold")
     for name, text in _lines(run):
         table.add_row(name, text)
+    # The end of a path tells folders apart, and its beginning rarely does.
     screen.print(headed(title[-_LONGEST:]))
     show_marks(screen, [] if run.marks is None else run.marks.lines())
     screen.print(table)
@@ -120,6 +122,7 @@ def _lines(run: "RunStatus") -> Iterator[tuple[str, str]]:
     if run.finished:
         lines = (f"{ended.stage[:_LONGEST]} ({duration(ended.seconds)})" for ended in run.finished)
         yield "ended", "\n".join(lines)
+    # These folders have no ledger of their own.
     if run.state.name not in ("PROGRAMME", "FOREIGN", "ABSENT"):
         yield "spent", _spent(run.ledger)
     yield "complete", _complete(run)
@@ -129,6 +132,7 @@ def _state(run: "RunStatus") -> str:
     process = "a process" if run.process is None else f"process {run.process}"
     finished = run.state.name == "FINISHED"
     if run.held:
+        # A finished release may still be worked on: intervals are added under the same lock.
         work = "does its last steps, such as intervals" if finished else "works"
         return f"in progress: {process} holds the folder and {work}"
     if run.held is None:
@@ -150,6 +154,7 @@ def _stage(stage: "StageUnderWay", *, goes_on: bool) -> str:
 
     text = f"{stage.stage[:_LONGEST]}: "
     if stage.total > 1:
+        # At most all: a total can be an estimate.
         share = min(stage.done / stage.total, 1.0)
         text += f"{stage.done:,} of {stage.total:,} ({int(100 * share)} %), "
     text += f"{'for' if goes_on else 'after'} {duration(stage.seconds)}"
@@ -170,6 +175,7 @@ def _spent(ledger: "LedgerStatus") -> str:
             else "not known: the ledger is damaged or cannot be read"
         )
     declared = f"the declared {ledger.unit} = {exact_text(ledger.declared)}"
+    # Exact fractions, so that equal means equal.
     if ledger.spent == ledger.declared:
         return f"all of {declared}"
     return f"{exact_text(ledger.spent) if ledger.spent else 'nothing yet'} of {declared}"

@@ -93,12 +93,14 @@ def study(
             "without --figure, --table and --beyond.",
             code="bad-flag",
         )
+    # A folder for each paper, so that their files do not meet.
     folders = {paper: out / paper.value for paper in Study} if name is None else {name: out}
     chosen = {paper: _chosen(paper, wanted, everything) for paper in folders}
     inputs = _inputs(
         data, user_data, [exhibit for exhibits in chosen.values() for exhibit in exhibits], everything
     )
     with ExitStack() as stack:
+        # All folders are held before the first paper, so that a taken one is refused at once.
         for paper, folder in folders.items():
             stack.enter_context(own_folder(folder, f"study {paper.value}"))
         records = []
@@ -132,6 +134,7 @@ def _inputs(
     from tallyveil.plans.from_toml.study_files import StudyFile
 
     counts = _studies("fdp_census.own_files").read_own_data(user_data, parse_file(user_data, StudyFile))
+    # With everything asked for, exhibits that lack data are skipped; one asked for by name must have them.
     for exhibit in shown if not everything else ():
         counts.require(exhibit.own_table, exhibit.title)
     return inputs(data, counts, make_release=_make_release)
@@ -155,6 +158,7 @@ def _recompute(
         try:
             findings = exhibit.recompute(inputs)
         except missing_data as missing:
+            # What was asked for by name must not be left out silently.
             if not skip:
                 raise
             say(f"skipped: {missing}", err=True)
@@ -197,6 +201,7 @@ def _make_release(release_file: Path, out: Path, key: str) -> None:
     from tallyveil.plans.from_toml.load import load_plan
     from tallyveil.products.topdown.run.run import run_release
 
+    # Under a test key: a study shows numbers and protects nobody.
     run_release(load_plan(release_file), out, test_key=insecure_key(key))
 
 
@@ -213,6 +218,7 @@ def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]"
             "Ask with --figure N, --table N, --beyond NAME, or --all.",
             code="bad-flag",
         )
+    # Each once, in the order in which they were named.
     return list(catalogue) if everything else [known[word] for word in dict.fromkeys(wanted)]
 
 
@@ -222,6 +228,7 @@ def _catalogue(name: Study) -> "tuple[Exhibit, ...]":
     return exhibits
 
 
+# By name at run time: the library must not import its studies.
 def _studies(module: str) -> Any:
     """A module of the package of studies, which need not be installed beside the library.
 

@@ -12,6 +12,8 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.explore.rows import COUNT, Block
 from tallyveil.storage.json_files import JsonObject
 
+# Classes of a map, which eyes still tell apart by colour. At half, maps lose their differences; at twice, neighbouring
+# colours look alike.
 CLASSES: Final = 7
 DIGITS: Final = 3
 """Most significant digits of a limit that is no count. The page writes as many."""
@@ -45,6 +47,7 @@ def class_limits(frequencies: Frequencies) -> JsonObject | None:
     values, areas = frequencies.values, frequencies.areas
     if not len(values):
         return None
+    # Zero gets a class only if it would fill one; a rare zero belongs to the lowest class.
     zero = bool(values[0] == 0 and areas[0] * CLASSES >= areas.sum())
     limits = list(_limits(values, areas, zero))
     return {
@@ -57,6 +60,7 @@ def class_limits(frequencies: Frequencies) -> JsonObject | None:
 
 def _limits(values: NDArray[Any], areas: Integers, zero: bool) -> Iterator[float]:
     """Limits in rising order. Classes between them may be empty."""
+    # So few values are their own classes.
     if len(values) <= CLASSES:
         between = [
             (value, value, low) for low, value in zip(values[:-1].tolist(), values[1:].tolist(), strict=True)
@@ -72,6 +76,7 @@ def _limits(values: NDArray[Any], areas: Integers, zero: bool) -> Iterator[float
 
 def _between(values: NDArray[Any], areas: Integers, zero: bool) -> list[tuple[float, float, float]]:
     """For every limit: its ideal value, the greatest value allowed, and the value that it must be above."""
+    # Running numbers of areas: the value at which a part of them is reached follows by a search.
     above = np.concatenate([[0], np.cumsum(areas)])  # areas below each value, and all
     first = int(zero)
     wanted = CLASSES - first

@@ -21,6 +21,8 @@ from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import store_error
 
+# Bytes: a browser makes arrays of a file only where they begin at a multiple of the size of a number. The largest is 8;
+# half would break floats, twice would only add padding.
 _ALIGNMENT: Final = 8
 _WHOLE: Final = (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32))
 """Types of whole numbers, and the limit of each."""
@@ -46,6 +48,7 @@ class NumbersFile:
 
     def add_whole(self, name: str, numbers: ArrayLike) -> str:
         """Add whole numbers of at least 0, in the smallest type that holds them. Returns the name."""
+        # Through int64, so that a negative number cannot wrap around in a small type.
         values = np.asarray(numbers, dtype=np.int64).ravel()
         kind = next(kind for kind, limit in _WHOLE if values.max(initial=0) < limit)
         return self._add(name, kind, values)
@@ -55,8 +58,10 @@ class NumbersFile:
         return self._add(name, "f8", numbers.ravel())
 
     def _add(self, name: str, kind: str, values: Numbers) -> str:
+        # Little-endian by name: browsers read the order of their machine, which is this one on all that are in use.
         content = np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()
         self._entries[name] = [kind, self._size, len(values)]
+        # Zeros up to the next multiple, so that the next array begins at one.
         content += bytes(-len(content) % _ALIGNMENT)
         self._pieces.append(content)
         self._size += len(content)
@@ -76,6 +81,7 @@ class NumbersFile:
             raise store_error(path, error) from error
 
 
+# Version of the content, which the page compares with the one that it knows.
 FORMAT: Final = 1
 _TOP: Final = ""
 """Name of the level above the roots, of which nothing is known."""
@@ -112,6 +118,7 @@ def describe(
     numbers = NumbersFile()
     n_finest = spine.n_geounits(spine.finest)
     same = bool(np.array_equal(rows, np.arange(n_finest)))
+    # A level above the roots with one geounit, so that the page treats roots like all others.
     roots = np.array([0, spine.n_geounits(0)], np.int64)
     offsets = [
         numbers.add_whole(f"offsets {level}", array)
@@ -125,10 +132,12 @@ def describe(
         if fit is None:
             entries.append({"name": table.query.name, "fit": None, "gram_of": None, "why": table.why})
             continue
+        # Models are shared by tables, and are written once.
         if fit not in numbered:
             numbered.append(fit)
             fits.append(_fit_part(numbers, f"fit {len(fits)}", fit))
         number = numbered.index(fit)
+        # Before the arrays' list is taken below: it has all arrays only when all tables are added.
         name = numbers.add_whole(f"table {place} grams", _gram_rows(fit, table.query))
         entries.append({"name": table.query.name, "fit": number, "gram_of": name, "why": None})
     content = {
@@ -148,6 +157,7 @@ def inner_bytes(fit: IntervalFit) -> int:
     """Most bytes of the two matrices that a page keeps for every geounit above the finest geolevel."""
     spine = fit.model.spine
     inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
+    # Two matrices of 8-byte numbers a geounit; finest ones are kept by signature instead.
     return 2 * 8 * inner * fit.model.algebra.n_block_entries
 
 
@@ -164,6 +174,7 @@ def _gram_rows(fit: IntervalFit, query: QueryGroup) -> Integers:
 def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
     model, algebra = fit.model, fit.model.algebra
     levels = (LevelModel(_TOP, (), np.zeros((1, 0)), ()), *model.levels)
+    # A query that several geolevels measure has one information matrix.
     groups = {group.factors: group for level in levels for group in level.measured}
     numbered = {factors: number for number, factors in enumerate(groups)}
     blocks = [information(algebra, group) for group in groups.values()]
@@ -172,6 +183,7 @@ def _fit_part(numbers: NumbersFile, name: str, fit: IntervalFit) -> JsonObject:
     for place, level in enumerate(levels):
         precisions, row = _distinct_precisions(level)
         finest = place == len(levels) - 1
+        # One row is enough where all geounits are alike; finest ones have signatures.
         several = len(precisions) > 1 and not finest
         parts.append(
             {
@@ -202,6 +214,7 @@ def _stacked(algebra: BlockAlgebra, rows: Sequence[Floats]) -> Floats:
 
 def _distinct_precisions(level: LevelModel) -> tuple[Floats, Integers]:
     """The different rows of precisions of a level, and the row of each geounit (of one if all have the same)."""
+    # Bypassed geounits have precisions of their own, of which there are few different ones.
     precisions, row = np.unique(level.precisions, axis=0, return_inverse=True)
     return precisions, row.reshape(-1).astype(np.int64)
 
@@ -210,6 +223,7 @@ def _finest_part(numbers: NumbersFile, name: str, model: TreeModel) -> JsonObjec
     """Finest geounits by signature: those with the same precisions and zeros."""
     _, row = _distinct_precisions(model.levels[-1])
     pattern, n_patterns = model.zero_pattern, len(model.zero_patterns)
+    # Two numbers in one, so that geounits alike in both are found by one search.
     pairs, signature = np.unique(row * n_patterns + pattern, return_inverse=True)
     zeros = _zero_diagonals(model, pairs % n_patterns)
     return {

@@ -22,6 +22,7 @@ OTHER: Final = "data/other"
 SITE_FILE: Final = "data/site.json"
 NAMES_FILE: Final = "data/names.parquet"
 _WIDEST: Final = 1 << 31
+"""From this number on, whole numbers do not fit into 32 bits; JavaScript reads wider ones as another type."""
 
 
 def chunk_ranges(n: int) -> Iterator[tuple[int, int, int]]:

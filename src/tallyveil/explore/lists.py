@@ -35,6 +35,7 @@ def kind_entries(areas: Areas) -> list[JsonObject]:
             "n": kind.n,
             "chunk": CHUNK,
             "parent": areas.parent(number),
+            # The first geocode of each chunk tells the page which chunk has the geocode that it looks for.
             "first_geocodes": kind.codes.gather_every(CHUNK).to_list(),
             "sorted": kind.rises,
             "named": kind.name in named,
@@ -71,9 +72,11 @@ def _list_frame(areas: Areas, number: int, boxes: Floats | None) -> pl.DataFrame
     columns = [kind.codes.alias("geocode"), _names_of(areas, kind), *_tree_columns(areas, number)]
     for place, name in enumerate(BOX):
         values = pl.Series(name, [None] * kind.n, dtype=pl.Float64) if boxes is None else boxes[:, place]
+        # NaN is no JSON and no number for a browser; null says that there is no box.
         columns.append(pl.Series(name, values, dtype=pl.Float64, nan_to_null=True))
     if number == areas.finest:
         columns += [
+            # Only disjoint families: a column holds one entity.
             _entity_rows(f"in_{other}", kind_of_area.family)
             for other, kind_of_area in enumerate(areas.kinds)
             if kind_of_area.family is not None and kind_of_area.family.is_disjoint
@@ -90,6 +93,7 @@ def _tree_columns(areas: Areas, number: int) -> list[pl.Series]:
     if kind.type is KindType.GEOLEVEL:
         if number > 0:
             rows["parent"] = tree.parents(number)
+        # The finest have no children, and a list of nothing would say the same at the cost of a column.
         if number < areas.finest:
             children = tree.child_offsets[number]
             rows["first_child"], rows["n_children"] = children[:-1], np.diff(children)
@@ -129,6 +133,7 @@ def _names_of(areas: Areas, kind: Kind) -> pl.Series:
     """The name of every area of a kind; null where it has none."""
     if areas.names is None:
         return pl.Series("name", [None], dtype=pl.String).new_from_index(0, kind.n)
+    # A left join, so that areas without a name keep their row.
     of_kind = areas.names.filter(pl.col("geolevel") == kind.name).select("geocode", "name")
     codes = pl.DataFrame([kind.codes.alias("geocode")])
     return codes.join(of_kind, on="geocode", how="left", maintain_order="left")["name"]

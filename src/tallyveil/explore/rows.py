@@ -73,6 +73,7 @@ class TableRows:
         Raises:
             StoreError: a part cannot be read, or its areas or labels are not those of the release.
         """
+        # Where the order differs, rows of an area may be in any part, and all must be held.
         if not self.kind.in_order:
             yield self._whole()
             return
@@ -83,11 +84,13 @@ class TableRows:
             block = self._empty(start, int(rows.max()) + 1 - start if len(rows) else 0)
             self._fill(block, rows, answers, frame)
             waiting = _joined(waiting, block)
+            # Whole chunks only; the rest waits for the next part, in which it may go on.
             whole = waiting.n - waiting.n % CHUNK
             if whole:
                 yield _rows(waiting, 0, whole)
                 waiting = _rows(waiting, whole, waiting.n)
         stop = waiting.start + waiting.n
+        # Areas without a row at the end of the table have zeros too.
         waiting = _joined(waiting, self._empty(stop, self.kind.n - stop))
         if waiting.n:
             yield waiting
@@ -105,6 +108,7 @@ class TableRows:
         frame = collect(scan_parquet(part).select(wanted), part, "table")
         rows = self._areas.locate(0, frame["geocode"])
         answers = frame["answer"].fill_null(-1).to_numpy()
+        # A part may begin with the area at which the last one ended plus one, and never before.
         if len(rows) and (rows.min() < start or answers.min() < 0):
             raise StoreError(
                 f"{part} has a row that is no answer of its query, or of an area that the release does not have or "
@@ -115,6 +119,7 @@ class TableRows:
 
     def _fill(self, block: Block, rows: Integers, answers: Integers, frame: pl.DataFrame) -> None:
         """Put the rows of a part in their places."""
+        # Area and answer in one number, so that one assignment puts a whole part in place.
         places = (rows - block.start) * self.group.size + answers
         for name in self.names:
             block.columns[name].reshape(-1)[places] = _values(frame[name])

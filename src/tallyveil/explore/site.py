@@ -50,11 +50,13 @@ def open_compared(release: OpenedRelease, root: Path) -> ComparedRelease:
         StoreError: the folder holds no finished release, or one that was changed.
         ConfigError: they have no kind of areas in common, or the areas of one kind or the answers of a table differ.
     """
+    # With the same queries, so that the two tables can stand side by side.
     other = open_for_explorer(root, [group.name for group in release.queries])
     numbers = {kind.name: number for number, kind in enumerate(other.areas.kinds)}
     kinds = {
         number: numbers[kind.name] for number, kind in enumerate(release.areas.kinds) if kind.name in numbers
     }
+    # Areas and answers are compared, and not the plans: two plans may publish the same tables.
     difference = _difference(release, other, kinds)
     if difference is not None:
         raise ConfigError(
@@ -84,6 +86,7 @@ def _difference(release: OpenedRelease, other: OpenedRelease, kinds: Mapping[int
 
 
 def _areas_differ(first: Kind, second: Kind) -> str | None:
+    # The order too: rows of the site stand for areas.
     if first.codes.equals(second.codes):
         return None
     if first.codes.sort().equals(second.codes.sort()):
@@ -124,6 +127,7 @@ def left_out(release: OpenedRelease) -> tuple[str, ...]:
     """What the release has and the site does not show, in sentences."""
     known = {kind.name for kind in release.areas.kinds}
     compared = [] if release.intervals is None else release.intervals["compared"]
+    # Intervals can be of families that were given later, and whose blocks the release does not know.
     others = [name for name in dict.fromkeys(item["area"] for item in compared) if name not in known]
     if not others:
         return ()
@@ -133,6 +137,7 @@ def left_out(release: OpenedRelease) -> tuple[str, ...]:
     )
 
 
+# Version of what the pages read. A change of its meaning needs the next number, here and in `app/`.
 FORMAT = 1
 
 
@@ -188,8 +193,10 @@ def make_site(
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
     roots = [root] if compared is None else [root, compared]
+    # Before anything is opened, because the site would become a part of what it shows.
     for folder in roots:
         refuse_output_inside(site, folder)
+    # In a folder of its own that takes the place of the old site when it is whole.
     with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)
@@ -198,6 +205,7 @@ def make_site(
         write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
         if other is not None:
+            # The second release below a folder of its own, with the numbers of the first.
             write_other_tables(unfinished, other.release, other.kinds, OTHER)
         lacking = write_district(unfinished, root, release.queries, release.areas.measured)
         content = _content(release, written, other) | {
@@ -206,7 +214,9 @@ def make_site(
             "district": None if lacking is not None else {"file": DISTRICT_FILE},
             "no_district": lacking,
         }
+        # Last, because pages begin with this file: what it names is there.
         write_json_data(unfinished, SITE_FILE, content)
+        # After all is written, so that the number of bytes is that of the site.
         sizes = [path.stat().st_size for path in unfinished.rglob("*") if path.is_file()]
     queries = tuple(group.name for group in release.queries)
     opened = [release] if other is None else [release, other.release]

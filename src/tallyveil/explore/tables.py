@@ -50,10 +50,12 @@ def write_tables(site: Path, release: OpenedRelease) -> WrittenTables:
     Raises:
         StoreError: a file of the release was changed, or a file of the site cannot be written.
     """
+    # The total is the query that names no factor; shares of other tables are of it.
     share_of = next((number for number, group in enumerate(release.queries) if not group.factor_names), None)
     kinds: list[list[int]] = [[] for _ in release.queries]
     for kind in range(len(release.areas.kinds)):
         totals: Integers | None = None
+        # The total first, because class limits of shares need it.
         order = sorted(range(len(release.queries)), key=lambda number: number != share_of)
         for table in order:
             rows = release.rows(kind, release.queries[table])
@@ -101,7 +103,12 @@ def _write(
 
 
 def _write_chunks(
-    site: Path, place: tuple[int, int], block: Block, root: str, tags: Mapping[str, str]
+    # Chunks begin at multiples of `CHUNK`, because blocks do.
+    site: Path,
+    place: tuple[int, int],
+    block: Block,
+    root: str,
+    tags: Mapping[str, str],
 ) -> None:
     for start in range(0, block.n, CHUNK):
         frame = _frame(block, start, min(start + CHUNK, block.n))
@@ -119,6 +126,7 @@ def _frame(block: Block, start: int, stop: int) -> pl.DataFrame:
         )
         for name, values in block.columns.items()
     ]
+    # All numbers of an answer stand together, so that a page reads neighbouring columns.
     order = [f"{LETTERS[name]}{answer}" for answer in range(size) for name in block.columns]
     return pl.DataFrame([column for part in parts for column in part]).select(order)
 

@@ -72,6 +72,7 @@ class SizedAreas:
 
 def between_people(earlier: RedistrictingPeople, persons: HouseholdPeople) -> tuple[Contradiction, ...]:
     """Compare two files of people."""
+    # Two releases measure the people apart, so that either may have more.
     gaps = np.abs(earlier.members - persons.members)
     return (
         _avoidable(gaps, "people in households", "Both files have the same number of people in households."),
@@ -107,6 +108,8 @@ def people_and_units(
     members, occupied = people.members, homes.occupied
     contradictions = [
         _avoidable(
+            # The people themselves and not the geounits are counted, so that the second number says how many lack a
+            # unit.
             members * (occupied == 0),
             "people without a unit",
             "Where people live in households, a unit is occupied.",
@@ -126,6 +129,7 @@ def people_and_units(
             )
         )
         if isinstance(homes, Households):
+            # Comparisons in which releases can agree come first; the manifest of a programme keeps this order.
             contradictions += [*_households(people, homes), *_not_made_to_agree(people, homes)]
             contradictions += [] if sized is None else [_sizes_in(people, homes, sized)]
     return tuple(contradictions)
@@ -161,6 +165,7 @@ def _households(people: HouseholdPeople, homes: Households) -> list[Contradictio
 
 def _sizes_in(people: HouseholdPeople, homes: Households, sized: SizedAreas) -> Contradiction:
     """The comparison of sizes in the areas in which the files were made to agree in them."""
+    # Areas are sums of geounits, of which many lie in one: add.at, where indexing would keep the last one alone.
     members, least, open_ended = np.zeros((3, int(sized.area.max(initial=-1)) + 1), dtype=np.int64)
     sums = ((members, people.members), (least, homes.least_members), (open_ended, homes.open_ended))
     for total, values in sums:
@@ -177,6 +182,7 @@ def _size_gaps(members: Integers, least: Integers, open_ended: Integers) -> Inte
 
     The largest size is open, so only areas without such households can have people too many.
     """
+    # Households of the open size may have any number of people above its least.
     too_many = np.where(open_ended == 0, np.maximum(members - least, 0), 0)
     gaps: Integers = np.maximum(least - members, 0) + too_many
     return gaps
@@ -184,9 +190,11 @@ def _size_gaps(members: Integers, least: Integers, open_ended: Integers) -> Inte
 
 def _not_made_to_agree(people: HouseholdPeople, homes: Households) -> list[Contradiction]:
     """Comparisons of persons and households in which nothing makes finest geounits agree, or only passes for sizes."""
+    # A person of 75 is one of 60 and 65 too, so that each threshold is compared by itself.
     older = sum(
         _misplaced(homes.older[:, k], homes.older[:, k], people.older[:, k]) for k in range(len(OLDER))
     )
+    # Three generations need a child and one of the other relatives: the scarcer of the two is the limit.
     generations = np.minimum(people.children, people.generations)
     return [
         _unavoidable(
@@ -239,6 +247,8 @@ def _differences(counts_1: PublicCounts, counts_2: PublicCounts) -> Integers:
     geounits, _, gaps = sum_triplets(
         np.concatenate(rows),
         np.concatenate([counts_1.cells, counts_2.cells]),
+        # Counts of the second file with a minus sign: what is left of a pair is its difference, and equal counts
+        # vanish.
         np.concatenate([counts_1.counts.astype(np.int64), -counts_2.counts.astype(np.int64)]),
         KINDS,
     )
@@ -286,6 +296,7 @@ def checks_between(root: Path, releases: Sequence[tuple[str, Manifest]]) -> list
     if len(releases) < 2:
         return []
     same = _finest_geounits(root, releases)
+    # Without the same geounits the arrays are of different areas, and comparing them row by row would mean nothing.
     return [same, *(_contradictions(root, releases) if same["agrees"] else ())]
 
 
@@ -340,6 +351,7 @@ def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Ite
     """For each two files that both say something of households, how they contradict each other."""
     files = [file for name, manifest in releases if (file := _read(root / name, name, manifest)) is not None]
     for (left_preset, right_preset), compare in _COMPARISONS.items():
+        # A programme has few releases, so that all pairs are tried.
         for left in files:
             for right in files:
                 if (left.preset, right.preset) == (left_preset, right_preset):
@@ -350,6 +362,7 @@ def _contradictions(root: Path, releases: Sequence[tuple[str, Manifest]]) -> Ite
 
 def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
     """What the file of a release says of households; None if its attributes are not those of a preset that does."""
+    # By the attributes, and not by the name: a plan may state a preset's schema without naming it.
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
     preset = next(
         (
@@ -364,7 +377,9 @@ def _read(root: Path, name: str, manifest: Manifest) -> _File | None:
     spine = read_geography(root)
     geolevel = spine.geolevels[-1]
     counts = read_histogram(root, geolevel, schema, spine)
+    # After reading: what was read is then what the manifest lists, or the comparison is not made.
     require_unchanged(root, manifest, histogram_path(root, geolevel))
+    # Each release may have a spine of its own. Only the order of geocodes is common to them.
     order = spine.geocodes[spine.finest].text.arg_sort().to_numpy().astype(np.int64)
     totals = _READERS[preset](schema, _in_order(counts, order))
     sized = {
@@ -381,12 +396,14 @@ def _in_order(counts: PublicCounts, order: np.ndarray) -> PublicCounts:
     """The same counts, with the geounits in another order."""
     lengths = np.diff(counts.offsets)[order]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
+    # For each entry its old place: the start of its geounit's old row, counted on from its new one.
     entries = np.repeat(counts.offsets[:-1][order] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
     return PublicCounts(counts.geolevel, offsets, counts.cells[entries], counts.counts[entries])
 
 
 def _compared(left: _File, right: _File, contradictions: Sequence[Contradiction]) -> JsonObject:
     """What was found between two files, for `programme.json`."""
+    # What can agree and does not is a fault of the releases; the rest is only reported.
     wrong = [item for item in contradictions if item.can_agree and item.n_geounits]
     never = [item for item in contradictions if not item.can_agree and item.n_geounits]
     compared = ", ".join(item.name for item in contradictions if item.can_agree)

@@ -68,6 +68,7 @@ from tallyveil.storage.read import collect, scan_parquet
 
 def record_files_agree(root: Path, finest: PublicCounts, schema: Schema, spine: Spine) -> bool:
     """Whether the files of microdata hold the records of these counts; raises StoreError."""
+    # The files that there must be, so that neither a missing nor a further one passes.
     wanted = {record_file(root, number) for number in range(n_record_pieces(finest))}
     return record_files(root) == wanted and all(
         records_agree(read_records(record_file(root, number), schema, spine), expected)
@@ -89,6 +90,7 @@ def records_agree(batches: Iterable[tuple[Integers, Integers]], expected: tuple[
         if not np.array_equal(geounits[here], geounits_there) or not np.array_equal(cells[here], cells_there):
             return False
         begin = here.stop
+    # Records that are left out at the end would otherwise not be noticed.
     return begin == len(cells)
 
 
@@ -127,6 +129,7 @@ class Bounded(NamedTuple):
 
     def name_of_check(self, spine: Spine) -> str:
         """What is checked, in words."""
+        # The last geolevel holds by sums alone where there are groups; the ones above it hold by geounit.
         n_whole = len(self.lower) - (self.groups is not None)
         places = [", ".join(spine.geolevels[:n_whole])] if n_whole else []
         if self.groups is not None:
@@ -233,6 +236,7 @@ class Stretch:
 def check_counts(promises: Promises, stretch: Stretch) -> None:
     """Hold counts to the promises that concern each geounit by itself; raises SolverError."""
     counts = stretch.counts
+    # Counts first, because structural zeros and sums mean something only for whole numbers of 0 or more.
     require(NOT_NEGATIVE, bool((counts.counts >= 0).all()))
     require(POSSIBLE, _are_possible(counts, promises.schema))
     for bounded in promises.bounded:
@@ -251,9 +255,11 @@ def check_sums(promises: Promises, above: Stretch, below: Stretch) -> None:
         below: All their children, and nothing else.
     """
     last = above.first + above.counts.n_geounits
+    # Offsets of the children within the stretch: they begin at 0, because the stretch has all children and no other.
     offsets = promises.spine.child_offsets[above.level][above.first : last + 1] - below.first
     counts = below.counts
     summed = sum_families(counts.offsets, counts.cells, counts.counts, offsets, promises.schema.size)
+    # The whole sparse form is compared, so that a cell too many is noticed as well as a wrong count.
     require(promises.name_of_sums(below.level), _equal(above.counts, PublicCounts("", *summed)))
 
 
@@ -265,6 +271,7 @@ def check_grouped(promises: Promises, bounded: Bounded, counts: PublicCounts) ->
     """
     groups, lower, upper = bounded.groups, bounded.lower[-1], bounded.upper[-1]
     sums = np.zeros((len(lower), bounded.query.size), dtype=np.int64)
+    # Sums are added range by range, because the parts of one stated geounit may lie far apart.
     for start, stop in _ranges(counts, bounded.query):
         answers = bounded.query.apply(*counts.rows(start, stop), stop - start)
         if groups is not None:
@@ -293,8 +300,10 @@ def table_part_agrees(
     """
     start, stop = rows
     geounits, answers, persons = table_rows(counts, group, start, stop, zeros=zeros)
+    # A null would be equal to nothing and different from nothing in what follows.
     if frame.height != len(geounits) or sum(frame.null_count().row(0)):
         return False
+    # Row for row and in order: a table with the right rows in another order is another file.
     return (
         np.array_equal(frame["count"].to_numpy(), persons)
         and np.array_equal(frame["answer"].to_numpy(), answers)
@@ -308,6 +317,7 @@ def codes_of(spine: Spine, stretch: Stretch) -> pl.Series:
 
 
 def _are_possible(counts: PublicCounts, schema: Schema) -> bool:
+    # In pieces, because a mask and the level codes of a whole geolevel would take several times its counts.
     pieces = range(0, len(counts.cells), ENTRIES_AT_ONCE)
     return all(bool(schema.possible(counts.cells[at : at + ENTRIES_AT_ONCE]).all()) for at in pieces)
 
@@ -322,6 +332,7 @@ def _equal(left: PublicCounts, right: PublicCounts) -> bool:
 
 def _ranges(counts: PublicCounts, query: QueryGroup) -> list[tuple[int, int]]:
     """Ranges of rows whose answers are in memory together."""
+    # A row of answers is dense, so that fewer rows fit where a query has many answers.
     return list(row_ranges(counts.offsets, ENTRIES_AT_ONCE // query.size + 1))
 
 
@@ -342,6 +353,7 @@ def _agrees(stretch: Stretch, agreement: Agreeing) -> bool:
     for start, stop in row_ranges(stretch.counts.offsets):
         ours = _answered(stretch.counts, agreement.query, start, stop)
         kept_answers = _answered(theirs, agreement.query, stretch.first + start, stretch.first + stop)
+        # Sparse triplets are compared, so that answers of 0 need not be made.
         if not all(np.array_equal(a, b) for a, b in zip(ours, kept_answers, strict=True)):
             return False
     return True
@@ -358,6 +370,7 @@ def _answered(
 
 
 def _between(answers: Integers, lower: NDArray[Any], upper: NDArray[Any]) -> bool:
+    # Widened first: the narrow form has a value that stands for no upper bound.
     return bool(((answers >= widen_limits(lower)) & (answers <= widen_limits(upper))).all())
 
 
@@ -374,11 +387,13 @@ def check_release(root: Path, promises: Promises) -> list[str]:
         StoreError: a file is missing or damaged.
     """
     schema, spine = promises.schema, promises.spine
+    # Two geolevels are held at a time, root first; the finest one is then at hand for tables of areas and microdata.
     above: Stretch | None = None
     for level, geolevel in enumerate(spine.geolevels):
         stretch = Stretch(level, 0, read_histogram(root, geolevel, schema, spine))
         check_counts(promises, stretch)
         if above is not None:
+            # Above the root there is nothing to add up to.
             check_sums(promises, above, stretch)
         for bounded in promises.bounded:
             if bounded.groups is not None and level == bounded.last_level:
@@ -387,6 +402,7 @@ def check_release(root: Path, promises: Promises) -> list[str]:
             check_tables(root, stretch.counts, promises.tables, spine)
         above = stretch
     if above is not None:
+        # Areas and microdata are made from the finest counts, which have just been held to all others.
         check_areas(root, promises, above.counts, range(len(promises.areas)))
         if promises.microdata:
             require(RECORDS, record_files_agree(root, above.counts, schema, spine))
@@ -461,7 +477,9 @@ def _table_agrees(root: Path, counts: PublicCounts, group: QueryGroup, spine: Sp
     for part in sorted(table_folder(root, counts.geolevel, group.name).glob("part-*.parquet")):
         frame = read_part(part, group)
         if frame.height == 0:
+            # A table in which all counts are zero has an empty part.
             continue
+        # Each part ends with some geounit, and the next one must begin right behind it.
         last = int(spine.locate(level, frame["geocode"][-1:])[0])
         rows = (begin, last + 1)
         if last < begin or not table_part_agrees(frame, counts, group, codes, rows, zeros=zeros):
@@ -492,6 +510,7 @@ class CountsPart:
 
     def reads(self, promises: Promises) -> list[str]:
         """Files, and folders of files, that are read, relative to the release folder."""
+        # A part reads two geolevels at most, which bounds its memory as in one process.
         spans = [self.span] if self.above is None else [self.above, self.span]
         return [histogram_of(promises, span.level) for span in spans]
 
@@ -504,6 +523,7 @@ class CountsPart:
             check_sums(promises, _stretch(root, promises, self.above), stretch)
             names.append(promises.name_of_sums(level))
         whole = (bounded for bounded in promises.bounded if bounded.holds_by_geounit(level))
+        # Only constraints that hold for each geounit: sums of geounits are checked by parts of their own.
         names += [bounded.name_of_check(promises.spine) for bounded in whole]
         return names + [agreement.name_of_check for agreement in promises.agreed]
 
@@ -616,7 +636,9 @@ class RecordsPart:
         """Check a release folder; returns the names of the checks that this part has passed. See `Part`."""
         stretch, spine = _stretch(root, promises, self.span), promises.spine
         require(NOT_NEGATIVE, bool((stretch.counts.counts >= 0).all()))
+        # The number of records of these geounits comes from another process, and is not believed.
         require(RECORDS, stretch.counts.total == self.in_all)
+        # The geounits' records in order, of which the file holds a stretch.
         here = slice(self.earlier, self.earlier + self.here)
         times = stretch.counts.counts
         expected = (
@@ -644,6 +666,7 @@ def described(part: Part) -> JsonObject:
 
 def part_of(description: JsonObject) -> Part:
     """The part that `described` describes."""
+    # JSON has no tuples, so that a span comes back as a list.
     fields: JsonObject = {
         name: Span(*value) if isinstance(value, list) else value
         for name, value in description.items()
@@ -659,6 +682,7 @@ def parts_of(promises: Promises, counts: Sequence[PublicCounts]) -> list[Part]:
         promises: What the files must keep.
         counts: Counts of every geolevel, root first, as they were written.
     """
+    # The longest parts first: areas read the whole finest geolevel, and no other part should wait for them at the end.
     parts: list[Part] = [AreaPart(number) for number in range(len(promises.areas)) if promises.tables]
     parts += [
         GroupedPart(number) for number, bounded in enumerate(promises.bounded) if bounded.groups is not None
@@ -679,6 +703,7 @@ def require_no_other_files(root: Path, promises: Promises, parts: Sequence[Part]
         SolverError: there is such a file; the release must not be published.
         StoreError: there are no microdata.
     """
+    # What the parts read is compared with what lies there: a file that none of them reads was promised by nobody.
     read = {root / path for part in parts for path in part.reads(promises)}
     for level in filter(promises.has_tables, range(promises.spine.n_levels)):
         for group in promises.tables:
@@ -700,6 +725,7 @@ def _parts_of_counts(promises: Promises, counts: Sequence[PublicCounts], level: 
             yield CountsPart(span_of(of_level, level, start, stop), None)
         return
     families = promises.spine.child_offsets[level - 1]
+    # Whole families, by the entries of their children, so that sums are checked within a part.
     for start, stop in row_ranges(of_level.offsets[families], ENTRIES_IN_A_PART):
         children = span_of(of_level, level, int(families[start]), int(families[stop]))
         yield CountsPart(children, span_of(counts[level - 1], level - 1, start, stop))
@@ -712,11 +738,13 @@ def _parts_of_tables(promises: Promises, counts: PublicCounts, level: int) -> It
 
 
 def _parts_of_records(promises: Promises, finest: PublicCounts) -> Iterator[RecordsPart]:
+    # For each geounit, how many records come before it in the microdata of the whole country.
     before = np.concatenate([[0], np.cumsum(finest.counts, dtype=np.int64)])[finest.offsets]
     for number, (begin, end) in enumerate(record_ranges(finest.total)):
         # Geounits with nobody before the first record belong to no file or to an earlier one.
         start = max(int(np.searchsorted(before, begin, side="right")) - 1, 0)
         start = min(start, finest.n_geounits - 1)
+        # At least one geounit, also where the file is empty.
         stop = max(int(np.searchsorted(before, end, side="left")), start + 1)
         span = span_of(finest, promises.spine.finest, start, stop)
         earlier, in_all = begin - int(before[start]), int(before[stop] - before[start])

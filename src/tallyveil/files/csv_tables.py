@@ -31,6 +31,7 @@ from tallyveil.version import VERSION
 COMMAND: Final = "publish csv"
 README: Final = "README.txt"
 PUBLICATION: Final = "publication.json"
+# Version of `publication.json`. A change of what its keys mean needs the next number.
 PUBLICATION_FORMAT: Final = 1
 NAMES_AS_CSV: Final = "names.csv"
 
@@ -53,13 +54,16 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
     refuse_inputs(out, [root])
     refuse_output_inside(out, root)
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    # Before the folder is made: such tables cannot be written in this form.
     refuse_earlier_tables(root, "Read them as they are")
     held = INCLUDED if zeros else LEFT_OUT
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
     paths = [root / file.path for file in manifest.files if file.path.startswith(f"{TABLES}/")]
     names = [root / NAMES] if NAMES in manifest.digests else []
     with new_folder(out, COMMAND, "the tables", (TABLES, NAMES_AS_CSV, README, PUBLICATION)):
+        # Reversed, so that of several files of a table the first one in the manifest stays.
         first_parts = {path.parent: path for path in reversed(paths)}
+        # Whole tables hold each further file to its digest when they read it.
         for path in (*first_parts.values(), *names):
             require_unchanged(root, manifest, path)
         tables = []
@@ -72,11 +76,13 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
                 frames = listed_rows(root, manifest, area, query)
             tables.append(_write(out, area, query, frames))
         for path in names:
+            # A table of names is small, and is written as it stands.
             write_file(out / NAMES_AS_CSV, scan_parquet(path).sink_csv)
         rows = ROWS[held] if zeros else f"{ROWS[held]} {_CHOSEN}"
         write_text(out / README, _readme(root, manifest, rows))
         others = [{"path": NAMES_AS_CSV}] * len(names) + [{"path": README}]
         content = _publication(root, out, manifest, held, tables + others)
+        # The list of files comes last: a folder without it is an interrupted one.
         write_json(out / PUBLICATION, content)
     return content
 
@@ -89,6 +95,7 @@ def _write(out: Path, area: str, query: str, frames: Iterator[pl.DataFrame]) -> 
     def write(path: Path) -> None:
         with path.open("wb") as stream:
             for number, frame in enumerate(frames):
+                # One header, before the first frame; a table is never in memory as a whole.
                 frame.select(*about, pl.all()).write_csv(stream, include_header=number == 0)
 
     write_file(inside(out, *names), write)

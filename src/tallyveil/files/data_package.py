@@ -83,6 +83,7 @@ def data_package(
         "resources": [
             _resource(root, number, file, schema, units)
             for number, file in enumerate(files, 1)
+            # The package does not describe itself: its own digest cannot be in it.
             if file.path != DATA_PACKAGE
         ],
     }
@@ -98,6 +99,7 @@ def marked_package(root: Path, plan: Mapping[str, Any], warnings: Iterable[str])
     """
     path = root / DATA_PACKAGE
     content = read_json_object(path, "Restore the file from a copy.")
+    # Only the marks change; what the files hold was described when they were written.
     write_json(path, {**content, "description": _description(plan, warnings)})
     return listed_file(root, DATA_PACKAGE)
 
@@ -110,6 +112,7 @@ def _description(plan: Mapping[str, Any], warnings: Iterable[str]) -> str:
 
 def _slug(name: str) -> str:
     """A name in the letters that the standard allows."""
+    # A name without any such letter still needs one, and the run's id tells packages apart.
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-") or "release"
 
 
@@ -122,6 +125,7 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
         "bytes": file.bytes,
         "hash": f"sha256:{file.sha256}",
     }
+    # Text and JSON have no columns to describe; a file may have been removed by its owner.
     if path.suffix != ".parquet" or not (root / file.path).is_file():
         return common
     tags = published_tags(root / file.path)
@@ -130,6 +134,7 @@ def _resource(root: Path, number: int, file: ListedFile, schema: Schema, units: 
     described = {**common, "mediatype": "application/vnd.apache.parquet", **about, **rows}
     labels = _labels(schema, path.parts[0], about.get("query"))
     columns = published_schema(root / file.path)
+    # What people chose as a name gets no title of ours, even if it is spelled like one of our columns.
     chosen_names = {*labels, *(columns if file.path == GEOGRAPHY else ())}  # names that people chose
     fields = [
         {
@@ -156,6 +161,7 @@ def _labels(schema: Schema, folder: str, query: str | None) -> dict[str, tuple[s
     if folder not in (TABLES, "intervals") or query is None:
         return {}
     factors = schema.query(query).factors
+    # A column of an attribute that is summed out is empty, and has no labels to choose from.
     return {factor.attribute: () if factor.name is None else factor.labels for factor in factors}
 
 
@@ -168,6 +174,7 @@ def _meaning(name: str, units: str) -> JsonObject:
 
 def _type(kind: pl.DataType) -> str:
     if kind.is_nested():
+        # Lists come first, because the type inside them would be taken for the column's.
         return "array"
     if kind.is_numeric():
         return "integer" if kind.is_integer() else "number"

@@ -28,6 +28,7 @@ from tallyveil.storage.write import write_parquet, write_parquet_chunks
 
 GEOGRAPHY = "geography.parquet"
 NAMES = "names.parquet"
+# Finest geounits that are put into words at a time, about 200 MB of text columns. The file is the same with others.
 GEOUNITS_AT_ONCE = 1 << 20
 ORIGINAL = "original."
 ENTITY = "entity."

@@ -36,6 +36,7 @@ from tallyveil.storage.write import file_digest, write_parquet
 
 MOST_ANSWERS: Final = 1_000
 """Most answers of an area. Programs for maps list all columns, of which an answer with its interval has five."""
+# Areas of several points are one shape of several, also where an area has one point alone.
 _SEVERAL_POINTS: Final = ("Point", "MultiPoint")
 
 
@@ -76,11 +77,14 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
     refuse_earlier_tables(root, "Read them as they are")
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
     known = manifest.body["plan"]["tables"]
+    # Each query once, whatever the order in which its factors are named.
     groups = [schema.query(name) for name in dict.fromkeys(as_named(query, known) for query in queries)]
     for group in groups:
         table_files(root, manifest, geolevel, group.name)
     _refuse_many(groups)
+    # A hidden lock beside the file: two processes with one --out do not write it at once.
     with new_file(out, []):
+        # What is read below must be what the release published, or the file would name a release that it is not of.
         for name in (GEOGRAPHY, GEOMETRY, NAMES):
             if name in manifest.digests:
                 require_unchanged(root, manifest, root / name)
@@ -102,6 +106,7 @@ def publish_geoparquet(root: Path, geolevel: str, queries: Sequence[str], out: P
             **marks.tags(),
         }
         write_parquet(out, frame, tags, geo_metadata(kinds))
+    # The geocode and the name are text; all other columns are numbers.
     numbers = len(columns) - len([name for name in ("geocode", "name") if name in frame.columns])
     return MapFile(frame.height, numbers, shapes.null_count(), marks)
 
@@ -131,6 +136,7 @@ def _areas(hierarchies: Hierarchies, geolevel: str) -> tuple[pl.Series, Integers
             return pl.Series(family.codes, dtype=pl.String), family.offsets, family.members
     spine = hierarchies.spine
     level = spine.level_index(geolevel)
+    # The finest geounits of any geounit are neighbours, so that the rows are all of them in order.
     rows = np.arange(spine.n_geounits(spine.finest), dtype=np.int64)
     return spine.geocodes[level].text, spine.finest_offsets(level), rows
 
@@ -139,6 +145,7 @@ def _names(hierarchies: Hierarchies, geolevel: str, codes: pl.Series) -> list[pl
     """The column of names, if the release has names."""
     if hierarchies.names is None:
         return []
+    # A left join keeps the order of the areas, in which all other columns are.
     names_here = hierarchies.names.filter(pl.col("geolevel") == geolevel).select("geocode", "name")
     names = pl.DataFrame([codes.alias("geocode")]).join(
         names_here, on="geocode", how="left", maintain_order="left"
@@ -148,10 +155,12 @@ def _names(hierarchies: Hierarchies, geolevel: str, codes: pl.Series) -> list[pl
 
 def _answers(group: QueryGroup, rows: pl.DataFrame) -> Iterator[pl.Series]:
     """The columns of a table, in the order of its answers, from all its rows."""
+    # A table may have the columns without an estimate, where only other tables have intervals.
     has_intervals = "estimate" in rows.columns and rows["estimate"].null_count() < rows.height
     numbers = ("count", *BESIDE) if has_intervals else ("count",)
     for answer, label in enumerate(group.labels()):
         for name in numbers:
+            # Whole tables have a row for every answer, so that an answer is every size-th row from its number on.
             counts = rows[name].gather_every(group.size, answer)
             yield counts.alias(label if name == "count" else f"{label} {name}")
 
@@ -162,6 +171,7 @@ def _shapes(geometry: Geometry, offsets: Integers, members: Integers) -> tuple[p
 
     finest = shapely.from_wkb(np.array(geometry.wkb.to_list(), dtype=object))
     known = finest[~shapely.is_missing(finest)]
+    # A valid coverage shares its borders exactly, and merging it is faster; others are overlaid.
     shared = not geometry.points and bool(shapely.coverage_is_valid(known))
     shapes: NDArray[Any] = merged(finest, offsets, members, shared=shared)
     stored = pl.Series(list(shapely.to_wkb(shapes, byte_order=1, flavor="iso")), dtype=pl.Binary)

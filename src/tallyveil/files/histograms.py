@@ -21,6 +21,7 @@ from tallyveil.storage.write import write_parquet, write_parquet_chunks
 HISTOGRAM = "histogram"
 MICRODATA = "microdata"
 PERSONS_PER_PART = 1 << 22
+"""Records of a file of microdata, 4 million, which are in memory at a time. Another number gives other files."""
 
 
 class Span(NamedTuple):
@@ -96,11 +97,13 @@ def read_span(root: Path, span: Span, schema: Schema, spine: Spine) -> PublicCou
     A file with another number of rows, or with other geounits in these rows, is refused, too.
     """
     path = histogram_path(root, spine.geolevels[span.level])
+    # The number of rows first: a longer file could hold the right rows in this stretch and others elsewhere.
     if int(collect(scan_parquet(path).select(pl.len()), path, "published").item()) != span.n_rows:
         raise _other_rows(path)
     total = TripletSum(span.stop - span.start, schema.size)
     entries = _read(path, span.level, schema, spine, pl.col("count"), (span.begin, span.end))
     for rows, cells, persons in entries:
+        # Geounits of another stretch would be counted twice, here and there.
         if int(rows.min()) < span.start or int(rows.max()) >= span.stop:
             raise _other_rows(path)
         total.add(rows - span.start, cells, persons)
@@ -153,11 +156,13 @@ def _read(
 ) -> Iterator[tuple[Integers, Integers, Integers]]:
     """Geounits, cells and counts of the rows of a file, or of some rows, in batches."""
     codes = [code_expression(attribute.name, attribute.levels) for attribute in schema.attributes]
+    # Two underscores: no attribute may have a name that begins so (`schema.names`).
     frame = scan_parquet(path).select(pl.col("geocode"), *codes, count.alias("__count"))
     if rows is not None:
         frame = frame.slice(rows[0], rows[1] - rows[0])
     for batch in collect_batches(frame, path, "published"):
         geounits = spine.locate(level, batch["geocode"])
+        # A count as a decimal number may be no whole one; nothing is rounded here.
         whole = batch["__count"].dtype.is_integer()
         if sum(batch.null_count().row(0)) or bool((geounits < 0).any()) or not whole:
             raise StoreError(
@@ -190,6 +195,7 @@ def write_microdata(
         Persons written after each part.
     """
     level = spine.level_index(counts.geolevel)
+    # All parts in order, so that a file depends on its number alone and not on who writes it.
     parts = range(n_record_pieces(counts)) if parts is None else parts
     for part, (geounits, cells) in zip(parts, record_pieces(counts, parts), strict=True):
         frame = _described(geounits, cells, schema, spine, level)
@@ -215,7 +221,9 @@ def record_pieces(
     ends = np.cumsum(counts.counts, dtype=np.int64)
     ranges = list(record_ranges(int(ends[-1]) if len(ends) else 0))
     for begin, end in ranges if pieces is None else (ranges[piece] for piece in pieces):
+        # For each record, the entry that it is in: the first whose running sum lies above its number.
         entry = np.searchsorted(ends, np.arange(begin, end), side="right")
+        # Likewise the geounit of an entry; geounits without entries are passed over by "right".
         geounits = np.searchsorted(counts.offsets, entry, side="right") - 1
         yield geounits, counts.cells[entry].astype(np.int64)
 

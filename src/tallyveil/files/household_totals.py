@@ -140,6 +140,7 @@ def redistricting_people(schema: Schema, counts: PublicCounts) -> RedistrictingP
     """People in households, from counts of schema `pl94-persons`."""
     place = schema.attribute_names.index("hhgq")
     household = schema.attributes[place].code("household")
+    # One column, because `_added_up` sums any number of measures.
     sums = _added_up(schema, counts, lambda codes: (codes[:, place] == household)[:, None])
     return RedistrictingPeople(sums[:, 0])
 
@@ -155,6 +156,7 @@ def household_people(schema: Schema, counts: PublicCounts) -> HouseholdPeople:
     """What counts of schema `dhc-persons` say of people in households."""
     role, age = (_axis(schema, name) for name in ("relgq", "age"))
     relation, year = np.ogrid[: schema.attributes[role].size, : schema.attributes[age].size]
+    # Codes of relgq count household members first, so that one comparison finds them.
     inside, child = relation < HOUSEHOLD_MEMBERS, np.isin(relation, CHILDREN)
     measures = (
         inside,
@@ -167,6 +169,7 @@ def household_people(schema: Schema, counts: PublicCounts) -> HouseholdPeople:
         *(relation == partner for partner in PARTNERS),
         *(inside & (year >= first) for first in OLDER),
     )
+    # A table by relation and age: each record then looks its measures up at once.
     table = np.stack(np.broadcast_arrays(*measures), axis=2)
     sums = _added_up(schema, counts, lambda codes: table[codes[:, role], codes[:, age]])
     members, householders, alone, minors, own_minors, children, generations = sums[:, :7].T
@@ -195,6 +198,7 @@ def households(schema: Schema, counts: PublicCounts) -> Households:
         vacant = (codes[:, status] >= TENURES) & (codes[:, status] < HOUSING_UNITS)
         led = codes[:, home] < n_types
         older = led[:, None] & (codes[:, oldest][:, None] > np.arange(len(OLDER)))
+        # A type's measures hold for one household; the sum below multiplies them by the number of households.
         return np.concatenate([vacant[:, None], older, types[codes[:, home]]], axis=1).astype(np.int64)
 
     sums = _added_up(schema, counts, measures)
@@ -226,8 +230,9 @@ def _measures_of_types() -> Integers:
                 household.size == LARGEST_SIZE,
                 household.size,
                 household.under_18,
-                household.own > 0,
-                (household.own > 0) + (household.own is MinorAges.BOTH),
+                household.own_children > 0,
+                # Own children of both age groups are two at least.
+                (household.own_children > 0) + (household.own_children is MinorAges.BOTH),
                 household.multigenerational,
                 *(household.couple == couple for couple in range(Couple.NO_PARTNER)),
             ]
@@ -248,6 +253,7 @@ def _added_up(
         measures: From level codes, shape (n, attributes), what one record adds to each sum, shape (n, measures).
     """
     sums = []
+    # A sixteenth of the entries, because each becomes a row of some sixteen measures.
     for start, stop in row_ranges(counts.offsets, ENTRIES_AT_ONCE // 16):
         _, cells, records = counts.rows(start, stop)
         each = measures(schema.decode(cells)) * records[:, None]
@@ -273,8 +279,10 @@ def _kinds_of_people(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
     sex, age, origin, race = (
         codes[inside, _axis(schema, name)] for name in ("sex", "age", "hispanic", "cenrace")
     )
+    # The group is the number of limits that the age has reached.
     group = np.searchsorted(HOUSEHOLDER_AGES, age, "right")
     alone = role[inside] == HOUSEHOLDERS[0]
+    # All sets of two races and more are one kind.
     return inside, _kind(alone, sex, group, origin, np.minimum(race, TWO_OR_MORE_RACES))
 
 
@@ -289,6 +297,7 @@ def _kinds_of_units(schema: Schema, codes: Integers) -> tuple[Bools, Integers]:
 def _kind(alone: Bools, sex: Integers, age: Integers, origin: Integers, race: Integers) -> Integers:
     """The number of a kind of householder."""
     sizes = (2, 2, HOUSEHOLDER_AGES.size + 1, 2, TWO_OR_MORE_RACES + 1)
+    # The last number varies fastest, and both files number kinds here, so that equal kinds have equal numbers.
     return np.ravel_multi_index((alone.astype(np.int64), sex, age, origin, race), sizes).astype(np.int64)
 
 

@@ -151,6 +151,7 @@ def compared_of(tallies: Iterable[Tally]) -> list[Compared]:
         answers, exact, undetermined, below, above = np.sum(
             [tally.numbers for tally in tallies_of_table], axis=0
         ).tolist()
+        # Rounded like every number of the table, so that it does not depend on the order in which chunks ended.
         middle = round(float(np.median(errors)), DECIMALS) if len(errors) else None
         compared.append(Compared(*table, answers, exact, undetermined, below, above, middle))
     return compared
@@ -164,6 +165,7 @@ def files_of_intervals(n_geounits: int, at_once: int, size: int) -> Iterator[tup
         at_once: How many are added by one call of `IntervalTable.add`.
         size: Answers of a geounit.
     """
+    # Whole chunks up to the size of a part, so that files do not depend on who computed which chunk.
     step = at_once * -(-ROWS_PER_PART // (at_once * size))
     for start in range(0, max(n_geounits, 1), step):
         yield start, min(start + step, n_geounits)
@@ -203,6 +205,7 @@ class IntervalTable:
         """
         self._tally(published, answers, intervals)
         n, size = published.shape
+        # An infinite variance is that of an answer which the measurements do not determine.
         known = np.isfinite(answers.variances).ravel()
         frame = pl.DataFrame(
             [
@@ -221,6 +224,7 @@ class IntervalTable:
 
     def finish(self) -> "Tally":
         """Write what is left."""
+        # A table without rows has one empty file, so that readers find its columns.
         if self._frames or not self._parts:
             self._flush()
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0, np.float32)
@@ -232,25 +236,30 @@ class IntervalTable:
         frame = pl.concat(self._frames)
         write_parquet(table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part, frame, tags)
         if self.staging is not None:
+            # The same frame twice, so that a table and its intervals cannot differ.
             write_parquet(table_folder(self.staging, *place) / part, frame, tags)
         self._frames.clear()
         self._parts += 1
 
     def _tally(self, published: Integers, answers: "Answers", intervals: "Intervals") -> None:
         errors = answers.standard_errors
+        # What rounds to 0 in the file counts as exact.
         exact, known = errors < 10.0**-DECIMALS, np.isfinite(errors)
         masks = (known, exact, ~known, published < intervals.low, published > intervals.high)
         self._counts += [published.size, *(int(mask.sum()) for mask in masks[1:])]
+        # float32 for the median alone: half the memory, and more digits than are shown.
         self._errors.append(errors[known & ~exact].astype(np.float32))
 
 
 def _rounded(values: NDArray[np.float64], known: NDArray[np.bool_]) -> pl.Series:
+    # 0 in the place of what is not known, because NaN would warn when it is rounded; the mask makes it null.
     flat = np.where(known, values.ravel(), 0.0)
     return _where(np.round(flat, DECIMALS) + 0.0, known)  # + 0.0 makes -0.0 a plain zero
 
 
 def _whole(ends: NDArray[np.float64]) -> pl.Series:
     """Ends of intervals as integers; null where there is none."""
+    # Ends can be infinite, which no integer is.
     flat = ends.ravel()
     finite = np.isfinite(flat)
     return _where(np.where(finite, flat, 0.0).astype(np.int64), finite)
@@ -293,6 +302,7 @@ def finish_intervals(
         StoreError: a file cannot be written.
     """
     write_text(unfinished / README, readme)
+    # Sorted, so that the manifest is the same on every file system.
     paths = sorted(unfinished.rglob("*.parquet"))
     manifest = {
         **content,
@@ -306,9 +316,12 @@ def finish_intervals(
             for path in paths
         ],
     }
+    # The manifest comes last into the folder, and the folder's name after it: whoever sees the name sees all.
     write_json(unfinished / INTERVALS_MANIFEST, manifest)
     final = root / INTERVALS
     try:
+        # A rename replaces no folder that is not empty, so that the old one goes first. A kill in between loses
+        # intervals alone, which can be made again.
         if final.exists():
             shutil.rmtree(final)
         unfinished.rename(final)
@@ -319,6 +332,7 @@ def finish_intervals(
 
 def intervals_manifest(root: Path) -> Path | None:
     """The manifest of a release's intervals; None if it has none."""
+    # Today's name first, because a release may have been given new intervals beside nothing of the old.
     for name in (INTERVALS_MANIFEST, EARLIER_MANIFEST):
         if (root / INTERVALS / name).is_file():
             return root / INTERVALS / name
@@ -356,6 +370,7 @@ def known_queries(root: Path, manifest: Manifest) -> list[str]:
     """
     intervals = made_intervals(root, manifest.run)
     beside = [] if intervals is None else [item["query"] for item in intervals["compared"]]
+    # The order of the plan, then the others; a query with tables and intervals once.
     return list(dict.fromkeys([*manifest.body["plan"]["tables"], *beside]))
 
 
@@ -407,6 +422,7 @@ def unchanged_parts(root: Path, parts: list[Path]) -> list[Path]:
         return parts
     path = intervals_manifest(root) or root / INTERVALS / INTERVALS_MANIFEST
     _, manifest = read_declared(path, IntervalsManifest, AGAIN)
+    # The manifest of the intervals, and not that of the release: intervals can be made after a release is finished.
     listed = {file.path: file.sha256 for file in manifest.files}
     for part in parts:
         try:
@@ -431,6 +447,7 @@ def refuse_earlier_tables(root: Path, otherwise: str) -> None:
     Raises:
         StoreError: the release has such tables.
     """
+    # Today's folders are called `query=...`; those of an earlier version were named otherwise.
     if any(not path.parent.name.startswith("query=") for path in (root / TABLES).rglob("*.parquet")):
         raise StoreError(
             f"the tables of {root} were written by an earlier version of Tallyveil, with one label for each answer. "
@@ -458,6 +475,7 @@ def undo_exchange(root: Path, manifest: Manifest) -> None:
                 f"{place.relative_to(root).as_posix()}/{path.name}": file_digest(path)
                 for path in old.iterdir()
             }
+            # All files of the old table are listed, so that the new one beside it is not yet the release's.
             if place.exists() and digests and digests.items() <= manifest.digests.items():
                 shutil.rmtree(place)
             if not place.exists():
@@ -493,6 +511,7 @@ def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) 
     Raises:
         StoreError: a table cannot be read or written.
     """
+    # A column of nulls of the right type, so that all tables of a release can be read together.
     empty = [pl.lit(None, dtype=kind).alias(name) for name, kind in BESIDE.items()]
     for group in others:
         zeros = has_zeros(group)

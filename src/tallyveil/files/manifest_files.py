@@ -56,15 +56,18 @@ def read_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
             shows another spend than the manifest; a file in it is of another run, or of a test key that the
             manifest hides; the making of its intervals was interrupted; else as `written_manifest`.
     """
+    # A folder that is being written may have an old manifest beside new files.
     refuse_unfinished_folder(root)
     return entered_manifest(root, *kinds)
 
 
 def entered_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     """The manifest of a finished release whose intervals may be incomplete, held to its ledger; as `read_manifest`."""
+    # First, whether the key of the run is gone: no number may be shown while somebody could still subtract the noise.
     refuse_unfinished(root)
     manifest = written_manifest(root, *kinds)
     require_entered(root, manifest)
+    # A file that is missing is left to whoever reads it; one of another run must not pass as this release's.
     for file in manifest.files:
         path = inside(root, *file.path.split("/"))
         if path.is_file():
@@ -81,6 +84,7 @@ def written_manifest(root: Path, *kinds: ReleaseKind) -> Manifest:
     """
     wanted = kinds or tuple(ReleaseKind)
     path = root / MANIFEST
+    # What the folder holds instead is said, because usually another folder was meant.
     if not path.is_file():
         raise StoreError(_no_manifest(root, wanted), code="no-release")
     manifest = parsed_manifest(root, read_json_object(path, RESTORE))
@@ -131,6 +135,7 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
             code="release-format",
         )
     named = content.get("kind", ReleaseKind.TOPDOWN if stated == 2 else None)
+    # A truth value is an integer in Python, and true would pass as format 1.
     if type(stated) is not int or stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
         raise StoreError(
             f"{path} is not a manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a "
@@ -142,6 +147,7 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
     try:
         today = upgraded(root, content, ReleaseKind(named), RESTORE) if stated == 2 else _undigested(content)
         manifest = manifest_of(today)
+        # Other kinds have their guarantee by run, or none that a plan could contradict.
         if manifest.kind in _TOPDOWN:
             _require_consistent(manifest.privacy, manifest.body["plan"])
     except MisfitError as error:
@@ -162,7 +168,9 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     """
     require_ledger(root, manifest.ledger)
     declaration, entries = read_ledger(root / LEDGER)
+    # The spender is another run than the release's own where it was estimated from measurements.
     entries_of_run = [entry for entry in entries if entry.run == manifest.spender]
+    # A list: two spends of one run are wrong as well.
     spends = [entry.event.to_mapping() for entry in entries_of_run if entry.kind == "spend"]
     shown = Spent(declaration.budget_unit, declaration.total, spent(entries))
     numbers = {
@@ -178,8 +186,10 @@ def require_entered(root: Path, manifest: Manifest) -> None:
             "event": spends == [manifest.event],
             "spent": manifest.spent == shown,
             "body.estimated_from": _is_of_ledger(root, manifest, entries_of_run),
+            # A run with a test key says so in the ledger, and the manifest may not hide it.
             "protected": manifest.protected == all(entry.event != TEST_KEY for entry in entries_of_run),
             **{
+                # `get` with the right text as default: only what is stated can be wrong.
                 f"{place}.{name}": stated.get(name, text) == text
                 for place, stated in (
                     ("privacy", manifest.privacy),
@@ -201,6 +211,7 @@ def _is_of_ledger(root: Path, manifest: Manifest, entries_of_run: Sequence[Ledge
     stated = manifest.estimated_from
     if stated is None:
         return True
+    # The lines up to the spend, which the measurements' release recorded; later ones were not there yet.
     lines = next((entry.sequence + 1 for entry in entries_of_run if entry.kind == "spend"), 0)
     named = LedgerRecord(stated["ledger"]["lines"], stated["ledger"]["sha256"])
     return stated["run"] != manifest.run and named == record_of(ledger_bytes(root), lines)
@@ -219,6 +230,7 @@ def read_listed(root: Path, manifest: Manifest, name: str, kind: type[object]) -
     """
     path = inside(root, *name.split("/"))
     content, _ = read_declared(path, kind, RESTORE)
+    # Format 2 lists fewer files; what it does not list cannot be compared.
     if file_digest(path) != manifest.digests.get(name, file_digest(path)):
         raise damaged(path, "the whole", RESTORE)
     return content
@@ -235,6 +247,7 @@ def read_listed_table(root: Path, manifest: Manifest, name: str) -> pl.DataFrame
         StoreError: the file is missing, cannot be read, or is another one.
     """
     path = inside(root, *name.split("/"))
+    # Read first and compared then: a file that is exchanged in between is noticed.
     frame = read_published(path)
     require_unchanged(root, manifest, path)
     return frame
@@ -292,6 +305,7 @@ def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[s
 
 def _undigested(content: JsonObject) -> JsonObject:
     """The content of format 3 without its format and its digest, which must be that of the rest."""
+    # Times are left out of the digest, because a release made again has others.
     digested = {name: value for name, value in content.items() if name not in ("digest", "performance")}
     if content.get("digest") != digest_of(digested).hex():
         raise MisfitError("digest")
@@ -308,6 +322,7 @@ def _require_consistent(privacy: JsonObject, plan: JsonObject) -> None:
     cost = fraction_of(privacy["spent"])
     if cost is None:
         raise MisfitError("privacy.spent")
+    # Without Gaussian noise, epsilon is the exact cost, and its upper bound follows from it alone.
     epsilon = exact["epsilon"]["upper"] if gaussian else fraction_bounds(cost).upper
     if exact["delta"] != plan.get("delta") or privacy["delta"] != (exact["delta"] if gaussian else "0"):
         raise MisfitError("privacy.delta")

@@ -114,9 +114,11 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
         MisfitError: the content is not what a run wrote.
         StoreError: the guarantee of a SafeTab release, which is in a file of its own, cannot be read.
     """
+    # Later kinds of release never had this format.
     if kind not in EARLIER:
         raise MisfitError("kind")
     earlier = validated(EARLIER[kind], old)
+    # Validated first, so that the keys that are taken below are there.
     common = {name: old[name] for name in EarlierManifest.model_fields} | {"kind": kind.value}
     common["declassified"] = old.get("declassified", [])
     if isinstance(earlier, EarlierSafetab):
@@ -134,7 +136,9 @@ def upgraded(root: Path, old: JsonObject, kind: ReleaseKind, mend: str) -> JsonO
         }
     if "tallyveil" not in old["versions"]:
         raise MisfitError("versions")
+    # Today's names of the keys are those of format 2, so that the body is picked out by them.
     body = TopdownBody if kind is ReleaseKind.TOPDOWN else SubspaceBody
+    # A release of counts kept what was spent beside the guarantee, the others in the plan.
     budget = old["privacy"] if "spent" in old["privacy"] else old["plan"]
     stated = {"unit": "budget_unit", "declared": "declared", "spent": "spent"}
     return {
@@ -153,12 +157,14 @@ def _privacy_by_run(root: Path, mend: str) -> JsonObject:
     """The guarantees of a SafeTab release, which format 2 kept in a file beside the manifest."""
     path = inside(root, "privacy.json")
     runs = read_json(path, mend) if path.is_file() else []
+    # Anything else is left to the check of the guarantees, which names the place.
     named = isinstance(runs, list) and all(isinstance(run, dict) and "run" in run for run in runs)
     return {str(run["run"]): run for run in runs} if named else {}
 
 
 def _sized(root: Path, digests: Mapping[str, str]) -> list[JsonObject]:
     """Files with the sizes that they have now, 0 where a file is gone."""
+    # Paths come from a file and could lead out of the folder; `inside` refuses such.
     places = {path: inside(root, *path.split("/")) for path in digests}
     sizes = {path: place.stat().st_size if place.is_file() else 0 for path, place in places.items()}
     return [{"path": path, "bytes": sizes[path], "sha256": digest} for path, digest in digests.items()]

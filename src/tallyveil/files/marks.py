@@ -76,11 +76,13 @@ def release_marks(*, protected: bool, declassified: bool = False) -> tuple[str, 
 def marks_of(manifest: Marked) -> Marks:
     """The marks of a finished release, and of everything that follows from it alone."""
     marks = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
+    # Each mark once: a manifest may hold in words what follows from its other keys.
     return Marks(manifest.protected, tuple(dict.fromkeys([*marks, *manifest.warnings])))
 
 
 def ledger_marks(events: Iterable[PrivacyEvent]) -> Marks:
     """The marks of a run without a manifest, by the events in its ledger."""
+    # A run that was killed has no manifest; what its ledger shows is all that is known.
     acts = {event for event in events if isinstance(event, NonPrivateEvent)}
     marks = release_marks(protected=TEST_KEY_EVENT not in acts, declassified=bool(acts - UNPROTECTED))
     exact = [WITHOUT_NOISE.reason] if WITHOUT_NOISE in acts else []
@@ -100,6 +102,7 @@ def joined(each: Mapping[str, Marks]) -> Marks:
     """The marks of what follows from several releases, of their own marks, by the same names."""
     if len(each) == 1:
         return next(iter(each.values()))
+    # Each with the name of its release, so that readers see which one is not private.
     warnings = tuple(f"{name}: {warning}" for name, marks in each.items() for warning in marks.warnings)
     return Marks(all(marks.protected for marks in each.values()), warnings)
 
@@ -116,6 +119,7 @@ def short_mark(warnings: Sized) -> str:
 
 def marked_text(lines: Iterable[str], text: str) -> str:
     """A text for readers that begins with the marks. Those that it had before are replaced."""
+    # Marks that a text had before may hold no longer, and new ones may have come.
     paragraphs = [*lines, *(part for part in text.split("\n\n") if not part.startswith(f"{NOT_PRIVATE}:"))]
     return "\n\n".join(paragraphs)
 

@@ -51,8 +51,10 @@ def total_guarantee(
     Raises:
         BudgetError: a release protects nobody.
     """
+    # In the order in which units first occur: the sentence then follows the order of the releases.
     units = list(dict.fromkeys(release.unit for release in releases))
     by_unit = [_part([release for release in releases if release.unit == unit], joint_of) for unit in units]
+    # With one unit both are the same, and the cost of composing is not paid twice.
     return {"by_unit": by_unit, "together": by_unit[0] if len(units) == 1 else _part(releases, joint_of)}
 
 
@@ -74,6 +76,7 @@ def _part(releases: Sequence[Costed], joint_of: Callable[[Sequence[str]], JointL
     names = [release.name for release in releases]
     joint = joint_of(names)
     unknown = next((release.not_exact for release in releases if release.not_exact), "")
+    # At the largest delta: epsilon at a smaller one would be larger than some release states.
     cost = joint_cost(joint, max(release.delta for release in releases), not_exact=unknown)
     return {
         "units": [unit.many for unit in units],

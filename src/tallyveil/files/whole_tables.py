@@ -39,6 +39,7 @@ def table_files(root: Path, manifest: Manifest, area: str, query: str) -> list[P
         StoreError: a file is missing or was changed.
     """
     folder = table_name(area, query) + "/"
+    # Sorted: the names of parts are numbers of equal width, so that this is the order of their rows.
     parts = [inside(root, *name.split("/")) for name in sorted(manifest.digests) if name.startswith(folder)]
     if not parts:
         raise ConfigError(

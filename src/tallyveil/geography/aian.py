@@ -64,8 +64,10 @@ def branch_spine(
             f"({', '.join(spine.geolevels)}). Give them a new name.",
             code="spine-step",
         )
+    # Only the geolevels above the finest can be cut; a finest geounit is on one side entirely.
     levels = [draft_level(spine, level) for level in range(spine.finest)]
     cut = [_cut(level, inside, name) for level in levels[top:]]
+    # With `parts` None the geolevel keeps its name for its parts, and constraints on it bind sums of parts.
     if parts is None:
         return respine(spine, [*levels[:top], *cut])[0]
     renamed = DraftLevel(parts, cut[0].codes, cut[0].geounit_of)
@@ -75,9 +77,11 @@ def branch_spine(
 def _cut(level: DraftLevel, inside: NDArray[np.bool_], name: str) -> DraftLevel:
     n = len(level.codes)
     n_inside = np.bincount(level.geounit_of[inside], minlength=n)
+    # Strictly between none and all: a geounit on one side keeps its geocode, and published tables still find it.
     is_cut = (n_inside > 0) & (n_inside < np.bincount(level.geounit_of, minlength=n))
     # The parts are numbered in the order of their geounits. A cut geounit has two parts, any other has one.
     first = np.concatenate([[0], np.cumsum(1 + is_cut)]).astype(np.int64)
+    # The inside part comes first, so that its number is that of the geounit's first part.
     part_of: Integers = first[level.geounit_of] + (is_cut[level.geounit_of] & ~inside)
     source = np.repeat(np.arange(n, dtype=np.int64), 1 + is_cut)
     is_second = np.arange(len(source)) > first[source]

@@ -105,6 +105,7 @@ class Hierarchies:
     def family(self, name: str) -> EntityFamily:
         """The family of entities with a given name.
 
+        # A name in a geolevel and in a replaced family is taken as the family's: it has the areas that readers know.
         Raises:
             GeographyError: there is no such family.
         """
@@ -125,7 +126,7 @@ def plain_hierarchies(spine: Spine, families: Sequence[EntityFamily] = ()) -> Hi
 
 def hierarchies_of(
     original: Spine,
-    made: OptimisedSpine,
+    optimised: OptimisedSpine,
     families: Sequence[EntityFamily],
     changes: Sequence[AreaChange] = (),
 ) -> Hierarchies:
@@ -133,21 +134,22 @@ def hierarchies_of(
 
     Args:
         original: The spine at the start of the steps.
-        made: The spine that the steps made.
+        optimised: The spine that the steps made.
         families: Families on the original.
         changes: What the steps change for every kind of area.
     """
-    moved = tuple(family.reordered(made.rows) for family in families)
-    replaced = replaced_areas(original, made)
-    return Hierarchies(made.spine, original, moved, replaced, made.shares, tuple(changes))
+    moved = tuple(family.reordered(optimised.rows) for family in families)
+    replaced = replaced_areas(original, optimised)
+    return Hierarchies(optimised.spine, original, moved, replaced, optimised.shares, tuple(changes))
 
 
-def replaced_areas(original: Spine, made: OptimisedSpine) -> tuple[EntityFamily, ...]:
+def replaced_areas(original: Spine, optimised: OptimisedSpine) -> tuple[EntityFamily, ...]:
     """Geolevels of the original that are not whole on a spine, each as a family on that spine."""
+    # The finest geolevel is never replaced: every step keeps the finest geounits and their geocodes.
     return tuple(
-        geounits_as_entities(original, level).reordered(made.rows)
+        geounits_as_entities(original, level).reordered(optimised.rows)
         for level in range(original.finest)
-        if not _has_as_it_was(original, level, made)
+        if not _has_as_it_was(original, level, optimised)
     )
 
 
@@ -159,29 +161,34 @@ def area_spine(family: EntityFamily, order: Integers | None = None) -> Spine:
         order: Their numbers in the order wanted; None for the order of their names.
     """
     codes = pl.Series(family.codes, dtype=pl.String)
+    # A spine of one geolevel has no offsets, so that the order of its geounits is free.
     codes = codes if order is None else codes.gather(order)
     return Spine((family.name,), (geocodes_of(codes, family.name),), ())
 
 
-def _has_as_it_was(original: Spine, level: int, made: OptimisedSpine) -> bool:
+def _has_as_it_was(original: Spine, level: int, optimised: OptimisedSpine) -> bool:
     name = original.geolevels[level]
-    if name not in made.spine.geolevels:
+    if name not in optimised.spine.geolevels:
         return False
-    place = made.spine.level_index(name)
-    origin = made.origins[place]
+    place = optimised.spine.level_index(name)
+    origin = optimised.origins[place]
     # Equal numbers of geounits, each inside an original one, and together they cover everything: so each is one.
     if len(origin) != original.n_geounits(level) or bool((origin < 0).any()):
         return False
-    return bool((original.geocodes[level].text.gather(origin) == made.spine.geocodes[place].text).all())
+    # The geocodes too must be equal, because a cut geounit has a geocode of its own even where nothing was split off.
+    return bool((original.geocodes[level].text.gather(origin) == optimised.spine.geocodes[place].text).all())
 
 
 def geounits_as_entities(spine: Spine, level: int) -> EntityFamily:
     """The geounits of a geolevel as a family of entities, so that their variances on another spine can be computed."""
     codes, offsets = spine.geocodes[level].text, spine.finest_offsets(level)
+    # A family's names are sorted by code point, and a spine's need not be: siblings are sorted only within a parent.
     order = codes.arg_sort().to_numpy().astype(np.int64)
     sizes = np.diff(offsets)[order]
     begin: Integers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n_finest = spine.n_geounits(spine.finest)
+    # Members run in steps of 1 from each geounit's first row; `begin` is taken off where the running number starts
+    # again.
     members = np.arange(n_finest, dtype=np.int64) + np.repeat(offsets[:-1][order] - begin[:-1], sizes)
     return EntityFamily(
         spine.geolevels[level], tuple(codes.gather(order).to_list()), begin, members, n_finest

@@ -161,6 +161,7 @@ def read_districts(path: Path, column: str | None, flag: str) -> Districts:
     table = read_assignments(path, others, what)
     named = {name: _names(table[name]) for name in others}
     if column is None:
+        # Blank in some rows counts as a difference: the blank rows are in no district, so the column is a plan.
         differing = [name for name, values in named.items() if values.null_count() or values.n_unique() > 1]
         if len(differing) > 1:
             raise ConfigError(
@@ -173,6 +174,7 @@ def read_districts(path: Path, column: str | None, flag: str) -> Districts:
             return Districts(path, None, {"": table[GEOCODE]})
         (column,) = differing
     frame = pl.DataFrame({GEOCODE: table[GEOCODE], what: named[column]})
+    # A repeated geocode would put one block into two districts, and its people would count in both.
     if not frame[GEOCODE].is_unique().all():
         twice = frame.filter(pl.col(GEOCODE).is_duplicated())[GEOCODE].drop_nulls()
         raise GeographyError(
@@ -196,6 +198,7 @@ def read_districts(path: Path, column: str | None, flag: str) -> Districts:
 def _place(item: tuple[tuple[object, ...], pl.DataFrame]) -> tuple[int, str]:
     """Key by which districts are sorted: numbers by their value, before all names."""
     name = str(item[0][0])
+    # At most nine digits, so that every number is below the 10**9 that stands for all names.
     return (int(name), name) if name.isascii() and name.isdecimal() and len(name) < 10 else (10**9, name)
 
 

@@ -67,6 +67,7 @@ def group_levels(spine: Spine, geolevel: str, children: str) -> tuple[int, int]:
         GeographyError: the geolevel is unknown, or there is no geolevel above to contain the groups.
     """
     child_level = spine.level_index(children)
+    # Only the geolevel just above the children can give way: below any other there are geounits that refer to it.
     replaces = child_level > 0 and spine.geolevels[child_level - 1] == geolevel
     if geolevel in spine.geolevels and not replaces:
         raise GeographyError(
@@ -122,11 +123,13 @@ def membership_classes(spine: Spine, families: Sequence[EntityFamily], level: in
         for entity in range(family.n_entities):
             members = family.members_of(entity)
             touched, n_inside = members, None
+            # Only a finest geounit is wholly inside or wholly outside; others may also lie partly in an entity.
             if level != spine.finest:
                 touched, n_inside = np.unique(ancestors[members], return_counts=True)
             parts = [touched] if n_inside is None else [touched, touched[n_inside == size[touched]]]
             for part in parts:
                 old, inverse = np.unique(number[part], return_inverse=True)
+                # The part gets new classes by its old ones, so that all other geounits keep their numbers.
                 number[part] = n_classes + inverse.reshape(-1)
                 n_classes += len(old)
     return number
@@ -140,11 +143,14 @@ def _groups(container_of: Integers, alike: Integers, limit: FanOutLimit) -> tupl
     keys = container_of * (int(alike.max(initial=0)) + 1) + alike
     number, first = first_appearance(keys)
     size = np.bincount(number, minlength=len(first))
+    # The smallest sufficient number of parts, rounded up; sizes then differ by at most one.
     parts = -(-size // limits[container_of[first]])
     order = np.argsort(number, kind="stable")
     rank = np.empty(n, dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(size)[:-1]])
+    # Rank of each child within its class, in the spine's order, so that parts are runs of neighbours.
     rank[order] = np.arange(n, dtype=np.int64) - np.repeat(starts, size)
+    # rank * parts // size deals 0..size-1 out to the parts in runs of nearly equal length.
     part = rank * parts[number] // size[number]
     group, first_child = first_appearance(number * (int(parts.max(initial=1))) + part)
     return group, container_of[first_child]

@@ -47,6 +47,7 @@ def cut_by_entities(
             f"{geolevel} is the finest geolevel, whose geounits cannot be divided. Name a geolevel above it.",
             code="spine-step",
         )
+    # A geolevel that is replaced gives its name free, so that the parts may take it over.
     taken = [level for level in spine.geolevels if keep or level != geolevel]
     if not name or name in taken:
         raise GeographyError(
@@ -61,9 +62,12 @@ def cut_by_entities(
         )
     for family in families:
         require_same_spine(spine, family)
+    # Classes are made at the finest geolevel and then numbered as they appear, so that no number depends on the
+    # families' size.
     alike, _ = first_appearance(membership_classes(spine, families, spine.finest))
     ending = _endings(families, alike)
     drafts = draft_levels(spine)
+    # All geolevels are cut by the same classes of finest geounits. So each part lies in one part of the geolevel above.
     parts = [_cut(draft, alike, ending) for draft in drafts[top:]]
     named = DraftLevel(name, parts[0].codes, parts[0].geounit_of)
     above = drafts[: top + 1] if keep else drafts[:top]
@@ -73,25 +77,32 @@ def cut_by_entities(
 def _endings(families: Sequence[EntityFamily], alike: Integers) -> pl.Series:
     """For each class, the names of its entities: families are separated by "/", entities of a family by "&"."""
     _, first = np.unique(alike, return_index=True)
+    # Each class has the same entities throughout, so that one of its finest geounits stands for all of them.
     n = len(first)
     class_at = np.full(len(alike), -1, dtype=np.int64)
     class_at[first] = np.arange(n)
     columns: list[list[str]] = []
     for family in families:
         names: list[list[str]] = [[] for _ in range(n)]
+        # The members of all entities are visited once; a search in each entity for each class would take classes x
+        # entities.
         entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
         seen = class_at[family.members]
         for place, number in zip(seen[seen >= 0].tolist(), entity[seen >= 0].tolist(), strict=True):
             names[place].append(family.codes[number])
-        columns.append(["&".join(one) for one in names])
+        columns.append(["&".join(entities) for entities in names])
     return pl.Series(["+" + "/".join(parts) for parts in zip(*columns, strict=True)], dtype=pl.String)
 
 
 def _cut(draft: DraftLevel, alike: Integers, ending: pl.Series) -> DraftLevel:
+    # geounit and class in one number: below n_geounits * n_classes, far from 2**63.
     part_of, first = first_appearance(draft.geounit_of * len(ending) + alike)
     source = draft.geounit_of[first]
+    # Only a geounit with two parts or more is cut; a part that is a whole geounit keeps its geocode.
     is_cut = np.bincount(source, minlength=len(draft.codes))[source] > 1
-    own = draft.codes.gather(source)
-    frame = pl.DataFrame({"own": own, "ending": ending.gather(alike[first]), "cut": is_cut})
-    codes = frame.select(pl.when("cut").then(pl.col("own") + pl.col("ending")).otherwise("own").alias("code"))
+    source_codes = draft.codes.gather(source)
+    frame = pl.DataFrame({"source": source_codes, "ending": ending.gather(alike[first]), "cut": is_cut})
+    codes = frame.select(
+        pl.when("cut").then(pl.col("source") + pl.col("ending")).otherwise("source").alias("code")
+    )
     return DraftLevel(draft.name, codes["code"], part_of)

@@ -41,6 +41,7 @@ def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths:
     _refuse_missing(names[-1], column)
     _check_whole_length(names, lengths, column)
     ordered = (column if column.is_sorted() else column.sort()).set_sorted()
+    # Sorted text compares neighbours alone; polars uses the flag in later joins.
     _refuse_duplicates(names[-1], ordered, (ordered == ordered.shift(1)).fill_null(False))
     prefixes = (
         ordered.str.slice(0, length)
@@ -81,6 +82,7 @@ def spine_from_columns(columns: Mapping[str, TextColumn], geolevels: Sequence[st
     for name, column in given.items():
         _refuse_missing(name, column)
     paths = pl.DataFrame(given)
+    # Most files are sorted already, and a check costs less than a sort of all columns.
     if not _in_order(paths):
         paths = paths[row_order([given[name] for name in names])]
     _refuse_duplicates(names[-1], paths[names[-1]], _repeats_row_above(paths))
@@ -95,12 +97,14 @@ def _spine_of_paths(names: tuple[str, ...], columns: Iterable[pl.Series]) -> Spi
     starts_above: NDArray[np.int64] | None = None
     codes_above: pl.Series | None = None
     for name, column in zip(names, columns, strict=True):
+        # A null stands before the first row, so that the first row always begins a geounit.
         changes = (column != column.shift(1)).fill_null(True).to_numpy()
         # A geounit also starts wherever its parent starts, even if the geocode does not change there.
         starts_here = changes if starts_here is None else starts_here | changes
         starts = np.flatnonzero(starts_here).astype(np.int64, copy=False)
         codes = column.gather(starts)
         if starts_above is not None and codes_above is not None:
+            # Where a parent starts, one of its children starts too: the search finds each start exactly.
             offsets = np.append(np.searchsorted(starts, starts_above), len(starts)).astype(
                 np.int64, copy=False
             )
@@ -193,8 +197,12 @@ def _repeats_row_above(paths: pl.DataFrame) -> pl.Series:
     return same
 
 
+# Null compares as null in polars; rows above the first do not exist and repeat nothing.
+
+
 def _in_order(paths: pl.DataFrame) -> bool:
     """Whether the rows are sorted by the columns, the first column first."""
+    # A row is out of order if it is smaller in the first column in which it differs from the row above.
     undecided = pl.repeat(True, len(paths), dtype=pl.Boolean, eager=True)
     for column in paths.get_columns():
         above = column.shift(1)
@@ -212,6 +220,7 @@ def _refuse_two_parents(
         return
     repeated = codes.filter(codes.is_duplicated())
     geocode = str(repeated.min())
+    # The rule that a geocode stands in one place lets tables refer to a geounit by its geocode alone.
     first, second = (codes == geocode).arg_true()[:2].to_list()
     parents = [
         str(codes_above[int(np.searchsorted(offsets, row, side="right")) - 1]) for row in (first, second)

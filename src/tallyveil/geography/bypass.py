@@ -83,21 +83,25 @@ def bypass(
             code="fan-out-limit",
         )
     total = path_total(spine, shares)
+    # The fractions themselves stand in this list, which grows; arrays hold positions in it. Sums stay exact this way.
     values = list(shares.values)
     levels = _levels_of(spine, shares)
+    # From below: a child's share must be final before its parent's rule compares with it.
     for level in range(spine.finest - 1, -1, -1):
         _bypass_level(levels, level, values, rule, most_children)
-    made, ordered = _finished(spine, levels, values)
-    if path_total(made.spine, ordered) != total:
+    reshaped, ordered = _finished(spine, levels, values)
+    # Privacy rests on this sum: a path that costs more than the others would cost more than the ledger's entry.
+    if path_total(reshaped.spine, ordered) != total:
         raise GeographyError(
             "bypassing changed the sum of the shares on a path, which is a defect of Tallyveil. Please report this "
             "spine."
         )
-    return made, ordered
+    return reshaped, ordered
 
 
 def _levels_of(spine: Spine, shares: GeounitShares) -> list[_Level]:
     n_finest = spine.n_geounits(spine.finest)
+    # The finest geounits count as their own only child, so that a rule at any geolevel can index below itself.
     offsets = [*spine.child_offsets, np.arange(n_finest + 1, dtype=np.int64)]
     return [
         _Level(geocode_series(spine, level), shares.positions[level].astype(np.int64), offsets[level])
@@ -115,6 +119,7 @@ def _bypass_level(
         bypassed &= n_children <= most_children
     if not bool(bypassed.any()):
         return
+    # A bypassed geounit is repeated once for each child; all others stay single.
     copies = np.where(bypassed, n_children, 1)
     source = np.repeat(np.arange(len(copies), dtype=np.int64), copies)
     first_copy = np.concatenate([[0], np.cumsum(copies)]).astype(np.int64)
@@ -123,12 +128,14 @@ def _bypass_level(
     child = here.child_offsets[source] + np.where(is_new, np.arange(len(source)) - first_copy[source], 0)
     offsets = np.append(child, here.child_offsets[-1]).astype(np.int64)
     positions = here.positions[source]
+    # The sum is taken before the child's share is set to 0 below, from the child's position as it still is.
     positions[is_new] = _sums(values, positions[is_new], below.positions[child[is_new]])
     codes = _new_codes(here.codes, below.codes, source, child, is_new & (n_children[source] > 1))
     positions_below = below.positions.copy()
     positions_below[child[is_new]] = _position(values, Fraction(0))
     levels[level] = _Level(codes, positions, offsets)
     levels[level + 1] = _Level(below.codes, positions_below, below.child_offsets)
+    # Offsets of the geolevel above point to rows here, and these have moved: each now starts at its first copy.
     if level > 0:
         above = levels[level - 1]
         levels[level - 1] = _Level(above.codes, above.positions, first_copy[above.child_offsets])
@@ -139,9 +146,11 @@ def _decide(here: _Level, below: _Level, values: list[Fraction], rule: BypassRul
     only_child: NDArray[np.bool_] = n_children == 1
     if rule is BypassRule.SINGLE_CHILD:
         return only_child
+    # Positions in `values` are in order of creation. Ranks order them by size, so that reduceat finds the least share.
     rank_of = np.argsort(np.argsort(np.array(values, dtype=object), kind="stable"), kind="stable")
     ranked = sorted(values)
     least = np.minimum.reduceat(rank_of[below.positions], here.child_offsets[:-1])
+    # Fractions are compared once for each different case, of which there are few, and never once for each geounit.
     cases, inverse = np.unique(np.stack([least, here.positions, n_children]), axis=1, return_inverse=True)
     verdicts = np.array(
         [2 * ranked[a] >= (c - 1) * values[b] for a, b, c in cases.T.tolist()], dtype=np.bool_
@@ -153,14 +162,16 @@ def _decide(here: _Level, below: _Level, values: list[Fraction], rule: BypassRul
 
 
 def _sums(values: list[Fraction], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    # Two positions in one number, so that each different pair is added once.
     width = len(values)
     pairs, inverse = np.unique(first * width + second, return_inverse=True)
-    found = [_position(values, values[pair // width] + values[pair % width]) for pair in pairs.tolist()]
-    summed: NDArray[np.int64] = np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+    positions = [_position(values, values[pair // width] + values[pair % width]) for pair in pairs.tolist()]
+    summed: NDArray[np.int64] = np.array(positions, dtype=np.int64)[inverse.reshape(-1)]
     return summed
 
 
 def _position(values: list[Fraction], value: Fraction) -> int:
+    # A linear search: a release has some tens of different fractions, whatever the number of geounits.
     if value not in values:
         values.append(value)
     return values.index(value)
@@ -184,13 +195,17 @@ def _finished(spine: Spine, levels: list[_Level], values: list[Fraction]) -> tup
     drafts = []
     for level in range(spine.finest):
         offsets = np.arange(len(levels[level].codes) + 1, dtype=np.int64)
+        # Bypassing chains through geolevels, so that a geounit's finest geounits are found by following all offsets
+        # below.
         for lower in levels[level : spine.finest]:
             offsets = lower.child_offsets[offsets]
         geounit_of = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
         drafts.append(DraftLevel(spine.geolevels[level], levels[level].codes, geounit_of))
-    made, numbers = respine(spine, drafts)
+    reshaped, numbers = respine(spine, drafts)
+    # Values that no geounit has any more are dropped, and the others sorted, as `GeounitShares` wants them.
     used = sorted({values[p] for level in levels for p in np.unique(level.positions).tolist()})
     place = np.array([used.index(value) if value in used else -1 for value in values], dtype=np.int32)
-    order = [*numbers, made.rows]
+    # `respine` may have reordered siblings; `numbers` and `rows` say where each geounit was.
+    order = [*numbers, reshaped.rows]
     positions = tuple(place[level.positions[number]] for level, number in zip(levels, order, strict=True))
-    return made, GeounitShares(tuple(used), positions)
+    return reshaped, GeounitShares(tuple(used), positions)

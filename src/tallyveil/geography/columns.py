@@ -29,6 +29,7 @@ def text_column(values: TextColumn, where: str) -> pl.Series:
         GeographyError: the values are not text, contain the NUL character, or are too long.
     """
     column = _as_series(values, where)
+    # NUL ends geocodes in the digest of a spine and pads them for sorting, so that it can be in none.
     if column.str.contains("\0", literal=True).any():
         raise GeographyError(
             f"{where}: a geocode holds the character NUL, which a text file cannot hold. Remove the character from "
@@ -67,6 +68,7 @@ def row_order(columns: Sequence[pl.Series]) -> NDArray[np.int64]:
 
 def _sort_words(column: pl.Series) -> list[NDArray[np.uint64]]:
     # UTF-8 keeps the order of code points, and the padding NUL is smaller than every other byte.
+    # Big-endian words compare as their bytes do from the left; numpy then turns them into native integers.
     n_words = -(-_as_int(column.str.len_bytes().max()) // 8)
     grid = _padded_bytes(column, 8 * n_words).view(">u8").reshape(len(column), n_words)
     return [grid[:, index].astype(np.uint64) for index in range(n_words)]
@@ -82,6 +84,7 @@ def _padded_bytes(column: pl.Series, width: int) -> NDArray[np.uint8]:
 
 
 def _is_ascii(column: pl.Series) -> bool:
+    # Every character of ASCII is one byte, and every other is more: equal sums mean that all are ASCII.
     return _as_int(column.str.len_bytes().sum()) == _as_int(column.str.len_chars().sum())
 
 
@@ -95,9 +98,11 @@ def _as_series(values: TextColumn, where: str) -> pl.Series:
             return values.cast(pl.String)
         raise _not_text(where, str(values.dtype.base_type()))
     if isinstance(values, np.ndarray):
+        # "U" is text of fixed width, "T" of variable width, "O" objects, which are looked at one by one.
         if values.ndim != 1 or values.dtype.kind not in "UOT":
             raise _not_text(where, f"a numpy array of {values.dtype} with {values.ndim} dimensions")
         return _series_of_list(values.tolist(), where) if values.dtype.kind != "U" else pl.Series(values)
+    # A str is a sequence of str, each of one character; that is never meant.
     if isinstance(values, str):
         raise _not_text(where, "one str")
     return _series_of_list(list(values), where)

@@ -69,6 +69,7 @@ class OffSpineDistances:
                 f"the quantile of off-spine distances is {numerator}/{denominator}; wanted a fraction from 0 to 1."
             )
         n = len(self.distance)
+        # The rank is rounded up in integers: float arithmetic could miss the boundary by one entity.
         rank = max(-(-n * numerator // denominator), 1)
         return int(np.sort(self.distance)[rank - 1]) if n else 0
 
@@ -86,6 +87,7 @@ def off_spine_distances(spine: Spine, family: EntityFamily) -> OffSpineDistances
     roots = touched_levels(spine, family)[0][0]
     near, far = near_and_far(roots)
     n_roots = spine.n_geounits(0)
+    # Each root that the complement contains adds 1 untouched; `far - 1` corrects those that the entity touches.
     distance, complement = sums_between(roots.begin, near), n_roots + sums_between(roots.begin, far - 1)
     for array in (distance, complement):
         array.flags.writeable = False
@@ -103,13 +105,16 @@ def touched_levels(
     Raises:
         GeographyError: the family belongs to another spine.
     """
+    # Inside the function, because importing the kernel compiles or loads it.
     from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits, raise_level
 
     require_same_spine(spine, family)
+    # At the finest geolevel, a member is one geounit by itself (inner 1), and nothing of it is outside (outer 0).
     ones, zeros = np.ones(len(family.members), dtype=np.int64), np.zeros(len(family.members), dtype=np.int64)
     # To the compiler a read-only array is another type, which would cause a second compilation.
     touched = TouchedGeounits(family.offsets.copy(), family.members.copy(), ones, zeros)
     levels: list[tuple[TouchedGeounits, Integers | None]] = []
+    # From below, because inner and outer of a geounit are sums over its children.
     for level in range(spine.finest, 0, -1):
         raised, above = raise_level(touched, spine.parents(level), np.diff(spine.child_offsets[level - 1]))
         levels.append((touched, above))

@@ -43,6 +43,7 @@ class EntityFamily:
     n_finest: int
 
     def __post_init__(self) -> None:
+        # Strictly rising: the same comparison finds names that are repeated and names out of order.
         if any(first >= second for first, second in zip(self.codes, self.codes[1:], strict=False)):
             raise _unsound(self.name, "names that are sorted, each once")
         offsets, members = self.offsets, self.members
@@ -56,6 +57,7 @@ class EntityFamily:
             raise _unsound(self.name, f"members from 0 to {self.n_finest - 1}")
         if not _rises_within(offsets, members):
             raise _unsound(self.name, "members that rise within each entity")
+        # Views, so that arrays of the caller stay writable.
         for name in ("offsets", "members"):
             view = getattr(self, name).view()
             view.flags.writeable = False
@@ -74,6 +76,7 @@ class EntityFamily:
     @property
     def is_disjoint(self) -> bool:
         """Whether no finest geounit is in two entities."""
+        # A finest geounit in two entities occurs twice among the members.
         return bool(np.bincount(self.members, minlength=1).max() <= 1)
 
     def index(self, code: str) -> int:
@@ -82,6 +85,7 @@ class EntityFamily:
         Raises:
             GeographyError: there is no such entity.
         """
+        # The names are sorted, so that a binary search finds one in a family of tens of thousands.
         place = bisect_left(self.codes, code)
         if place == self.n_entities or self.codes[place] != code:
             shown = ", ".join(self.codes[:5]) + (", ..." if self.n_entities > 5 else "")
@@ -98,6 +102,7 @@ class EntityFamily:
     def digest(self) -> bytes:
         """SHA-256 of the family: its name, its entities and their members."""
         header = json.dumps([self.name, list(self.codes), self.n_finest], separators=(",", ":"))
+        # The number in this line is the version of the digest.
         digest = hashlib.sha256(b"tallyveil entities 1\n" + header.encode("ascii") + b"\n")
         for array in (self.offsets, self.members):
             digest.update(array.astype("<i8", copy=False).tobytes())
@@ -139,6 +144,7 @@ class EntityFamily:
         rest = np.flatnonzero(~self.inside()).astype(np.int64, copy=False)
         if len(rest) == 0:
             return self
+        # The remainder is put at its place among the sorted names, and offsets after it move up by its size.
         start = int(self.offsets[place])
         return EntityFamily(
             self.name,
@@ -157,6 +163,7 @@ class EntityFamily:
         Raises:
             GeographyError: the rows do not contain each present row exactly once.
         """
+        # The inverse of `rows`: where each present row goes. A row that no entry names keeps -1 and is refused.
         place = np.full(self.n_finest, -1, dtype=np.int64)
         if len(rows) == self.n_finest:
             place[rows] = np.arange(self.n_finest, dtype=np.int64)

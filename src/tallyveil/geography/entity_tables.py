@@ -16,7 +16,9 @@ from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.printable import present_columns, short_name, some_names
 
+# Ending of a column that holds the readable name of what the column without it holds the code of.
 NAMES = "_name"
+# A table of the Bureau gives each block an internal point; as text in a CSV it would look like names of areas.
 COORDINATES = ("latitude", "longitude")
 
 
@@ -47,9 +49,10 @@ def entities_from_columns(
     codes = text_column(columns[geocode], f"column {geocode} of the entity table")
     rows = _rows_on(spine, codes, "the entity table")
     _refuse_repeated_rows(spine, codes, rows)
+    # Every row is on the spine and none is repeated here, so that fewer rows than geounits means that some have none.
     if len(rows) < spine.n_geounits(spine.finest):
         raise _without_row(spine, rows)
-    found = []
+    entity_families = []
     for name in families:
         entity = text_column(columns[name], f"column {name} of the entity table")
         if len(entity) != len(rows):
@@ -59,8 +62,8 @@ def entities_from_columns(
                 code="entity-table",
             )
         given = entity.is_not_null()
-        found.append(_family(spine, name, rows[given.to_numpy()], entity.filter(given)))
-    return tuple(found)
+        entity_families.append(_family(spine, name, rows[given.to_numpy()], entity.filter(given)))
+    return tuple(entity_families)
 
 
 def family_columns(path: Path, geocode: str = GEOCODE) -> tuple[str, ...]:
@@ -122,12 +125,14 @@ def _family(spine: Spine, name: str, rows: Integers, entity: pl.Series) -> Entit
             f"entity family {name} has an entity whose name is empty. Name it, or write null for 'in none'.",
             code="entity-table",
         )
+    # Sorted by code point, as `EntityFamily` wants its names; the order of the rows of the table has no effect.
     codes = entity.unique().sort()
     place = pl.DataFrame({"entity": codes, "index": np.arange(len(codes), dtype=np.int64)})
     index = pl.DataFrame({"entity": entity}).join(place, on="entity", how="left", maintain_order="left")[
         "index"
     ]
     entity_of = index.to_numpy()
+    # By entity first, then by row: the members of an entity are neighbours and rise.
     order = np.lexsort((rows, entity_of))
     counts = np.bincount(entity_of, minlength=len(codes))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -136,6 +141,7 @@ def _family(spine: Spine, name: str, rows: Integers, entity: pl.Series) -> Entit
 
 
 def _rows_on(spine: Spine, codes: pl.Series, where: str) -> Integers:
+    # A null and an unknown geocode are both -1, and both are refused here.
     rows = spine.locate(spine.finest, codes)
     lost = codes.filter(pl.Series(rows < 0))
     if len(lost):

@@ -50,9 +50,10 @@ class FanOutLimit(Declared):
 
     def limits(self, sizes: Integers) -> Integers:
         """The limit for each number of siblings; an array of the same shape."""
+        # A country has millions of parents, but few different numbers of children: each limit is computed once.
         distinct, inverse = np.unique(sizes, return_inverse=True)
-        found = np.array([self.limit(n) for n in distinct.tolist()], dtype=np.int64)
-        return found[inverse.reshape(-1)]
+        limits = np.array([self.limit(n) for n in distinct.tolist()], dtype=np.int64)
+        return limits[inverse.reshape(-1)]
 
 
 PRODUCTION_LIMIT = FanOutLimit()

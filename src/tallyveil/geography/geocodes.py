@@ -40,6 +40,7 @@ class Geocodes:
         if isinstance(index, slice):
             return Geocodes(self.text[index])
         if isinstance(index, np.ndarray):
+            # A mask and a list of positions look alike to numpy; polars has a function for each.
             return Geocodes(self.text.filter(index) if index.dtype == np.bool_ else self.text.gather(index))
         return str(self.text[int(index)])
 
@@ -53,9 +54,11 @@ class Geocodes:
     @property
     def rises(self) -> bool:
         """Whether the geocodes are sorted by code point."""
+        # The flag is set when the geocodes are made, so that asking costs nothing.
         return bool(self.text.flags["SORTED_ASC"])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        # numpy has no text of width 0, so that an empty column takes width 1.
         array = fixed_width(self.text) if len(self.text) else np.empty(0, dtype="U1")
         return array if dtype is None else array.astype(dtype)
 
@@ -75,6 +78,7 @@ def geocodes_of(values: Any, geolevel: str) -> Geocodes:
     if isinstance(values, Geocodes):
         return values
     text = text_column(values, f"geocodes of {geolevel}")
+    # With nulls the order says nothing, and a search in it could miss what is there.
     if text.null_count() == 0 and text.is_sorted():
         text = text.set_sorted()
     return Geocodes(text)

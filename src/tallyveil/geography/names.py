@@ -22,8 +22,10 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
     """
     codes = _codes(hierarchies)
     unknown = table["geolevel"].drop_nulls().unique().sort().to_list()
+    # A column of names may hold nulls; these are counted as lacking below, and sorting them with text would fail.
     unknown = [name for name in unknown if name not in codes]
     lacking = sum(table.null_count().row(0)) or (table["name"] == "").any()
+    # A pair of geolevel and geocode may stand once: of two names of an area, either could be the wrong one.
     if unknown or lacking or not table.select("geolevel", "geocode").is_unique().all():
         what = (
             f"names the geolevel '{unknown[0]}'"
@@ -35,9 +37,10 @@ def with_names(hierarchies: Hierarchies, table: pl.DataFrame) -> Hierarchies:
             f"and name. The geolevels and families of this release are {', '.join(codes)}.",
             code="geounit-names",
         )
+    # Rows of other areas are dropped without a word: a table of names is often that of the whole country.
     parts = [
-        table.filter(pl.col("geolevel") == name, pl.col("geocode").is_in(own.implode()))
-        for name, own in codes.items()
+        table.filter(pl.col("geolevel") == name, pl.col("geocode").is_in(area_codes.implode()))
+        for name, area_codes in codes.items()
     ]
     named = pl.concat(parts).select(NAME_COLUMNS)
     if named.is_empty():

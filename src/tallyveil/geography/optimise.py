@@ -167,12 +167,13 @@ def optimise_spine(
     Source: Cumings-Menon et al. 2023.
     """
     known = _by_name(spine, families)
-    made = Reshaped(spine, np.arange(spine.n_geounits(spine.finest), dtype=np.int64))
+    reshaped = Reshaped(spine, np.arange(spine.n_geounits(spine.finest), dtype=np.int64))
     for step in steps:
-        made = _then(made, _apply(made, known, step))
+        reshaped = _then(reshaped, _apply(reshaped, known, step))
+    # Shares are of geolevels of the spine that the steps made, so that they can be looked up only now.
     geounit_shares = None
     if shares is not None:
-        geounit_shares = uniform_shares(made.spine, shares)
+        geounit_shares = uniform_shares(reshaped.spine, shares)
     if bypassing is not None:
         if geounit_shares is None:
             raise GeographyError(
@@ -180,31 +181,35 @@ def optimise_spine(
                 "share for each geolevel.",
                 code="spine-step",
             )
-        bypassed, geounit_shares = bypass(made.spine, geounit_shares, bypassing, most_children=most_children)
-        made = _then(made, bypassed)
+        bypassed, geounit_shares = bypass(
+            reshaped.spine, geounit_shares, bypassing, most_children=most_children
+        )
+        reshaped = _then(reshaped, bypassed)
+    # Also without bypassing: a measurement may not start with paths of different cost.
     if geounit_shares is not None:
-        path_total(made.spine, geounit_shares)
-    return _optimised(spine, made, geounit_shares)
+        path_total(reshaped.spine, geounit_shares)
+    return _optimised(spine, reshaped, geounit_shares)
 
 
 def further(
-    original: Spine, made: OptimisedSpine, change: Reshaped, shares: GeounitShares | None = None
+    original: Spine, optimised: OptimisedSpine, change: Reshaped, shares: GeounitShares | None = None
 ) -> OptimisedSpine:
     """Apply one more change to a spine made by steps.
 
     Args:
         original: The spine at the start of all steps.
-        made: The result of the steps so far.
-        change: A spine made from `made.spine`.
+        optimised: The result of the steps so far.
+        change: A spine made from `optimised.spine`.
         shares: Share of every geounit of the changed spine.
     """
-    return _optimised(original, _then(Reshaped(made.spine, made.rows), change), shares)
+    return _optimised(original, _then(Reshaped(optimised.spine, optimised.rows), change), shares)
 
 
-def _optimised(original: Spine, made: Reshaped, shares: GeounitShares | None) -> OptimisedSpine:
-    rows = made.rows.copy()
+def _optimised(original: Spine, optimised: Reshaped, shares: GeounitShares | None) -> OptimisedSpine:
+    # A copy, so that making it read-only does not change the array of the last step.
+    rows = optimised.rows.copy()
     rows.flags.writeable = False
-    return OptimisedSpine(made.spine, rows, origins_of(original, made.spine, rows), shares)
+    return OptimisedSpine(optimised.spine, rows, origins_of(original, optimised.spine, rows), shares)
 
 
 def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[str, ...]:
@@ -215,6 +220,7 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
     """
     names = list(geolevels)
     for step in steps:
+        # The geolevel that must already exist: the one that is cut, or the one whose geounits are grouped.
         below = step.geolevel if isinstance(step, Branch | CutByEntities) else step.children
         if below not in names:
             raise GeographyError(
@@ -227,6 +233,7 @@ def geolevels_after(geolevels: Sequence[str], steps: Sequence[Step]) -> tuple[st
             names[place + 1 : place + 1] = [step.parts] if step.parts is not None else []
         elif isinstance(step, CutByEntities):
             names[place : place + 1] = [step.geolevel, step.name] if step.keep else [step.name]
+        # A geolevel of groups just above the children is replaced under its own name, and the names stay as they are.
         elif place == 0 or names[place - 1] != step.geolevel:
             names.insert(place, step.geolevel)
     return tuple(names)
@@ -238,37 +245,43 @@ def families_of(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in named for name in names))
 
 
-def origins_of(original: Spine, made: Spine, rows: Integers) -> tuple[Integers, ...]:
+def origins_of(original: Spine, reshaped: Spine, rows: Integers) -> tuple[Integers, ...]:
     """For each geolevel of a spine, the original geounit of the same geolevel that contains each geounit, or -1."""
-    found = []
-    for level, name in enumerate(made.geolevels):
-        origin = np.full(made.n_geounits(level), -1, dtype=np.int64)
+    origins = []
+    for level, name in enumerate(reshaped.geolevels):
+        origin = np.full(reshaped.n_geounits(level), -1, dtype=np.int64)
         if name in original.geolevels:
             ancestors = original.ancestors(original.level_index(name))[rows]
-            starts = made.finest_offsets(level)[:-1]
+            starts = reshaped.finest_offsets(level)[:-1]
+            # A geounit is inside an original one if all its finest geounits are: the least and the largest ancestor
+            # agree.
             least, most = np.minimum.reduceat(ancestors, starts), np.maximum.reduceat(ancestors, starts)
             origin = np.where(least == most, least, -1)
         origin.flags.writeable = False
-        found.append(origin)
-    return tuple(found)
+        origins.append(origin)
+    return tuple(origins)
 
 
-def _apply(made: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Reshaped:
+def _apply(reshaped: Reshaped, known: Mapping[str, EntityFamily], step: Step) -> Reshaped:
     if isinstance(step, Branch):
-        family = _named(known, step.family).reordered(made.rows)
+        # Families are on the spine at the start, and every step reorders the rows: convert at each step from there.
+        family = _named(known, step.family).reordered(reshaped.rows)
         inside = family.inside(step.entities)
-        return branch_spine(made.spine, inside, step.geolevel, step.name, parts=step.parts)
-    families = [_named(known, name).reordered(made.rows) for name in step.families]
+        return branch_spine(reshaped.spine, inside, step.geolevel, step.name, parts=step.parts)
+    families = [_named(known, name).reordered(reshaped.rows) for name in step.families]
     if isinstance(step, CutByEntities):
-        return cut_by_entities(made.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep)
+        return cut_by_entities(
+            reshaped.spine, families, geolevel=step.geolevel, name=step.name, keep=step.keep
+        )
     if isinstance(step, GroupByMembership):
         return group_by_membership(
-            made.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit
+            reshaped.spine, families, geolevel=step.geolevel, children=step.children, limit=step.limit
         )
+    # Only distances need remainders. Membership already tells the area outside all entities apart.
     if step.remainders:
         families = [family.with_remainder() for family in families]
     return group_by_distance(
-        made.spine,
+        reshaped.spine,
         families,
         geolevel=step.geolevel,
         children=step.children,

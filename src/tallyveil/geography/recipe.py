@@ -52,10 +52,12 @@ class Recipe:
 
     def sums(self, spine: Spine) -> Integers:
         """How often the signed sum counts each finest geounit; shape (n_finest,)."""
+        # A difference array: each geounit adds its sign where it begins and takes it back where it ends.
         steps = np.zeros(spine.n_geounits(spine.finest) + 1, dtype=np.int64)
         for level in np.unique(self.levels).tolist():
             here = self.levels == level
             offsets = spine.finest_offsets(level)
+            # add.at and not fancy indexing: two geounits of a recipe may begin at the same finest geounit.
             np.add.at(steps, offsets[self.geounits[here]], self.signs[here])
             np.subtract.at(steps, offsets[self.geounits[here] + 1], self.signs[here])
         return np.cumsum(steps[:-1])
@@ -79,12 +81,14 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
         members = np.setdiff1d(np.arange(family.n_finest, dtype=np.int64), members, assume_unique=True)
     if len(members) == 0:
         return _recipe([], [], [])
+    # A family of this entity alone, so that the descent costs what this entity touches and no more.
     alone = EntityFamily(
         family.name, (code,), np.array([0, len(members)], dtype=np.int64), members, family.n_finest
     )
     recipe = _descend(spine, alone)
     wanted = np.zeros(family.n_finest, dtype=np.int64)
     wanted[members] = 1
+    # The length comes from another computation than the recipe, so that an error in either shows.
     length = int(off_spine_distances(spine, alone).distance[0])
     if len(recipe) != length or not np.array_equal(recipe.sums(spine), wanted):
         raise SolverError(
@@ -97,6 +101,7 @@ def recipe_of(spine: Spine, family: EntityFamily, code: str, *, complement: bool
 
 def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
     """Go down from the roots. For each touched geounit, remember whether it is counted in so far."""
+    # The last one of `levels` is the finest geolevel; entries of a geolevel point to the entry above them.
     levels = touched_levels(spine, alone)
     found_levels: list[Integers] = []
     found_geounits: list[Integers] = []
@@ -111,6 +116,8 @@ def _descend(spine: Spine, alone: EntityFamily) -> Recipe:
     for level, (touched, above) in enumerate(levels):
         counted = np.zeros(len(touched.geounit), np.bool_) if above is None else counted_above[above]
         if above is not None:
+            # A child that the entity does not touch has no entry; it is wholly outside, and must leave a sum that has
+            # it.
             untouched = _untouched_children(
                 spine, level, levels[level - 1][0].geounit[counted_above], touched.geounit
             )
@@ -128,9 +135,11 @@ def _wanted(
     """Whether each touched geounit should be counted in, so that finer geounits outside the area are subtracted."""
     if finest:
         return np.ones(len(inner), dtype=np.bool_)
+    # `outer == 0` means wholly inside: then the geounit is taken as a whole, also where its parts would cost the same.
     taken: NDArray[np.bool_] = (outer + 1 < inner) | (outer == 0)
-    kept: NDArray[np.bool_] = outer <= inner + 1
-    return np.where(counted, kept, taken)
+    # Equality here prefers to stay counted in, and the strict sign above prefers not to begin.
+    stays: NDArray[np.bool_] = outer <= inner + 1
+    return np.where(counted, stays, taken)
 
 
 def _untouched_children(spine: Spine, level: int, parents: Integers, touched: Integers) -> Integers:
@@ -144,6 +153,7 @@ def _untouched_children(spine: Spine, level: int, parents: Integers, touched: In
 def _recipe(levels: list[Integers], geounits: list[Integers], signs: list[Integers]) -> Recipe:
     empty = np.zeros(0, dtype=np.int64)
     columns = [np.concatenate([empty, *parts]) for parts in (levels, geounits, signs)]
+    # By geolevel, then by geounit; the recipe is the same whatever the order in which lines were emitted.
     order = np.lexsort((columns[1], columns[0]))
     sorted_columns = [column[order] for column in columns]
     for column in sorted_columns:

@@ -73,8 +73,10 @@ def numbered_codes(containers: pl.Series, container_of: Integers) -> pl.Series:
         containers: Geocodes of the containers.
         container_of: Container of each group; must not decrease.
     """
+    # The containers do not decrease, so that a binary search finds where each one's groups begin.
     first = np.searchsorted(container_of, np.arange(len(containers)))
     number = np.arange(len(container_of)) - first[container_of] + 1
+    # One width for the whole geolevel: "2" must sort before "10", and `spine_from_columns` sorts as text.
     width = len(str(int(number.max(initial=1))))
     text = pl.Series(number).cast(pl.String).str.zfill(width)
     return containers.gather(container_of) + "." + text
@@ -99,13 +101,16 @@ def respine(spine: Spine, above: Sequence[DraftLevel]) -> tuple[Reshaped, tuple[
         _refuse_repeated_codes(draft)
     columns = {draft.name: draft.codes.gather(draft.geounit_of) for draft in above}
     # The builder refuses a repeated name: the dictionary holds it once, but `names` holds it twice.
-    made = spine_from_columns({**columns, finest: geocode_series(spine, spine.finest)}, names)
-    rows = spine.locate(spine.finest, geocode_series(made, made.finest))
+    reshaped = spine_from_columns({**columns, finest: geocode_series(spine, spine.finest)}, names)
+    # The finest geocodes are unique, so that they say where each row was before.
+    rows = spine.locate(spine.finest, geocode_series(reshaped, reshaped.finest))
     rows.flags.writeable = False
     numbers = tuple(
-        draft.geounit_of[rows[made.finest_offsets(level)[:-1]]] for level, draft in enumerate(above)
+        # Every geounit of the new spine lies in one of the draft, and so its first finest geounit tells which.
+        draft.geounit_of[rows[reshaped.finest_offsets(level)[:-1]]]
+        for level, draft in enumerate(above)
     )
-    return Reshaped(made, rows), numbers
+    return Reshaped(reshaped, rows), numbers
 
 
 def first_appearance(labels: Integers) -> tuple[Integers, Integers]:
@@ -114,6 +119,7 @@ def first_appearance(labels: Integers) -> tuple[Integers, Integers]:
     Returns:
         The number of each element; and, for each number, the position of its first element.
     """
+    # np.unique numbers by value; the order of first appearance is independent of how labels were made.
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     number = np.empty(len(order), dtype=np.int64)

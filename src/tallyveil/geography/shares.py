@@ -32,23 +32,25 @@ class GeounitShares:
     positions: tuple[NDArray[np.int32], ...]
 
     def __post_init__(self) -> None:
+        # Rising values give each share one position, so that equal shares can be compared by position.
         exact = all(isinstance(value, Fraction) and value >= 0 for value in self.values)
         if not exact or any(a >= b for a, b in zip(self.values, self.values[1:], strict=False)):
             raise BudgetError(
                 f"shares of geounits are {', '.join(map(str, self.values[:9]))}; wanted Fractions of 0 or more in "
                 "rising order. Build them with uniform_shares or bypass."
             )
-        kept = []
+        read_only = []
         for array in self.positions:
             if len(array) and not 0 <= int(array.min()) <= int(array.max()) < len(self.values):
                 raise BudgetError(
                     f"a geounit's share is at a position outside the {len(self.values)} shares. "
                     "Build them with uniform_shares or bypass."
                 )
+            # A view, not the caller's array: making that one read-only would change an object that is not ours.
             view = array.astype(np.int32, copy=False).view()
             view.flags.writeable = False
-            kept.append(view)
-        object.__setattr__(self, "positions", tuple(kept))
+            read_only.append(view)
+        object.__setattr__(self, "positions", tuple(read_only))
 
     def share(self, level: int, geounit: int) -> Fraction:
         """Share of one geounit."""
@@ -87,6 +89,7 @@ def uniform_shares(spine: Spine, shares: Mapping[str, Fraction]) -> GeounitShare
                 "geolevel that is not measured."
             )
     total = sum(shares.values(), Fraction(0))
+    # Exact fractions: with floats a sum of 1 could not be told from a sum just above it, which would overspend.
     if total != 1:
         raise BudgetError(
             f"shares of the geolevels sum to {total}; wanted 1. Change them so that they sum to exactly 1."
@@ -106,6 +109,7 @@ def distinct_pairs(first: Integers, second: NDArray[np.int32], width: int) -> tu
 
     The result is that of np.unique with return_inverse=True, without sorting millions of entries.
     """
+    # Both numbers are below the number of different shares or sums, so that bincount needs little memory.
     pair = first * width + second
     there = np.bincount(pair) > 0
     return np.flatnonzero(there), (np.cumsum(there) - 1)[pair]
@@ -127,6 +131,7 @@ def path_total(spine: Spine, shares: GeounitShares) -> Fraction:
             f"shares for {', '.join(map(str, sizes))} geounits by geolevel do not fit the spine {spine!r}. Use the "
             "shares that were made with this spine."
         )
+    # The sums so far, as positions in this list; the list stays as short as the number of different sums.
     sums: list[Fraction] = [Fraction(0)]
     sum_of: Integers = np.zeros(spine.n_geounits(0), dtype=np.int64)
     for level in range(spine.n_levels):

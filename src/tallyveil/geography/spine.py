@@ -13,6 +13,8 @@ from tallyveil.errors import GeographyError
 from tallyveil.geography.columns import TextColumn, text_column
 from tallyveil.geography.geocodes import Geocodes, geocodes_of
 
+# Geocodes that are joined into one text at a time, about 1 MB for blocks of 15 digits. The digest does not depend on
+# it. Half as many mean twice as many calls, and twice as many twice the memory.
 _DIGEST_CHUNK = 1 << 16
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -56,10 +58,13 @@ class Spine:
     def _check_offsets(self, level: int, offsets: NDArray[np.int64]) -> None:
         above, below = len(self.geocodes[level]), len(self.geocodes[level + 1])
         sound = (
+            # Compiled code reads these arrays by position without a check of its own.
             offsets.dtype == np.int64
             and offsets.shape == (above + 1,)
             and offsets[0] == 0
             and offsets[-1] == below
+            # Strictly: a geounit without children would have no finest geounit, and `reduceat` gives wrong values for
+            # it.
             and bool(np.all(offsets[1:] > offsets[:-1]))
         )
         if not sound:
@@ -107,6 +112,7 @@ class Spine:
                 f"geounits of {self.geolevels[0]} are roots and have no parent. Ask for a level of 1 or more."
             )
         offsets = self.child_offsets[level - 1]
+        # Rows of one parent are neighbours, so that parents need not be stored: 8 bytes a block are saved.
         return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
 
     def finest_offsets(self, level: int) -> NDArray[np.int64]:
@@ -115,6 +121,7 @@ class Spine:
         The finest geounits of geounit `g` are rows `offsets[g]:offsets[g + 1]` of the finest geolevel.
         """
         offsets = np.arange(self.n_geounits(level) + 1, dtype=np.int64)
+        # Offsets of offsets: where the children begin, then where theirs begin, down to the finest geolevel.
         for lower in self.child_offsets[level:]:
             offsets = lower[offsets]
         return offsets
@@ -141,13 +148,15 @@ class Spine:
         wanted = text_column(geocodes, f"geocodes to find in {self.geolevels[level]}")
         if len(wanted) == 0:
             return np.empty(0, dtype=np.int64)
+        # A table sorted by geocode at a coarse geolevel has long runs, so that few texts are joined.
         runs = wanted.rle().struct.unnest()
         first, known = self._candidates(level, runs["value"])
         rows = pl.int_range(first, first + len(known), eager=True).alias("row")
-        found = runs.join(
+        located = runs.join(
             pl.DataFrame([known.alias("value"), rows]), on="value", how="left", maintain_order="left"
         )
-        return np.repeat(found["row"].fill_null(-1).to_numpy(), runs["len"].to_numpy()).astype(
+        # -1 for what the join did not find; callers decide whether that is an error.
+        return np.repeat(located["row"].fill_null(-1).to_numpy(), runs["len"].to_numpy()).astype(
             np.int64, copy=False
         )
 
@@ -155,6 +164,7 @@ class Spine:
         """A part of a geolevel that contains every wanted geocode that exists, and its start."""
         codes = self.geocodes[level]
         smallest, largest = wanted.min(), wanted.max()
+        # Without an order, or if all are null, there are no ends between which to search.
         if not codes.rises or smallest is None:
             return 0, codes.text
         ends = pl.Series([smallest, largest], dtype=pl.String)
@@ -167,6 +177,7 @@ class Spine:
 
         It does not depend on the order of the rows that the spine was built from, or on an array's byte order or width.
         """
+        # The number in this line is the version of the digest. A change of what follows needs a new one.
         digest = hashlib.sha256(b"tallyveil spine 1\n")
         sizes = [self.n_geounits(level) for level in range(self.n_levels)]
         header = json.dumps([list(self.geolevels), sizes], ensure_ascii=True, separators=(",", ":"))
@@ -177,6 +188,7 @@ class Spine:
                 chunk = codes.text.slice(start, _DIGEST_CHUNK).str.join("\0").item()
                 digest.update(chunk.encode("utf-8") + b"\0")
         for offsets in self.child_offsets:
+            # Little-endian by name, so that machines of either byte order give one digest.
             digest.update(offsets.astype("<i8", copy=False).tobytes())
         return digest.digest()
 

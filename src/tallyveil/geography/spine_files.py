@@ -24,6 +24,7 @@ from tallyveil.storage.read import (
 )
 from tallyveil.storage.write import write_parquet
 
+# Columns of shares and of geocodes stand side by side; no geolevel's name may begin so (`schema.names`).
 SHARE = "share."
 GEOLEVELS_TAG = "tallyveil.geolevels"
 AIMED_TAG = "tallyveil.aimed"
@@ -40,6 +41,7 @@ def write_spine(
     Raises:
         StoreError: the file cannot be written.
     """
+    # Each geocode is repeated for every finest geounit below it; dictionary encoding makes that cheap in Parquet.
     columns = [
         codes.text.gather(spine.ancestors(level)).alias(spine.geolevels[level])
         for level, codes in enumerate(spine.geocodes)
@@ -67,12 +69,14 @@ def read_spine_file(path: Path) -> tuple[Spine, GeounitShares | None]:
     frame = scan_table(path, names, "spine")
     for name in names:
         require_text(frame, name, path, "spine")
+    # All or none: a file with the shares of some geolevels only is read as one without shares.
     shares_given = all(SHARE + name in parquet_columns(path) for name in names)
     wanted = [*names, *(SHARE + name for name in names if shares_given)]
     table = collect(scan_table(path, wanted, "spine"), path, "spine")
     spine = spine_from_columns({name: table[name] for name in names}, names)
     if not shares_given:
         return spine, None
+    # The rows of a file may have been reordered by other programs; shares are put back into the spine's order.
     rows = spine.locate(spine.finest, table[names[-1]])
     order = np.empty(len(rows), dtype=np.int64)
     order[rows] = np.arange(len(rows))
@@ -101,6 +105,7 @@ def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShar
     Raises:
         GeographyError: a geounit has two shares, or a text is not an exact fraction.
     """
+    # The same fraction can be written in two ways, such as 1/2 and 2/4: compare values, not texts.
     texts = sorted({text for column in columns for text in column.unique().to_list()})
     values = sorted({_fraction(text) for text in texts})
     place = {text: values.index(_fraction(text)) for text in texts}
@@ -108,6 +113,7 @@ def shares_of_columns(spine: Spine, columns: Sequence[pl.Series]) -> GeounitShar
     for level, column in enumerate(columns):
         number = column.replace_strict(place, return_dtype=pl.Int32).to_numpy()
         starts = spine.finest_offsets(level)[:-1]
+        # A share is of a geounit, but is stored for each of its finest geounits: all copies must agree.
         if not np.array_equal(np.minimum.reduceat(number, starts), np.maximum.reduceat(number, starts)):
             raise GeographyError(
                 f"a geounit of {spine.geolevels[level]} has two shares in the file of the spine. Write one share for "
@@ -126,6 +132,7 @@ def _fraction(text: str | None) -> Fraction:
     return number
 
 
+# Without the tag the columns could be any table's, and their order says nothing about their geolevels.
 def _geolevels(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise StoreError(
@@ -133,13 +140,13 @@ def _geolevels(path: Path) -> tuple[str, ...]:
             code="input-missing",
         )
     try:
-        found = parquet_metadata(path).get(GEOLEVELS_TAG)
+        stored_names = parquet_metadata(path).get(GEOLEVELS_TAG)
     except UNREADABLE:
-        found = None
-    if found is None:
+        stored_names = None
+    if stored_names is None:
         raise StoreError(
             f"{path} is not the file of a spine: it does not name its geolevels. Make such a file with `tallyveil "
             "spine build`.",
             code="input-unreadable",
         )
-    return names_of_tag(path, found)
+    return names_of_tag(path, stored_names)

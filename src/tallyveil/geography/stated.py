@@ -57,6 +57,7 @@ class StatedGeounits:
         """Geocode of a geounit whose parts have parts of another one between them; None if there is none."""
         if self.groups is None:
             return None
+        # A run is a stretch of siblings of the same group. A group with more than one run has others in between.
         begins_run = np.append(True, self.groups[1:] != self.groups[:-1])
         runs = np.bincount(self.groups[begins_run])
         return None if runs.max() == 1 else str(self.areas.geocodes[self.place][int(runs.argmax())])
@@ -77,15 +78,15 @@ def stated_geounits(hierarchies: Hierarchies, geolevel: str, what: str) -> State
     if cut is None:
         level = spine.level_index(geolevel)
         return StatedGeounits(geolevel, level, spine, level)
-    found = sums_of_siblings(spine, cut)
-    if found is not None:
-        return found
+    sums = sums_of_siblings(spine, cut)
+    if sums is not None:
+        return sums
     whole = [spine.geolevels[level] for level in hierarchies.known_levels]
-    kept = [name for name in hierarchies.original.geolevels if name in whole]
+    names = [name for name in hierarchies.original.geolevels if name in whole]
     raise GeographyError(
         f"{what} is stated for {geolevel}. The steps of the spine cut or regroup its geounits into parts that are not "
         "all children of one geounit, so that no family of the estimation has them together and the constraint could "
-        f"not be made to hold. Geolevels kept whole: {', '.join(kept)}. State it for one of them, or choose steps "
+        f"not be made to hold. Geolevels kept whole: {', '.join(names)}. State it for one of them, or choose steps "
         f"that keep the parts of each {geolevel} together: a branch with `parts` leaves its geolevel whole.",
         code="not-on-spine",
     )
@@ -99,6 +100,8 @@ def sums_of_siblings(spine: Spine, cut: EntityFamily) -> StatedGeounits | None:
         cut: The geounits, as a family of entities on that spine with the name of their geolevel.
     """
     known = cut.name in spine.geolevels
+    # From the finest geolevel upwards: where the parts of a geounit have several parents, their parents may be whole
+    # parts that have one.
     for level in range(spine.level_index(cut.name) if known else spine.finest, -1, -1):
         entity = _whole_parts(spine, level, cut)
         if entity is not None and _are_siblings(spine, level, entity):
@@ -128,6 +131,7 @@ def with_sums(spine: Spine, stated: Iterable[StatedGeounits]) -> Spine:
     for level, geolevel in enumerate(spine.geolevels):
         begin = spine.finest_offsets(level)
         here = [(name, item) for name, item in sums.items() if item.level == level]
+        # Several stated geolevels may have their siblings on one geolevel; coarser sums go above finer ones.
         for name, item in sorted(here, key=lambda pair: pair[1].n_geounits):
             groups, first = _neighbours(item)
             names.append(name)
@@ -136,6 +140,7 @@ def with_sums(spine: Spine, stated: Iterable[StatedGeounits]) -> Spine:
         names.append(geolevel)
         codes.append(spine.geocodes[level])
         begins.append(begin)
+    # Offsets between two geolevels follow from where their geounits begin among the finest; both lists are sorted.
     offsets = [np.searchsorted(below, above).astype(np.int64) for above, below in pairwise(begins)]
     return Spine(tuple(names), tuple(codes), tuple(offsets))
 
@@ -151,6 +156,7 @@ def _neighbours(item: StatedGeounits) -> tuple[Integers, Integers]:
 
 def _whole_parts(spine: Spine, level: int, family: EntityFamily) -> Integers | None:
     """The entity that each geounit of a geolevel lies in; None where one lies in several."""
+    # Every finest geounit is in one entity, because these are the geounits of a geolevel: the array is filled entirely.
     of_finest = np.empty(family.n_finest, dtype=np.int64)
     of_finest[family.members] = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
     starts = spine.finest_offsets(level)[:-1]
@@ -163,6 +169,7 @@ def _are_siblings(spine: Spine, level: int, entity: Integers) -> bool:
     if level == 0:
         return True
     parents = spine.parents(level)
+    # The first sibling of each entity says which parent all the others must have.
     first = parents[np.unique(entity, return_index=True)[1]]
     return bool((parents == first[entity]).all())
 

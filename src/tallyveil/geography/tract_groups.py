@@ -67,14 +67,16 @@ def group_by_distance(
             code="spine-step",
         )
     without = spine
+    # The geolevel is there already: its geounits are taken out first, so that groups are made from the children alone.
     if outer_level == child_level - 2:
         drafts = draft_levels(spine)
         taken = respine(spine, [*drafts[: outer_level + 1], *drafts[child_level:]])[0]
         without, families = taken.spine, [family.reordered(taken.rows) for family in families]
         child_level -= 1
         group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
-        made = insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
-        return Reshaped(made.spine, taken.rows[made.rows])
+        inserted = insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
+        # Two reorderings one after the other: the rows of the insertion are those of the spine without the old groups.
+        return Reshaped(inserted.spine, taken.rows[inserted.rows])
     group_of, container_of_group = _group_of(without, families, child_level, limit, gains_first)
     return insert_groups(without, geolevel, child_level, outer_level, group_of, container_of_group)
 
@@ -83,11 +85,14 @@ def _group_of(
     spine: Spine, families: Sequence[EntityFamily], level: int, limit: FanOutLimit, gains_first: bool
 ) -> tuple[Integers, Integers]:
     """Group of every geounit of a level, and parent of each group."""
+    # Inside the function, because importing the kernel compiles or loads it, which most commands never need.
     from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings, merge_siblings
 
     family = together(families)
+    # An entry is a pair of an entity and a geounit that it touches; all others are no cost and are not stored.
     levels = touched_levels(spine, family)
     # One list of the entries of all geolevels above the children, the roots' entries first.
+    # Merging changes counts on the way up to the roots. One list lets the kernel follow one index from entry to entry.
     sizes = [len(levels[upper][0].geounit) for upper in range(level)]
     base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     above = [np.full(sizes[0], -1, dtype=np.int64)]
@@ -102,8 +107,10 @@ def _group_of(
     parents, children = levels[level - 1][0], levels[level][0]
     near, far = near_and_far(children)
     parent_entry = base[level - 1] + _above(levels[level][1])
+    # The kernel walks the entries of a child, then those of a parent: both are sorted once, here.
     by_child = np.lexsort((parent_entry, children.geounit))
     by_parent = np.argsort(parents.geounit, kind="stable")
+    # A copy: to the compiler a read-only array is another type, and would be compiled a second time.
     child_begin = spine.child_offsets[level - 1].copy()
     siblings = Siblings(
         child_begin,
@@ -115,6 +122,7 @@ def _group_of(
         near[by_child],
         far[by_child],
     )
+    # At the start every child is its own group, so that the distance is the one before any merge.
     near_root, _ = near_and_far(levels[0][0])
     distance = np.zeros(family.n_entities, dtype=np.int64)
     np.add.at(distance, entity[0], near_root)
@@ -124,6 +132,7 @@ def _group_of(
 
 
 def together(families: Sequence[EntityFamily]) -> EntityFamily:
+    # One family, because the vector that is compared holds the distances of all families' entities.
     """All entities as one family, with numbers as names, because the names do not matter here."""
     width = len(str(sum(family.n_entities for family in families)))
     codes = tuple(f"{number:0{width}}" for number in range(sum(family.n_entities for family in families)))

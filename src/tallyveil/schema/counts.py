@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Integers, NarrowArray
 
 LARGEST_INT32: Final = 2**31 - 1
+"""Largest count or cell that is held in four bytes; above it a whole array takes eight."""
 LARGEST_INT64: Final = 2**63 - 1
+"""Largest number that a row and a cell may make together when they are sorted as one."""
 ENTRIES_AT_ONCE: Final = 1 << 21
 """Number of entries that a computation on a whole geolevel takes at a time."""
 ENTRIES_PENDING: Final = 1 << 25
@@ -23,6 +25,7 @@ ENTRIES_PENDING: Final = 1 << 25
 
 def narrow(values: NDArray[Any]) -> NarrowArray:
     """The same integers, read-only, as int32 if all of them fit, otherwise as int64."""
+    # The smallest int32 is left out, so that every narrow value can be negated without overflow.
     fits = values.size == 0 or (int(values.max()) <= LARGEST_INT32 and int(values.min()) >= -LARGEST_INT32)
     array: NarrowArray = values.astype(np.int32, copy=False) if fits else values.astype(np.int64, copy=False)
     array.setflags(write=False)
@@ -41,7 +44,9 @@ def row_ranges(offsets: Integers, entries: int = ENTRIES_AT_ONCE) -> Iterator[tu
     n_rows = len(offsets) - 1
     start = 0
     while start < n_rows:
+        # The last row whose end is within the limit; a row above the limit by itself is taken alone.
         stop = int(np.searchsorted(offsets, offsets[start] + entries, side="right")) - 1
+        # Also at most `entries` rows: empty rows have no entries, and arrays by row would grow without a limit.
         stop = min(max(stop, start + 1), start + entries, n_rows)
         yield start, stop
         start = stop
@@ -73,8 +78,11 @@ class TripletSum:
         self._last = max(self._last, (int(rows[-1]), int(cells[-1])))
         self._parts.append((narrow(rows), narrow(cells), narrow(sums)))
         self._pending += len(rows)
+        # In order, pieces never need a merge and are only joined at the end; otherwise repeated pairs would pile up.
         if not self._ordered and self._pending > self._limit:
             self._merge()
+            # What is left after a merge does not shrink again, so that the limit moves up with it: merging stays
+            # linear.
             self._limit = self._pending + ENTRIES_PENDING
 
     def finish(self) -> tuple[Integers, NarrowArray, NarrowArray]:
@@ -82,6 +90,7 @@ class TripletSum:
         self._merge()
         lengths = np.zeros(self._n_rows + 1, dtype=np.int64)
         for rows, _, _ in self._parts:
+            # add.at, because a row can occur many times; fancy indexing would count it once.
             np.add.at(lengths, rows.astype(np.int64) + 1, 1)
         offsets = np.cumsum(lengths)
         offsets.setflags(write=False)
@@ -94,6 +103,7 @@ class TripletSum:
         if self._ordered:
             return
         rows, cells, counts = (_joined([part[index] for part in self._parts]) for index in range(3))
+        # Let go of the pieces before the sum is made, so that both are not in memory at once.
         self._parts = []
         rows, cells, counts = sum_triplets(rows, cells, counts, self._n_cells)
         self._parts = [(narrow(rows), narrow(cells), narrow(counts))]
@@ -123,10 +133,11 @@ def places_in(listed: NDArray[Any], values: NDArray[Any]) -> tuple[Integers, NDA
 
 def sums_between(offsets: Integers, values: NDArray[Any]) -> Integers:
     """Sums of consecutive rows of integers: sum i is of the rows `offsets[i]:offsets[i + 1]`; int64."""
+    # Running sums in int64, from which each sum is one difference: rows of any length cost the same, and all is exact.
     below = np.zeros((len(values) + 1, *values.shape[1:]), dtype=np.int64)
     np.cumsum(values, axis=0, out=below[1:])
-    found: Integers = below[offsets[1:]] - below[offsets[:-1]]
-    return found
+    sums: Integers = below[offsets[1:]] - below[offsets[:-1]]
+    return sums
 
 
 def sum_triplets(
@@ -142,12 +153,14 @@ def sum_triplets(
     if len(rows) == 0:
         return tuple(np.empty(0, dtype=np.int64) for _ in range(3))  # type: ignore[return-value]
     width = n_cells if n_cells is not None else int(cells.max()) + 1
+    # Row and cell in one number sort fastest. Where that could overflow, both are sorted as two keys.
     if (int(rows.max()) + 1) * width > LARGEST_INT64:
         order = np.lexsort((cells, rows))
         rows, cells, counts = rows[order].astype(np.int64), cells[order].astype(np.int64), counts[order]
         changes = (rows[1:] != rows[:-1]) | (cells[1:] != cells[:-1])
         starts, sums = _runs(changes, counts)
         return rows[starts], cells[starts], sums
+    # Triplets of a sorted file are in order already, and a test costs less than a sort.
     places = rows.astype(np.int64) * width + cells
     if bool((places[1:] < places[:-1]).any()):
         order = np.argsort(places)
@@ -159,9 +172,10 @@ def sum_triplets(
 def _runs(changes: NDArray[np.bool_], counts: NDArray[Any]) -> tuple[Integers, Integers]:
     """Start and sum of every run of equal pairs whose sum is not zero."""
     starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    # reduceat in int64: counts may be int32, whose sum would wrap around silently.
     sums = np.add.reduceat(counts, starts, dtype=np.int64)
-    kept = sums != 0
-    return starts[kept], sums[kept]
+    nonzero = sums != 0
+    return starts[nonzero], sums[nonzero]
 
 
 def compress_rows(
@@ -189,6 +203,7 @@ def sum_families(
         n_cells: Number of cells of the schema.
     """
     total = TripletSum(len(child_offsets) - 1, n_cells)
+    # Ranges of parents by the entries of all their children, because these are what is held at a time.
     for start, stop in row_ranges(offsets[child_offsets]):
         begin, end = offsets[child_offsets[start]], offsets[child_offsets[stop]]
         lengths = np.diff(offsets[child_offsets[start : stop + 1]])
@@ -213,11 +228,13 @@ def sum_members(
         n_cells: Number of cells of the schema.
     """
     total = TripletSum(len(area_offsets) - 1, n_cells)
+    # An eighth, because ranges are measured in members here, and a member has several entries.
     for start, stop in row_ranges(area_offsets, ENTRIES_AT_ONCE // 8):
         rows = members[area_offsets[start] : area_offsets[stop]]
         owner = np.repeat(np.arange(start, stop), np.diff(area_offsets[start : stop + 1]))
         lengths = offsets[rows + 1] - offsets[rows]
         ends = np.cumsum(lengths)
+        # For each entry its place in `cells`: the start of its row, plus how far it is into the row.
         places = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - ends + lengths, lengths)
         total.add(np.repeat(owner, lengths), cells[places], counts[places])
     return total.finish()
@@ -272,15 +289,16 @@ def rows_between(
     offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
 ) -> tuple[Integers, Integers, Integers]:
     """Compressed rows start to stop - 1 by themselves: offsets from 0, cells and counts, as writable int64 copies."""
-    own = np.array(offsets[start : stop + 1], dtype=np.int64)
-    begin, end = int(own[0]), int(own[-1])
-    return own - begin, np.array(cells[begin:end], np.int64), np.array(counts[begin:end], np.int64)
+    row_offsets = np.array(offsets[start : stop + 1], dtype=np.int64)
+    begin, end = int(row_offsets[0]), int(row_offsets[-1])
+    return row_offsets - begin, np.array(cells[begin:end], np.int64), np.array(counts[begin:end], np.int64)
 
 
 def triplets_of(
     offsets: Integers, cells: NarrowArray, counts: NarrowArray, start: int, stop: int
 ) -> tuple[Integers, Integers, Integers]:
     """Triplets (row counted from `start`, cell, count) of compressed rows start to stop - 1, int64."""
+    # Copies in int64, so that kernels have one signature whatever the stored width.
     begin, end = int(offsets[start]), int(offsets[stop])
     rows = np.repeat(np.arange(stop - start), np.diff(offsets[start : stop + 1]))
     return rows, cells[begin:end].astype(np.int64), counts[begin:end].astype(np.int64)

@@ -57,7 +57,7 @@ class HouseholdType:
     Attributes:
         couple: The couple that the householder belongs to.
         relatives: Whether a relative of the householder lives there. A spouse is one, an unmarried partner is not.
-        own: Ages of the householder's own children under 18 (biological, adopted, step).
+        own_children: Ages of the householder's own children under 18 (biological, adopted, step).
         minors: Ages of all people under 18 except the householder, the spouse and the unmarried partner.
         under_18: Whether anybody is under 18, those three included.
         multigenerational: Whether an own child of any age lives there, and a parent, a parent-in-law or a grandchild of
@@ -67,7 +67,7 @@ class HouseholdType:
 
     couple: Couple
     relatives: bool
-    own: MinorAges
+    own_children: MinorAges
     minors: MinorAges
     under_18: bool
     multigenerational: bool
@@ -80,7 +80,7 @@ class HouseholdType:
             (self.couple.name.lower(), True),
             (size_label(self.size), True),
             ("relatives", self.relatives and not self.couple.married),
-            (f"own_{AGES_IN_LABELS[self.own]}", self.own),
+            (f"own_{AGES_IN_LABELS[self.own_children]}", self.own_children),
             (f"minors_{AGES_IN_LABELS[self.minors]}", self.minors),
             ("householder_or_partner_under_18", self.under_18 and not self.minors),
             ("multigenerational", self.multigenerational),
@@ -90,11 +90,15 @@ class HouseholdType:
     @property
     def possible(self) -> bool:
         """Whether such a household can exist, by the eight rules of the released code."""
+        # Under 18, but no minor besides: then it is one of a couple, or a householder without one.
         couple_or_one = self.couple is not Couple.NO_PARTNER
         householder_is_only_minor = self.under_18 and not self.minors and not couple_or_one
         return (
-            (self.relatives or not (self.couple.married or self.own or self.multigenerational))
-            and (not self.own or self.minors in {self.own, MinorAges.BOTH})
+            # A spouse, an own child and a second generation are relatives, so that without relatives there are none of
+            # them.
+            (self.relatives or not (self.couple.married or self.own_children or self.multigenerational))
+            # Own children are among the minors, so that the ages of the minors include theirs.
+            and (not self.own_children or self.minors in {self.own_children, MinorAges.BOTH})
             and (self.under_18 or not self.minors)
             and (self.size > 1 or not (couple_or_one or self.relatives))
             and not (householder_is_only_minor and self.multigenerational)
@@ -103,23 +107,29 @@ class HouseholdType:
 
     def _fewest_people(self) -> int:
         """The smallest size that the other variables allow."""
+        # Minors of both age groups are at least two people.
         core = 1 if self.couple is Couple.NO_PARTNER else 2
         fewest = core + (0, 1, 1, 2)[self.minors]
         if self.couple.cohabiting and self.relatives:
+            # A partner is no relative, so that householder, partner and a relative are three.
             fewest = max(fewest, 3)
         if self.multigenerational:
-            two_children = self.own is MinorAges.BOTH or (not self.own and self.minors is MinorAges.BOTH)
+            # A child and a third generation are two more people; children of both age groups are one more.
+            two_children = self.own_children is MinorAges.BOTH or (
+                not self.own_children and self.minors is MinorAges.BOTH
+            )
             fewest = max(fewest, core + 2 + two_children)
         return fewest
 
     def _place(self) -> tuple[int, ...]:
         """Sorts types into the order of the released code, in which "none" comes after the other ages."""
-        own, minors = (ages or len(MinorAges) for ages in (self.own, self.minors))
+        # "none" is 0 among the values and last in the released order, so that it is moved behind the others.
+        own_children, minors = (ages or len(MinorAges) for ages in (self.own_children, self.minors))
         return (
             self.couple,
             self.size > 1,
             not self.relatives,
-            own,
+            own_children,
             minors,
             self.under_18,
             self.multigenerational,
@@ -136,11 +146,15 @@ def size_label(size: int) -> str:
 def household_types() -> tuple[HouseholdType, ...]:
     """All possible household types. A type's position is its code, that of the level of the attribute `household`."""
     sizes, yes_or_no = range(1, LARGEST_SIZE + 1), (False, True)
+    # All 5 * 2 * 4 * 4 * 2 * 2 * 7 combinations are tried, and the rules leave 522.
     every = product(Couple, yes_or_no, MinorAges, MinorAges, yes_or_no, yes_or_no, sizes)
     return tuple(
-        sorted(filter(lambda one: one.possible, (HouseholdType(*row) for row in every)), key=_by_place)
+        sorted(
+            filter(lambda household: household.possible, (HouseholdType(*row) for row in every)),
+            key=_by_place,
+        )
     )
 
 
-def _by_place(one: HouseholdType) -> tuple[int, ...]:
-    return one._place()
+def _by_place(household: HouseholdType) -> tuple[int, ...]:
+    return household._place()

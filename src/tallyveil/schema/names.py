@@ -60,6 +60,7 @@ def check_name(name: str, what: str) -> str:
         SchemaError: the name is empty or too long, has spaces around it, or contains a slash, a line break or an
             invisible character (such as a terminal's escape code), or cannot be written as UTF-8.
     """
+    # The value is of any type, because it comes from files: a number without quotes is no text.
     if not isinstance(name, str) or not name or name != name.strip():
         raise SchemaError(
             f"{what} name {as_given(name)}: wanted a non-empty string without spaces around it."
@@ -68,7 +69,10 @@ def check_name(name: str, what: str) -> str:
         raise SchemaError(
             f"{what} name {name[:40]!r}... has {len(name)} characters; wanted at most {LONGEST_NAME}. Shorten it."
         )
-    bad = [one for one in name if one in "/\\" or unicodedata.category(one) in _INVISIBLE]
+    # Both slashes, because a release that is written on one system is read on the other.
+    bad = [
+        character for character in name if character in "/\\" or unicodedata.category(character) in _INVISIBLE
+    ]
     if bad:
         raise SchemaError(
             f"{what} name {name!a} holds {bad[0]!a}. Names become file names and are shown on terminals and "
@@ -78,6 +82,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+# Unicode categories: controls, formats, surrogates, private use, unassigned, and separators of lines and paragraphs.
 _INVISIBLE: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
@@ -101,6 +106,7 @@ def check_table_name(name: str, what: str) -> None:
     Raises:
         SchemaError: readers would take the name for a number, a date, a truth value or nothing; or it is too long.
     """
+    # Readers of partitioned folders guess a column's type from the names of its folders.
     if _NO_WORD.fullmatch(name) or _is_number(name):
         raise SchemaError(
             f"{what} name {name!r} looks like a number, a date, a truth value or a missing value. It names a folder of "
@@ -126,6 +132,7 @@ _NO_WORD: Final = re.compile(
 
 def _is_number(name: str) -> bool:
     try:
+        # Python's own reading finds 'nan', 'inf' and '1e5' as well, which the pattern leaves to it.
         float(name)
     except ValueError:
         return False
@@ -143,6 +150,7 @@ def check_apart(names: Iterable[str], where: str) -> None:
     """
     seen: dict[str, str] = {}
     for name in names:
+        # casefold, and not lower: it also joins letters such as the two forms of sigma.
         other = seen.setdefault(name.casefold(), name)
         if other != name:
             raise SchemaError(
@@ -176,6 +184,7 @@ def check_areas(
                     f"begins with {', '.join(RESERVED_PREFIXES)}. Rename it.",
                     code="bad-name",
                 )
+    # Families without tables have no folders of their own, so that they need differ only among themselves.
     check_apart(kinds, "families of entities")
     check_apart((*levels, *published), "geolevels and published families of entities")
 
@@ -211,9 +220,10 @@ def check_labels(labels: Iterable[str], what: str, where: str) -> None:
     Raises:
         SchemaError: a label is refused.
     """
-    kept = list(labels)
-    check_distinct(kept, what, where)
-    for label in kept:
+    known_labels = list(labels)
+    check_distinct(known_labels, what, where)
+    for label in known_labels:
+        # Labels of an answer's parts are joined by this text; with it in a label, two answers could have one label.
         if LABEL_JOINT in label:
             raise SchemaError(
                 f"{where}: {what} {short_name(label)!r} holds {LABEL_JOINT!r}, which joins the parts of an "
@@ -235,6 +245,7 @@ def check_factor_name(name: str, what: str) -> None:
     check_name(name, what)
     if "*" in name:
         raise SchemaError(f"{what} name {name!r} holds '*', which joins the factors of a query; rename it.")
+    # Specifications are compared without case here, because the folder of 'Total' would be that of 'total'.
     if name.casefold() in RESERVED_NAMES:
         raise SchemaError(f"{what} name {name!r} is reserved for the query of that name; rename it.")
     if name.casefold() in RESERVED_COLUMNS or name.startswith("__"):
@@ -253,6 +264,7 @@ def as_named(query: str, known: Iterable[str]) -> str:
         known: The queries that there are, such as `sex*age`.
     """
     names = list(known)
+    # The exact name first, so that no query is taken for another one that has the same factors.
     if query in names:
         return query
     return next((name for name in names if _factors(name) == _factors(query)), query)
@@ -272,6 +284,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
         A sentence for the end of an error message.
     """
     options, name = list(known), short_name(name)
+    # At most three, and at least 60 % alike: difflib's usual threshold.
     close = difflib.get_close_matches(name, options, n=3, cutoff=0.6)
     if not close:
         # difflib distinguishes upper and lower case; users often do not.

@@ -30,8 +30,8 @@ def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int
     """
     barred = _barred(coarse, zeros)
     return all(
-        _determines(own, other, levels)
-        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+        _determines(fine_factor, coarse_factor, levels)
+        for fine_factor, coarse_factor, levels in zip(fine.factors, coarse.factors, barred, strict=True)
     )
 
 
@@ -44,16 +44,16 @@ def determined_answers(
     """
     barred = _barred(coarse, zeros)
     factors = (
-        _determined(own, other, levels)
-        for own, other, levels in zip(fine.factors, coarse.factors, barred, strict=True)
+        _determined(fine_factor, coarse_factor, levels)
+        for fine_factor, coarse_factor, levels in zip(fine.factors, coarse.factors, barred, strict=True)
     )
     return QueryGroup(coarse.name, tuple(factors))
 
 
 def _in_any_group(factor: Factor) -> Bools:
     """Whether each level is in a group of the factor."""
-    found: Bools = np.any([layer >= 0 for layer in factor.layers], axis=0)
-    return found
+    in_group: Bools = np.any([layer >= 0 for layer in factor.layers], axis=0)
+    return in_group
 
 
 def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Bools]:
@@ -66,23 +66,26 @@ def _barred(group: QueryGroup, zeros: Sequence[Mapping[int, Bools]]) -> list[Boo
         group: The query.
         zeros: Structural zeros.
     """
+    # Each pass may bar levels that let another zero bar more; passes end because levels are only taken away.
     counted = [_in_any_group(factor) for factor in group.factors]
     left = [levels.copy() for levels in counted]
     while True:
         before = sum(int(levels.sum()) for levels in left)
         for zero in zeros:
             for axis, levels in zero.items():
-                if all(own[left[other]].all() for other, own in zero.items() if other != axis):
+                # A zero bars a level only if all cells that the query counts with it lie in the zero, on every other
+                # attribute.
+                if all(barred[left[other]].all() for other, barred in zero.items() if other != axis):
                     left[axis] &= ~levels
         if sum(int(levels.sum()) for levels in left) == before:
-            return [own & ~levels for own, levels in zip(counted, left, strict=True)]
+            return [in_group & ~levels for in_group, levels in zip(counted, left, strict=True)]
 
 
-def counts_all_of(one: QueryGroup, other: QueryGroup) -> bool:
-    """Whether `one` counts every cell that `other` counts. No groups of the two queries overlap."""
+def counts_all_of(first: QueryGroup, other: QueryGroup) -> bool:
+    """Whether `first` counts every cell that `other` counts. No groups of the two queries overlap."""
     return all(
-        bool(((own.codes >= 0) | (their.codes < 0)).all())
-        for own, their in zip(one.factors, other.factors, strict=True)
+        bool(((factor.codes >= 0) | (their.codes < 0)).all())
+        for factor, their in zip(first.factors, other.factors, strict=True)
     )
 
 
@@ -98,24 +101,25 @@ def common_groups(fine: QueryGroup, other: QueryGroup) -> QueryGroup:
     Raises:
         SchemaError: it does not.
     """
+    # Otherwise a cell would be in a group of one query and in none of the other, and no union of groups would fit.
     if not counts_all_of(other, fine):
         raise SchemaError(
             f"query {other.name!r} leaves out cells that query {fine.name!r} counts, so that they have no common "
             "groups. Name a query that counts at least the cells of the other."
         )
-    factors = (_common(own, their) for own, their in zip(fine.factors, other.factors, strict=True))
+    factors = (_common(factor, their) for factor, their in zip(fine.factors, other.factors, strict=True))
     return QueryGroup(f"{fine.name} with {other.name}", tuple(factors))
 
 
-def meet(one: QueryGroup, other: QueryGroup) -> QueryGroup:
+def meet(first: QueryGroup, other: QueryGroup) -> QueryGroup:
     """The query whose answers are the pairs of an answer of each of two queries that have a cell in common.
 
     Args:
-        one: A query whose groups do not overlap.
+        first: A query whose groups do not overlap.
         other: Another one of the same schema. A cell that either leaves out is left out.
     """
-    factors = (_met(own, their) for own, their in zip(one.factors, other.factors, strict=True))
-    return QueryGroup(f"{one.name} by {other.name}", tuple(factors))
+    factors = (_met(factor, their) for factor, their in zip(first.factors, other.factors, strict=True))
+    return QueryGroup(f"{first.name} by {other.name}", tuple(factors))
 
 
 def only_answers(group: QueryGroup, answers: Integers) -> QueryGroup:
@@ -128,7 +132,10 @@ def only_answers(group: QueryGroup, answers: Integers) -> QueryGroup:
         answers: Some answer numbers of the query.
     """
     numbers = np.unravel_index(np.asarray(answers, dtype=np.int64), group.shape)
-    factors = (_only(factor, np.unique(own)) for factor, own in zip(group.factors, numbers, strict=True))
+    factors = (
+        _only(factor, np.unique(group_numbers))
+        for factor, group_numbers in zip(group.factors, numbers, strict=True)
+    )
     return QueryGroup(group.name, tuple(factors))
 
 
@@ -143,6 +150,7 @@ def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
     """
     cells = np.zeros(len(answers), dtype=np.int64)
     rest = np.asarray(answers, dtype=np.int64)
+    # Answers are numbered in C order, and so are cells: one pass over the attributes turns one into the other.
     stride = math.prod(factor.size for factor in group.factors)
     for factor in group.factors:
         stride //= factor.size
@@ -154,6 +162,7 @@ def representative_cells(group: QueryGroup, answers: Integers) -> Integers:
 def first_levels(factor: Factor) -> Integers:
     """The first level of each group of a factor whose groups do not overlap."""
     first = np.full(factor.size, -1, dtype=np.int64)
+    # From the last level to the first, so that the first level of a group is written last and stays.
     levels = np.flatnonzero(factor.codes >= 0)[::-1]
     first[factor.codes[levels]] = levels
     return first
@@ -162,6 +171,7 @@ def first_levels(factor: Factor) -> Integers:
 def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
     codes = fine.codes
     counted = codes >= 0
+    # A level that no cell of the coarse query can have need not be known to the fine one.
     left_out = ~counted & ~barred
     first = first_levels(fine)
     return all(
@@ -172,22 +182,25 @@ def _determines(fine: Factor, coarse: Factor, barred: Bools) -> bool:
 
 def _determined(fine: Factor, coarse: Factor, barred: Bools) -> Factor:
     """A factor without the groups that share a group of `fine` with other levels, or have levels that it leaves out."""
-    codes, own = fine.codes, coarse.codes
+    codes, coarse_codes = fine.codes, coarse.codes
     counted = codes >= 0
     first = first_levels(fine)
     same = np.zeros(fine.n_levels, dtype=np.bool_)
-    same[counted] = own[counted] == own[first[codes[counted]]]
+    same[counted] = coarse_codes[counted] == coarse_codes[first[codes[counted]]]
+    # A fine group whose levels lie in different coarse groups cannot be divided between them.
     mixed = np.unique(codes[counted & ~same])
     bad = (counted & np.isin(codes, mixed)) | (~counted & ~barred)
-    lost = np.unique(own[bad & (own >= 0)])
-    kept = np.where(np.isin(own, lost), -1, own).astype(np.int32)
-    kept.setflags(write=False)
-    return Factor(coarse.attribute, coarse.name, (kept,), coarse.labels)
+    # A coarse group is lost as a whole, also if a single one of its levels is unknown.
+    lost = np.unique(coarse_codes[bad & (coarse_codes >= 0)])
+    remaining = np.where(np.isin(coarse_codes, lost), -1, coarse_codes).astype(np.int32)
+    remaining.setflags(write=False)
+    return Factor(coarse.attribute, coarse.name, (remaining,), coarse.labels)
 
 
 def _common(fine: Factor, other: Factor) -> Factor:
     """Groups of levels that are joined by either factor, among the levels that `fine` counts."""
     counted = fine.codes >= 0
+    # A union-find without a tree: levels get the smallest home among those they are joined with, until nothing changes.
     home = np.where(counted, np.arange(fine.n_levels), fine.n_levels)
     while True:
         before = home
@@ -203,17 +216,18 @@ def _common(fine: Factor, other: Factor) -> Factor:
     return Factor(fine.attribute, fine.name or other.name, (codes,), labels)
 
 
-def _met(one: Factor, other: Factor) -> Factor:
-    counted = (one.codes >= 0) & (other.codes >= 0)
-    pairs = one.codes[counted].astype(np.int64) * other.size + other.codes[counted]
+def _met(first: Factor, other: Factor) -> Factor:
+    counted = (first.codes >= 0) & (other.codes >= 0)
+    # Both group numbers in one, in C order, so that answers stay sorted by the first query's groups.
+    pairs = first.codes[counted].astype(np.int64) * other.size + other.codes[counted]
     groups, number = np.unique(pairs, return_inverse=True)
-    codes = np.full(one.n_levels, -1, dtype=np.int32)
+    codes = np.full(first.n_levels, -1, dtype=np.int32)
     codes[counted] = number
     codes.setflags(write=False)
     labels = tuple(
-        f"{one.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
+        f"{first.labels[pair // other.size]} {other.labels[pair % other.size]}" for pair in groups.tolist()
     )
-    return Factor(one.attribute, one.name or other.name, (codes,), labels)
+    return Factor(first.attribute, first.name or other.name, (codes,), labels)
 
 
 def _only(factor: Factor, groups: Integers) -> Factor:
@@ -223,7 +237,10 @@ def _only(factor: Factor, groups: Integers) -> Factor:
     codes = number[factor.codes]  # levels in no group have the last number, which is -1
     codes.setflags(write=False)
     return Factor(
-        factor.attribute, factor.name, (codes,), tuple(factor.labels[one] for one in groups.tolist())
+        factor.attribute,
+        factor.name,
+        (codes,),
+        tuple(factor.labels[group_number] for group_number in groups.tolist()),
     )
 
 

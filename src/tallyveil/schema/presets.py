@@ -48,8 +48,10 @@ def titles_of(schema: Schema) -> dict[str, str]:
         return {}
     table = _table(schema.name)
     preset = _schema(table)
-    names = [one.name for one in preset.attributes if one in schema.attributes]
-    names += [one.name for one in preset.recodes if one in schema.recodes]
+    # Only where the attribute is the preset's own: an attribute of another author may share its name and mean another
+    # thing.
+    names = [attribute.name for attribute in preset.attributes if attribute in schema.attributes]
+    names += [recode.name for recode in preset.recodes if recode in schema.recodes]
     return {name: table["titles"][name] for name in names}
 
 
@@ -59,11 +61,12 @@ def _table(name: str) -> dict[str, Any]:
     if "extends" not in table:
         return table
     whole = _table(table.pop("extends"))
-    own = {
+    # Lists would be replaced by `|`, so that those of both files are joined first.
+    extended = {
         "recodes": [*whole["recodes"], *table["recodes"]],
         "titles": {**whole["titles"], **table["titles"]},
     }
-    return {**whole, **table, **own}
+    return {**whole, **table, **extended}
 
 
 def _schema(table: Mapping[str, Any]) -> Schema:

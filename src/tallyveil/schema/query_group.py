@@ -80,6 +80,8 @@ class Factor:
         return hash(self._identity())
 
     def _identity(self) -> tuple[str, str | None, bytes, tuple[str, ...]]:
+        # Arrays are compared by their bytes: they have one type and are read-only, so that equal bytes are equal
+        # groups.
         return self.attribute, self.name, b"".join(layer.tobytes() for layer in self.layers), self.labels
 
 
@@ -130,6 +132,7 @@ class QueryGroup:
         geounit and enters those of the second. So both sensitivities are at most twice this number, and exactly twice
         if there are two geounits or more.
         """
+        # 1 also where no cell is counted, so that no mechanism is given a sensitivity of 0.
         return max(1, math.prod(factor.most_groups for factor in self.factors))
 
     @property
@@ -145,13 +148,15 @@ class QueryGroup:
     @property
     def layers(self) -> tuple["QueryGroup", ...]:
         """The layers; the query group itself if no groups overlap."""
+        # Every combination of a layer for each attribute: groups of one combination cannot overlap.
         if not self.overlaps:
             return (self,)
         return tuple(
             QueryGroup(
                 self.name,
                 tuple(
-                    replace(factor, layers=(own,)) for factor, own in zip(self.factors, chosen, strict=True)
+                    replace(factor, layers=(layer,))
+                    for factor, layer in zip(self.factors, chosen, strict=True)
                 ),
             )
             for chosen in product(*(factor.layers for factor in self.factors))
@@ -189,9 +194,12 @@ class QueryGroup:
         answers = np.zeros(cells.shape, dtype=np.int64)
         left_out = np.zeros(cells.shape, dtype=np.bool_)
         stride_cells = stride_answers = 1
+        # From the last attribute, the least significant digit of both numbers, so that the strides are products so far.
         for factor in reversed(self.factors):
+            # A factor that is a sum adds 0 to every answer; skipping it saves a division for each cell.
             if not factor.is_sum:
                 groups = factor.codes[cells // stride_cells % factor.codes.size]
+                # Most factors count every level, and then the mask need not be touched.
                 if factor.codes.min() < 0:
                     left_out |= groups < 0
                 answers += stride_answers * groups.astype(np.int64)
@@ -211,9 +219,9 @@ class QueryGroup:
             SchemaError: a cell lies outside the schema.
         """
         answers = [layer.answers_of(cells) for layer in self.layers]
-        places = [np.flatnonzero(own >= 0) for own in answers]
+        places = [np.flatnonzero(layer_answers >= 0) for layer_answers in answers]
         return np.concatenate(places), np.concatenate(
-            [own[place] for own, place in zip(answers, places, strict=True)]
+            [layer_answers[place] for layer_answers, place in zip(answers, places, strict=True)]
         )
 
     def apply(
@@ -265,6 +273,7 @@ class QueryGroup:
         n_rows = histogram.shape[0]
         table = histogram.reshape(n_rows, *(factor.n_levels for factor in self.factors))
         summed = tuple(axis for axis, factor in enumerate(self.factors, start=1) if factor.is_sum)
+        # Sums over whole axes first: they shrink the table before groups are gathered level by level.
         table = table.sum(axis=summed, keepdims=True, dtype=histogram.dtype)
         for axis, factor in enumerate(self.factors, start=1):
             if not (factor.is_sum or factor.is_identity):
@@ -287,6 +296,7 @@ class QueryGroup:
                 f"query {self.name!r}: answers have shape {answers.shape}, wanted (rows, {self.size})."
             )
         spread = np.zeros((len(answers), len(cells)), dtype=answers.dtype)
+        # Within a layer each cell has one answer, so that no column is added to twice in one step.
         for layer in self.layers:
             columns = layer.answers_of(cells)
             spread[:, columns >= 0] += answers[:, columns[columns >= 0]]
@@ -341,6 +351,7 @@ class QueryGroup:
             number = {label: group for group, label in enumerate(factor.labels)}
             groups = np.array([number.get(label or "", -1) for label in columns[factor.name or ""]], np.int64)
             unknown |= groups < 0
+            # C order over the named attributes alone: those that are summed out have one group and change no number.
             answers = answers * factor.size + groups
         answers[unknown] = -1
         return answers

@@ -37,18 +37,20 @@ def ranges_of(levels: Sequence[str], attribute: str) -> tuple[Range, ...]:
     Raises:
         SchemaError: a name is no range, a range ends before it begins, or two ranges share a number.
     """
-    found = sorted(
-        (_range(name, number, attribute) for number, name in enumerate(levels)), key=lambda one: one.low
+    # In ascending order each range need only be compared with the next one.
+    ranges = sorted(
+        (_range(name, number, attribute) for number, name in enumerate(levels)),
+        key=lambda level_range: level_range.low,
     )
-    for one, after in pairwise(found):
-        if one.high is None or one.high >= after.low:
+    for before, after in pairwise(ranges):
+        if before.high is None or before.high >= after.low:
             raise SchemaError(
-                f"[records] numbers: levels {levels[one.level]!r} and {levels[after.level]!r} of attribute "
+                f"[records] numbers: levels {levels[before.level]!r} and {levels[after.level]!r} of attribute "
                 f"{attribute!r} share a number. Each number belongs to one level: end the first range before the "
                 "second begins.",
                 code="bad-range",
             )
-    return tuple(found)
+    return tuple(ranges)
 
 
 def bins_of(ranges: Sequence[Range]) -> tuple[list[int], list[int | None]]:
@@ -62,6 +64,7 @@ def bins_of(ranges: Sequence[Range]) -> tuple[list[int], list[int | None]]:
     """
     begins: list[int] = []
     levels: list[int | None] = [None]
+    # Where one range ends, the next may begin: the later change at the same number is the one that holds.
     for begin, level in _changes(ranges):
         if begins and begins[-1] == begin:
             levels[-1] = level
@@ -72,10 +75,10 @@ def bins_of(ranges: Sequence[Range]) -> tuple[list[int], list[int | None]]:
 
 
 def _changes(ranges: Sequence[Range]) -> Iterator[tuple[int, int | None]]:
-    for one in ranges:
-        yield one.low, one.level
-        if one.high is not None:
-            yield one.high + 1, None
+    for level_range in ranges:
+        yield level_range.low, level_range.level
+        if level_range.high is not None:
+            yield level_range.high + 1, None
 
 
 def _range(name: str, level: int, attribute: str) -> Range:
@@ -86,6 +89,7 @@ def _range(name: str, level: int, attribute: str) -> Range:
             "single number such as '7'.",
             code="bad-range",
         )
+    # At most ten digits by the pattern, so that int() is given no text of thousands.
     low = int(parts["low"])
     high = None if parts["open"] else int(parts["high"] or low)
     if (high is not None and high < low) or max(low, high or 0) > LARGEST_NUMBER:

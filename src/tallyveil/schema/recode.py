@@ -63,6 +63,7 @@ class Recode(Declared):
                         "shall count in both groups, set overlapping = true; a measurement of such groups needs more "
                         "noise."
                     )
+                # The last group that has the level; only a message shows it.
                 home[level] = label
 
     @property
@@ -91,6 +92,7 @@ class Recode(Declared):
             SchemaError: the attribute is another one, or it lacks a level of the recode.
         """
         place = self._place_of_levels(attribute)
+        # Most recodes have no overlaps, and some have hundreds of groups: these are laid at once.
         layers = self._overlapping_layers(place) if self.overlapping else self._one_layer(place)
         for layer in layers:
             layer.flags.writeable = False
@@ -99,20 +101,22 @@ class Recode(Declared):
     def _one_layer(self, place: dict[str, int]) -> list[NDArray[np.int32]]:
         """The layer of groups that do not overlap, all at once; none if there are no groups."""
         home = np.full(len(place), -1, dtype=np.int32)
-        own = [place[level] for _, levels in self.groups for level in levels]
-        home[own] = np.repeat(np.arange(self.size), [len(levels) for _, levels in self.groups])
+        codes = [place[level] for _, levels in self.groups for level in levels]
+        home[codes] = np.repeat(np.arange(self.size), [len(levels) for _, levels in self.groups])
+        # No group, no layer: a recode without groups counts nothing.
         return [home] * min(self.size, 1)
 
     def _overlapping_layers(self, place: dict[str, int]) -> list[NDArray[np.int32]]:
         """The layers of groups that overlap, group by group."""
         layers: list[NDArray[np.int32]] = []
         for group, (_, levels) in enumerate(self.groups):
-            own = [place[level] for level in levels]
-            home = next((layer for layer in layers if (layer[own] < 0).all()), None)
+            codes = [place[level] for level in levels]
+            # First fit. The number of layers may not be the smallest, but it depends on the order of the groups alone.
+            home = next((layer for layer in layers if (layer[codes] < 0).all()), None)
             if home is None:
                 home = np.full(len(place), -1, dtype=np.int32)
                 layers.append(home)
-            home[own] = group
+            home[codes] = group
         return layers
 
     def _place_of_levels(self, attribute: Attribute) -> dict[str, int]:

@@ -54,6 +54,7 @@ class Schema:
         where = f"schema {self.name!r}"
         check_distinct((attribute.name for attribute in self.attributes), "attribute", where)
         check_distinct(self.factor_names, "attribute or recode name", where)
+        # Names become columns and files, and a file system may ignore case.
         check_apart(self.factor_names, where)
         if self.size > LARGEST_SIZE:
             raise SchemaError(
@@ -65,6 +66,7 @@ class Schema:
         if self.structural_zeros:
             check_distinct((zero.name for zero in self.structural_zeros), "structural zero", where)
         for zero in self.structural_zeros:
+            # Only run through, so that unknown levels are refused when the schema is made and not when it is used.
             for _ in self._barred_levels(zero):
                 pass
 
@@ -129,6 +131,7 @@ class Schema:
                     f"schema {self.name!r}: a code of attribute {attribute.name!r} lies outside "
                     f"0 to {attribute.size - 1}."
                 )
+            # Horner's rule, in place: one multiplication and one addition for each attribute, without further arrays.
             cells *= attribute.size
             cells += column
         return cells
@@ -168,6 +171,7 @@ class Schema:
     def _possible(self, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
         possible = np.ones(wanted.shape, dtype=np.bool_)
         for zero in self.structural_zeros:
+            # A cell is in a zero if its level is in every one of the zero's level sets.
             barred = np.ones(wanted.shape, dtype=np.bool_)
             for axis, levels in self._barred_levels(zero):
                 stride = math.prod(self.shape[axis + 1 :])
@@ -184,13 +188,18 @@ class Schema:
             marks = np.array([zero.get(axis, np.ones(size, np.bool_)) for zero in zeros]).reshape(
                 len(zeros), size
             )
+            # Levels with the same marks in all zeros behave alike; a schema of millions of cells shrinks to a few
+            # classes.
             alike, n_levels = np.unique(marks, axis=1, return_counts=True)
             along = [-1 if other == axis else 1 for other in range(len(shape))]
-            barred = [one & own.reshape(along) for one, own in zip(barred, alike, strict=True)]
+            barred = [
+                zero_barred & level_marks.reshape(along)
+                for zero_barred, level_marks in zip(barred, alike, strict=True)
+            ]
             counts = counts * n_levels.reshape(along)
         impossible = np.zeros(counts.shape, np.bool_)
-        for one in barred:
-            impossible |= one
+        for zero_barred in barred:
+            impossible |= zero_barred
         return int(counts[~impossible].sum())
 
     def possible_answers(self, group: QueryGroup) -> NDArray[np.int64]:
@@ -227,8 +236,9 @@ class Schema:
         same schema, and so the same digest, as if the preset did not have them.
         """
         named = {name.strip() for spec in specs for name in spec.split("*")}
-        kept = tuple(item for item in self.recodes if not item.overlapping or item.name in named)
-        return self if len(kept) == len(self.recodes) else replace(self, recodes=kept)
+        # Recodes without overlaps stay: they have always been part of the digest.
+        used = tuple(item for item in self.recodes if not item.overlapping or item.name in named)
+        return self if len(used) == len(self.recodes) else replace(self, recodes=used)
 
     def cell_labels(self, cells: ArrayLike) -> list[str]:
         """The meaning of cells, one line each, such as "votingage=18_plus * hispanic=hispanic".
@@ -247,6 +257,7 @@ class Schema:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data with the keys of `SchemaTable`."""
+        # The usual unit is not written, so that schemas with it keep their digest.
         named = self.unit != PERSON
         return mapping_of(
             SchemaTable(
@@ -344,8 +355,10 @@ def possible_answers(group: QueryGroup, zeros: Sequence[ZeroLevels]) -> Integers
         group: The query.
         zeros: The structural zeros of its schema.
     """
+    # At the start, no attribute is decided, so that every zero may still contain the cell: all bits are set.
     states: States = {(1 << len(zeros)) - 1: np.zeros(1, dtype=np.int64)}
     for axis, factor in enumerate(group.factors):
+        # After its last attribute a zero is decided: answers whose bit is still set have no possible cell.
         closed = sum(1 << bit for bit, zero in enumerate(zeros) if max(zero) == axis)
         states = _with_attribute(states, factor, _groups_by_zeros(factor, axis, zeros), closed)
     return _union(list(states.values()))
@@ -353,24 +366,25 @@ def possible_answers(group: QueryGroup, zeros: Sequence[ZeroLevels]) -> Integers
 
 def _groups_by_zeros(factor: Factor, axis: int, zeros: Sequence[ZeroLevels]) -> States:
     """The groups that have a level, by the set of structural zeros that contain this level."""
-    found: dict[int, list[Integers]] = {}
+    parts_by_zeros: dict[int, list[Integers]] = {}
     layers = np.stack(factor.layers)
     for level in range(factor.n_levels):
         inside = sum(1 << bit for bit, zero in enumerate(zeros) if axis not in zero or zero[axis][level])
         groups = layers[:, level].astype(np.int64)
-        found.setdefault(inside, []).append(groups[groups >= 0])
-    return {inside: _union(parts) for inside, parts in found.items()}
+        parts_by_zeros.setdefault(inside, []).append(groups[groups >= 0])
+    return {inside: _union(parts) for inside, parts in parts_by_zeros.items()}
 
 
 def _with_attribute(states: States, factor: Factor, groups: States, closed: int) -> States:
     """The states after one more attribute, without those in a structural zero that names no later attribute."""
-    found: dict[int, list[Integers]] = {}
+    parts_by_zeros: dict[int, list[Integers]] = {}
     for before, answers in states.items():
-        for own, places in groups.items():
-            if not before & own & closed:
+        for zeros_of_level, places in groups.items():
+            if not before & zeros_of_level & closed:
                 joined = np.add.outer(answers * factor.size, places).ravel()
-                found.setdefault(before & own, []).append(joined)
-    return {inside: _union(parts) for inside, parts in found.items()}
+                # Both sets of zeros must contain the level codes; a zero that either leaves has lost its bit for good.
+                parts_by_zeros.setdefault(before & zeros_of_level, []).append(joined)
+    return {inside: _union(parts) for inside, parts in parts_by_zeros.items()}
 
 
 def _union(parts: list[Integers]) -> Integers:

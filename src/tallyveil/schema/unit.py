@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tallyveil.errors import SchemaError
 
+# Characters of a unit, which messages and pages show within a line. Half would refuse units of several words.
 MOST_CHARACTERS = 40
 
 

@@ -33,6 +33,7 @@ CTR: Final = (
 def cipher_answers() -> Iterator[Answer]:
     """AES-256 on single blocks, on several, and as the stream that the noise is made of."""
     yield equal("cipher", "AES-256, one block", "FIPS 197, C.3", AES256_CIPHER, _encrypted(AES256_KEY))
+    # ECB without chaining, as the noise uses the cipher: each block is encrypted for itself.
     encryptor = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor()
     yield equal("cipher", "AES-256-ECB, four blocks", "SP 800-38A, F.1.5", ECB, encryptor.update(PLAIN).hex())
     yield equal("cipher", "keystream as AES-256-CTR", "SP 800-38A, F.5.5", CTR, _counter_mode().hex())
@@ -45,9 +46,11 @@ def _encrypted(key: bytes) -> str:
 def _counter_mode() -> bytes:
     """The plain text, encrypted with the keystream of the noise at the counters of the example."""
     n_blocks = len(PLAIN) // BLOCK_BYTES
+    # The counter is a big-endian number, as the standard has it.
     first = int.from_bytes(COUNTER, "big")
     counters = b"".join((first + block).to_bytes(BLOCK_BYTES, "big") for block in range(n_blocks))
     stream = Keystream(Cipher(algorithms.AES(KEY), modes.ECB()).encryptor(), n_blocks)
+    # As the noise writes addresses, so that the same code is tried that draws it.
     stream.addresses[:] = np.frombuffer(counters, dtype=np.uint64)
     stream.encrypt(n_blocks)
     return bytes(a ^ b for a, b in zip(PLAIN, stream.words.tobytes(), strict=True))
@@ -55,6 +58,7 @@ def _counter_mode() -> bytes:
 
 def hash_answers() -> Iterator[Answer]:
     """SHA-256, HMAC-SHA256, and the keys that are derived with it."""
+    # Longer than one block with its padding, so that the chaining is tried as well.
     two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
     yield equal("hash", "SHA-256, one block", "FIPS 180-4", SHA256_OF_ABC, hashlib.sha256(b"abc").hexdigest())
     yield equal(

@@ -15,6 +15,7 @@ from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.guarantee import Guarantee
 from tallyveil.selftest.answers import Answer
 
+# Rho of the 2020 redistricting data, as an exact fraction.
 RHO: Final = Fraction(365, 100)
 SHARES: Final = (20, 274, 85, 131, 238, 118, 3)
 """Thousandths of rho of the seven geolevels, root first."""

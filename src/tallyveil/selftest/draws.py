@@ -12,6 +12,7 @@ from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource
 from tallyveil.selftest.answers import Answer, digest, equal
 
 KEY: Final = bytes(range(32))
+"""A key that everybody knows, so that everybody can draw the same numbers."""
 GAUSSIAN: Final = DiscreteGaussian(Fraction("68.49"))
 FIRST: Final = (
     (GAUSSIAN, "1 5 -5 7 14 -2 -7 0 5 0 -12 -10"),

@@ -25,7 +25,9 @@ OBJECTS: Final = "s3:"
 FILES: Final = "file:"
 _WITH_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+# Bytes of a key, which S3 allows at most. More would fail at the store; half would refuse keys that it has.
 _LONGEST_KEY: Final = 1024
+# Parts of a path with an object: the scheme, the bucket, and one part of the key at least.
 _PARTS: Final = 3
 _WANTED_FILE: Final = (
     "wanted file:///PATH with three slashes, of a file of this machine; write # and ? as %23 and %3F"
@@ -69,8 +71,10 @@ def addressed(text: str) -> Path:
     scheme = _WITH_SCHEME.match(text)
     if scheme is None:
         return Path(text)
+    # Schemes do not depend on case, and `S3://` would otherwise be read as a path.
     kind = scheme[1].lower() + ":"
     rest = text[scheme.end() :]
+    # What stands before an @ may be a password, so that such an address is refused and never shown.
     if "@" in rest.split("/", 1)[0] or (kind == OBJECTS and not _BUCKET.fullmatch(rest.split("/", 1)[0])):
         raise _refused(
             "its first part is no name of a bucket or of a machine. It may hold a user name or a password, so the "
@@ -78,6 +82,7 @@ def addressed(text: str) -> Path:
         )
     if kind == OBJECTS:
         _require_key(rest)
+        # pathlib makes one slash of two; `object_name` and `address_of` put them back.
         return Path(f"{OBJECTS}//{rest}")
     if kind == FILES:
         return _file(text)
@@ -131,12 +136,14 @@ def _require_key(name: str) -> None:
     """Refuse a key that a path cannot hold, or that polars does not take; raises ConfigError."""
     bucket, _, key = name.partition("/")
     parts = key.rstrip("/").split("/") if key else []
+    # pathlib drops empty parts and ".", so that another object would be read than the one that was named.
     wrong = {"", ".", ".."} & set(parts)
     if wrong or shown(key) != key or "\n" in key or "\t" in key:
         raise _refused(
             f"the key of an object in the bucket {bucket} has an empty part, a part `.` or `..`, or a character that "
             "cannot be printed. Give the object another key"
         )
+    # Bytes and not characters are what the store limits.
     if len(key.encode("utf-8", "surrogatepass")) > _LONGEST_KEY:
         raise _refused(f"its key has more than {_LONGEST_KEY} bytes")
 
@@ -147,6 +154,7 @@ def _file(text: str) -> Path:
         split = urlsplit(text)
     except ValueError:  # such as a bracket that is not closed, where the name of a machine is expected
         raise _refused(_WANTED_FILE) from None
+    # A file of another machine would be opened over the network, which nobody asked for.
     here = split.netloc in ("", "localhost") and split.path.startswith("/")
     if not here or split.query or split.fragment:
         raise _refused(_WANTED_FILE)

@@ -72,8 +72,10 @@ def archived(value: object) -> Archived:
             arrays[str(len(arrays))] = part
             return {_ARRAY: str(len(arrays) - 1)}
         if is_dataclass(part):
+            # Fields in their order, without names: both ends run the same version of the program.
             return [packed(getattr(part, each.name)) for each in fields(part)]
         if isinstance(part, dict):
+            # A list of pairs, because keys in JSON can only be text.
             return [[packed(key), packed(inside)] for key, inside in part.items()]
         if isinstance(part, list | tuple):
             return [packed(inside) for inside in part]
@@ -86,6 +88,7 @@ def content_of(kind: type[Value], content: Archived) -> Value:
     """The value of a type, which may be a generic one such as `list[str]`, that `archived` has put into an archive."""
 
     def unpacked(wanted: Any, part: Any) -> Any:
+        # Arrays are the only dictionaries in a record, because `archived` writes other dictionaries as lists.
         if isinstance(part, dict):
             return content.arrays[part[_ARRAY]]
         origin, inside = get_origin(wanted) or wanted, get_args(wanted)
@@ -122,10 +125,13 @@ def write_archive(
         StoreError: the archive cannot be written, or a file cannot be read.
     """
     try:
+        # Stored, not compressed: a reader refuses what could unpack to any size.
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(_RECORD, json.dumps(record))
             for name, array in arrays.items():
+                # A member of unknown size must allow more than 4 GiB from its beginning.
                 with archive.open(f"{_ARRAYS}{name}.npy", "w", force_zip64=True) as stream:
+                    # allow_pickle=False on both sides: a pickle could run code of whoever wrote the archive.
                     np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
             for file in () if files is None else sorted(files.rglob("*")):
                 if file.is_file():
@@ -159,6 +165,7 @@ def extract_files(path: Path, root: Path) -> None:
     with _opened(path) as archive:
         for name in archive.namelist():
             if name.startswith(_FILES):
+                # Names come from the archive and may lead out of the folder; `inside` refuses such.
                 _extract(archive, name, inside(root, *name.removeprefix(_FILES).split("/")))
 
 
@@ -180,6 +187,7 @@ def _is_plain(entry: zipfile.ZipInfo) -> bool:
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
+            # Compression could hide a huge member behind a small one, and encryption would ask for a password.
             if not all(_is_plain(entry) for entry in archive.infolist()):
                 raise zipfile.BadZipFile
             yield archive

@@ -25,6 +25,7 @@ from tallyveil.storage.write import store_error
 
 UNFINISHED: Final = ".tallyveil-unfinished"
 """The file that a process locks while it writes a folder. It is not empty while files of the folder change."""
+# Bytes that are read of a mark, more than the longest that a command writes; a foreign file may have any size.
 _LONGEST: Final = 200
 _TEXT: Final = "`tallyveil {}` is writing this folder, or was interrupted. Run the same command again.\n"
 _NAMED: Final = re.compile(re.escape(_TEXT).replace(re.escape("{}"), "([a-z0-9 -]{1,60})"))
@@ -68,6 +69,7 @@ class Claim:
     def __enter__(self) -> Self:
         refuse_object(self.folder)
         try:
+            # Before the folder is made, so that a failure can remove just what was made here.
             self._made = absent_folders(self.folder)
             self.folder.mkdir(parents=True, exist_ok=True)
             held = take_lock(self._path)
@@ -81,6 +83,7 @@ class Claim:
         except OSError as error:
             self._let_go()
             raise store_error(self._path, error) from error
+        # Another command was interrupted here: only that one may go on.
         if self._found and not self.goes_on:
             self._let_go()
             refuse_unfinished_folder(self.folder)
@@ -90,10 +93,13 @@ class Claim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            # Without a change begun here, the folder is as it was found: whole unless a mark lay there.
             is_whole = kind is None if self._begun else not self._found
             if is_whole or (not self._found and self._holds_nothing()):
+                # Forget the descriptor first: `remove_locked` closes it in any case, and it must not be closed twice.
                 descriptor, self._lock = self._lock, -1
                 remove_locked(self._path, descriptor)
+            # Folders that hold anything stay; only empty ones that were made here go.
             if kind is not None:
                 remove_empty(self._made)
         except OSError as failed:
@@ -117,6 +123,7 @@ class Claim:
 def is_unfinished(folder: Path) -> bool:
     """Whether a command is changing the files of a folder, or was interrupted while it did."""
     try:
+        # The mark is made by the lock already. It says something only once it has text.
         return (folder / UNFINISHED).stat().st_size > 0
     except (
         OSError,

@@ -31,8 +31,12 @@ _ENDPOINT: Final = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:[0-9]{1,
 _ALLOW_HTTP: Final = "AWS_ALLOW_HTTP"
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_REGION: Final = "us-east-1"
+# Seconds until a connection must be made. At half, a slow way to the store fails; at twice, a wrong address takes
+# longer to report.
 _CONNECT_SECONDS: Final = 10.0
+# Seconds until a request must be answered, of which a large piece needs some.
 _REQUEST_SECONDS: Final = 60.0
+# How often a request is tried, with waits that the library chooses. One would fail at the first hiccup.
 _ATTEMPTS: Final = 3
 _REASON: Final = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation")
 """What pyarrow says of a request that failed."""
@@ -61,6 +65,7 @@ class Identity:
 
 def polars_settings() -> dict[str, Any]:
     """Arguments with which polars opens an object as pyarrow does. They hold no credentials."""
+    # Before anything else, because polars would otherwise look for credentials in files and on the network.
     _require_credentials()
     endpoint = _first(_ENDPOINTS)
     options = {"aws_region": _first(_REGIONS) or _DEFAULT_REGION}
@@ -88,6 +93,7 @@ def identity(path: Path, what: str) -> Identity:
     """
     with _speaking(path, what), _filesystem().open_input_file(object_name(path)) as opened:
         stated = opened.metadata() or {}
+        # Some stores give no tag. The time of the last change is coarser, but changes as well.
         tag = stated.get("ETag") or stated.get("Last-Modified") or b""
         return Identity(int(opened.size()), tag.decode("latin-1"))
 
@@ -104,6 +110,7 @@ def unchanged(path: Path, what: str) -> Iterator[Identity]:
         StoreError: it is another one, or cannot be read.
     """
     before = identity(path, what)
+    # After the reading: what was read in between is of one object, or nothing of it is used.
     yield before
     if identity(path, what) != before:
         raise StoreError(
@@ -157,6 +164,7 @@ def put_object(path: Path, content: BinaryIO, what: str) -> None:
 
 def object_names(path: Path) -> dict[str, int]:
     """Number of bytes of each object below an address, by what its key has after it and a slash; raises StoreError."""
+    # The file system first: it says how to install pyarrow where it is missing.
     top, store = object_name(path), _filesystem()
     from pyarrow.fs import (
         FileSelector,
@@ -178,11 +186,13 @@ def _speaking(path: Path, what: str) -> Iterator[None]:
             code="input-missing",
         ) from None
     except OSError as error:
+        # Without its cause: the library's text may hold the credentials' name or a part of the content.
         raise _failed(path, what, str(error)) from None
 
 
 def _failed(path: Path, what: str, text: str) -> StoreError:
     said = {word for reason in _REASON.findall(text) for word in reason}
+    # From the words that the library quotes; its sentences change with versions.
     if said & _NO_BUCKET:
         return StoreError(
             f"the bucket of the {what} file {address_of(path)} does not exist. Correct the address, or make it.",
@@ -207,6 +217,7 @@ def _filesystem() -> Any:
     _require_credentials()
     endpoint = _first(_ENDPOINTS)
     region = _first(_REGIONS) or _DEFAULT_REGION
+    # The id of the key is an argument of the cache, so that another user's connection is never used.
     return _opened(_endpoint(endpoint) if endpoint else None, region, os.environ[_KEYS[0]])
 
 
@@ -227,6 +238,7 @@ def _opened(endpoint: str | None, region: str, key_id: str) -> Any:
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        # Writes in the foreground fail where they happen, and not when a later line closes the stream.
         background_writes=False,
     )
 
@@ -245,6 +257,7 @@ def _require_credentials() -> None:
 
 def _endpoint(text: str) -> str:
     """The address of a store that is not Amazon's; raises StoreError where it holds more than that, or has no TLS."""
+    # The whole text must fit: a user name or a path before or after the host would hold more than an address.
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise StoreError(
@@ -254,6 +267,7 @@ def _endpoint(text: str) -> str:
             code="bad-address",
         )
     is_open = text.lower().startswith("http:") and os.environ.get(_ALLOW_HTTP, "").lower() != "true"
+    # On this machine nobody listens in between, as in tests against a local store.
     if is_open and match[1].lower() not in _THIS_MACHINE:
         raise StoreError(
             f"{' or '.join(_ENDPOINTS)} begins with http://, so everybody on the way to the object store could read "

@@ -33,10 +33,12 @@ def refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
         ConfigError: `out` is an address in an object store.
     """
     refuse_object(out)
+    # Real paths, because a link may make two names of one folder.
     written = real(out)
     for path in inputs:
         if is_object(path):
             continue
+        # Both by what lies there and by text: an input that is a link in the folder would be published with it.
         if real(path).is_relative_to(written) or path.absolute().is_relative_to(out.absolute()):
             raise StoreError(
                 f"the input {path} is inside the folder that output is written to ({out}). Output could replace the "
@@ -73,6 +75,7 @@ def refuse_taken(folder: Path, what: str, besides: Collection[str] = ()) -> None
     """
     try:
         is_free = folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {*besides}
+        # A link that leads nowhere does not exist, and yet something would be written through it.
         is_there = folder.is_symlink() or folder.exists()
     except OSError as error:
         raise store_error(folder, error) from error
@@ -100,10 +103,12 @@ def own_folder(folder: Path, command: str) -> Iterator[None]:
     _refuse_file(folder, what)
     with Claim(folder, command) as claim:
         known = claim.goes_on or _is_text(folder / MARKER, text)
+        # Files of the same command may be replaced; those of anybody else may not.
         if not known:
             refuse_taken(folder, what, [UNFINISHED])
         claim.begin()
         yield
+        # The marker last: a folder is the command's own only when a run of it has succeeded.
         write_text(folder / MARKER, text)
 
 
@@ -124,6 +129,7 @@ def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) ->
     with Claim(folder, command) as claim:
         refuse_taken(folder, what, {UNFINISHED, *(names if claim.goes_on else ())})
         claim.begin()
+        # What an interrupted run left is removed, because nothing says which files were complete.
         for name in sorted(names):
             remove(folder / name)
         yield
@@ -132,6 +138,7 @@ def new_folder(folder: Path, command: str, what: str, parts: Collection[str]) ->
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that is in it, if it is there. Raises StoreError."""
     try:
+        # A link to a folder is removed as a link: what it leads to belongs to somebody else.
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -153,6 +160,7 @@ def claim_file(path: Path, inputs: Iterable[Path]) -> None:
     if not (path.is_symlink() or path.exists()):
         return
     try:
+        # Only with our tag, so that no table of anybody else's is overwritten.
         is_ours = path.suffix == ".parquet" and FORMAT_TAG in parquet_metadata(path)
     except (OSError, pl.exceptions.PolarsError):
         is_ours = False
@@ -174,6 +182,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
         StoreError: it is an input or exists, another process writes it, or it cannot be written.
     """
     refuse_inputs(path, inputs)
+    # Hidden, and in the same folder, so that it lies on the same file system as the file.
     place = path.with_name(f".{path.name}{LOCK_SUFFIX}")
     if _is_taken(path):
         raise _file_taken(path)
@@ -192,6 +201,7 @@ def new_file(path: Path, inputs: Iterable[Path]) -> Iterator[None]:
             raise _file_taken(path)
         try:
             yield
+        # Also for an interrupt: a half-written file would be taken by whoever comes next.
         except BaseException:
             path.unlink(missing_ok=True)
             raise

@@ -26,6 +26,8 @@ from tallyveil.storage.system import longest_names
 LONGEST_FILE_NAME: Final = 120
 """Characters of an encoded name. File systems allow 255 bytes; endings such as `.parquet.partial` are added to it."""
 
+# Characters of a long name that stay readable. With the digest they make 114, below `LONGEST_FILE_NAME`; twice as many
+# would exceed it.
 _KEPT_OF_LONG: Final = 80
 _ORDINARY: Final = re.compile(r"[A-Za-z0-9 _-]")
 
@@ -39,10 +41,12 @@ def file_name(name: str) -> str:
         name: Any text, including the empty text.
     """
     encoded = "".join(_encoded(character) for character in name)
+    # Dots alone mean a folder to every system; the percent sign makes a name of them that nothing else encodes to.
     if not encoded.strip("."):  # an empty name, or a name such as `.` that would mean a folder
         encoded = f"%{encoded}"
     if len(encoded) <= LONGEST_FILE_NAME:
         return encoded
+    # 128 bits of the digest: two names of one release do not collide by chance.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{encoded[:_KEPT_OF_LONG]}%~{digest[:32]}"
 
@@ -64,6 +68,7 @@ def hive_value(value: str) -> str:
 
 def real(path: Path) -> Path:
     """The path without symbolic links. Unlike `Path.resolve` it never fails, even for a link to itself."""
+    # `Path.resolve` raises for a link to itself in some versions; the text is enough for a comparison.
     return Path(os.path.realpath(path))
 
 
@@ -84,7 +89,9 @@ def inside(root: Path, *parts: str) -> Path:
         StoreError: a part leads out of `root`, by its text or through a symbolic link.
     """
     path = root.joinpath(*parts)
+    # Each part by its text first: a colon is a drive on Windows, and both slashes are separators there.
     plain = all(part not in {"", ".", ".."} and not re.search(r"[/\\:\0]", part) for part in parts)
+    # Then by what lies there: a link inside the folder may lead out of it.
     if not plain or not real(path).is_relative_to(real(root)):
         raise StoreError(
             f"{path!s:.200} does not lie inside {root}: a name or a symbolic link leads out of the folder. Nothing was "
@@ -105,6 +112,7 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
         StoreError: a path or file name would be longer than the system allows.
     """
     longest = [*relative]
+    # The limits are those of the file system of the nearest folder that exists.
     here = next(parent for parent in (root.absolute(), *root.absolute().parents) if parent.exists())
     try:
         path_limit, name_limit = longest_names(here)
@@ -112,6 +120,7 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
         return
     whole = [os.fsencode(f"{real(root)}/{path}{ending}") for path in longest]
     parts = [os.fsencode(part) for path in longest for part in f"{path}{ending}".split("/")]
+    # A path's limit includes the byte that ends it, a name's does not.
     if any(len(path) >= path_limit for path in whole) or any(len(part) > name_limit for part in parts):
         raise StoreError(
             f"the path of the output folder has {len(os.fsencode(real(root)))} bytes, so that the paths of files "
@@ -124,6 +133,7 @@ def refuse_long_paths(root: Path, relative: Iterable[str], ending: str) -> None:
 def _encoded(character: str) -> str:
     if _ORDINARY.fullmatch(character):
         return character
+    # `*` joins the factors of a query and is forbidden in names on Windows; no other character becomes a dot.
     if character == "*":
         return "."
     return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -13,6 +13,7 @@ Made = TypeVar("Made")
 PATIENCE_SECONDS: Final = 30.0
 """How long a worker process waits for a file that a file system may still hide from it."""
 _PAUSE: Final = 0.2
+"""Seconds between two looks. Half of it asks the file system twice as often; twice of it delays a worker as much."""
 
 
 def await_file(path: Path, digest: str) -> None:
@@ -25,6 +26,7 @@ def await_file(path: Path, digest: str) -> None:
         StoreError: it is another file, or none, also after `PATIENCE_SECONDS`.
     """
     end = time.monotonic() + PATIENCE_SECONDS
+    # The digest and not only the name: a file system may show an earlier state of a file.
     while not (path.is_file() and file_digest(path) == digest):
         if time.monotonic() > end:
             raise StoreError(

@@ -30,7 +30,10 @@ from tallyveil.errors import StoreError
 WINDOWS: Final = os.name == "nt"
 WINDOWS_PATH_LIMIT: Final = 259
 """Characters of a path that every Windows takes; some can be told to take more."""
+# Bytes in a MiB.
 _MIB: Final = 1 << 20
+# How often a lock is tried whose file was removed in the meantime. Each time another process has just finished, so that
+# 100 in a row do not happen; a number at all keeps a broken file system from holding this process.
 _ATTEMPTS: Final = 100
 
 
@@ -50,6 +53,7 @@ def lock(descriptor: int, path: Path) -> bool:
     try:
         return lock_descriptor(descriptor, blocking=False)
     except OSError as error:
+        # Other errors are those of the disk or of rights, which the caller reports as such.
         if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
             raise
         raise StoreError(
@@ -74,6 +78,7 @@ def is_locked(path: Path) -> bool | None:
     try:
         if WINDOWS:
             _refuse_link(path)
+        # No link is followed, and no pipe is waited for: the path may be anybody's.
         careful = _flag("O_NOFOLLOW") | _flag("O_NONBLOCK") | _flag("O_BINARY")
         descriptor = os.open(path, careful | (os.O_RDWR if WINDOWS else os.O_RDONLY))
     except FileNotFoundError:
@@ -85,6 +90,7 @@ def is_locked(path: Path) -> bool | None:
             return not lock_descriptor(descriptor, blocking=False)
         import fcntl
 
+        # Shared: two that only ask do not see each other as holders.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -118,6 +124,7 @@ def open_new(name: str | Path, *, folder: int | None = None, mode: int = 0o666) 
     Raises:
         OSError: it cannot be made, or something has its name.
     """
+    # O_EXCL: two processes that make the same file cannot both succeed.
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _flag("O_NOFOLLOW") | _flag("O_BINARY")
     return os.open(name, flags, mode, dir_fd=folder)
 
@@ -162,8 +169,10 @@ def take_lock(path: Path) -> int | None:
         descriptor = open_for_lock(path)
         try:
             has_lock = lock(descriptor, path)
+            # Whoever finishes removes its file. A lock of a file that is no longer at the path locks nothing.
             if has_lock and is_same_file(path, descriptor):
                 return descriptor
+        # Also for an interrupt: an open descriptor would hold the lock until the process ends.
         except BaseException:
             os.close(descriptor)
             raise
@@ -194,10 +203,12 @@ def remove_locked(name: str | Path, descriptor: int, *, folder: int | None = Non
     if not WINDOWS:
         try:
             with suppress(FileNotFoundError):
+                # Remove first and unlock then: in between, nobody can lock the file and take it for the folder's.
                 os.unlink(name, dir_fd=folder)
         finally:
             os.close(descriptor)
         return
+    # Windows removes no open file, so that it is closed first; whoever locks it then finds its own at the path.
     os.close(descriptor)
     with suppress(FileNotFoundError, PermissionError):  # Another process that has opened the file removes it.
         Path(name).unlink()
@@ -205,9 +216,10 @@ def remove_locked(name: str | Path, descriptor: int, *, folder: int | None = Non
 
 def flush(path: Path) -> None:
     """Force a file's bytes, or a folder's entries, onto the disk. Windows keeps entries safe by itself.
+    # A rename is safe only when the entry of the folder is on the disk too.
 
-    Raises:
-        OSError: the system reports an error.
+        Raises:
+            OSError: the system reports an error.
     """
     if WINDOWS and path.is_dir():
         return
@@ -226,6 +238,7 @@ def flush_folder(descriptor: int | None) -> None:
 
 def regular_bytes(path: Path) -> bytes:
     """Content of a regular file; raises OSError. To read a device might never end."""
+    # A device or pipe named as an input could give bytes for ever.
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return path.read_bytes()
@@ -296,6 +309,7 @@ def cache_folder(environment: Mapping[str, str], platform: str, home: Path) -> P
 
 
 def usable_cores() -> int:
+    # Containers and batch systems give a process fewer cores than the machine has.
     """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -324,6 +338,7 @@ def limited_memory() -> int | None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return None
+    # Mapped and not touched memory counts towards the limit, so that it is taken off here.
     used = psutil.Process().memory_info()
     return max(0, limit - int(used.vms - used.rss))
 
@@ -336,6 +351,7 @@ def peak_memory_mib() -> int:
         return int(psutil.Process().memory_info().peak_wset // _MIB)
     import resource
 
+    # Linux reports KiB, macOS bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak // (_MIB if sys.platform == "darwin" else 1024))
 
@@ -356,6 +372,7 @@ def kill_children() -> None:
     """End all processes that this one started, and those that they started."""
     import psutil
 
+    # Children are listed before any is killed: those of a dead parent could not be found from here.
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()

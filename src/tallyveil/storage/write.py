@@ -16,6 +16,7 @@ from tallyveil.errors import StoreError
 from tallyveil.storage.system import flush
 
 FORMAT_VERSION = 1
+"""Value of `FORMAT_TAG`. A change of what files mean needs the next number."""
 FORMAT_TAG = "tallyveil.format"
 """Metadata key that every Parquet file written here has."""
 TEMPORARY_SUFFIX = ".partial"
@@ -38,7 +39,9 @@ def write_file(path: Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
         write(temporary)
         flush(temporary)
+        # The bytes are on the disk before the name is: after a crash the name never leads to half a file.
         temporary.replace(path)
+        # The entry of the folder, too, or the rename could be lost with the power.
         flush(path.parent)
     except (OSError, pl.exceptions.PolarsError) as error:
         with suppress(OSError):  # the folder itself may not exist

@@ -59,25 +59,27 @@ class Limits:
 
     def allows(self, geounits: Integers, cells: Integers) -> Bools:
         """Whether no bound of zero forbids a record in a cell of a finest geounit, for pairs of both."""
-        found = np.ones(len(cells), np.bool_)
+        allowed = np.ones(len(cells), np.bool_)
         for layer in self.query.layers:
             answer = layer.answers_of(cells)
-            found &= (answer < 0) | (self.upper[self.row[geounits], answer] > 0)
-        return found
+            # An upper bound of 0 forbids; any other leaves room, and is kept by mending.
+            allowed &= (answer < 0) | (self.upper[self.row[geounits], answer] > 0)
+        return allowed
 
     def counts(self, geounits: Integers, cells: Integers) -> Integers:
         """Number of records in every answer of every row."""
-        found = np.zeros(self.lower.size, np.int64)
+        sums = np.zeros(self.lower.size, np.int64)
         for layer in self.query.layers:
             answer = layer.answers_of(cells)
+            # Row and answer in one number, so that all answers of all rows are counted in one call.
             place = (self.row[geounits] * self.query.size + answer)[answer >= 0]
-            found += np.bincount(place, minlength=len(found))
-        return found.reshape(self.lower.shape)
+            sums += np.bincount(place, minlength=len(sums))
+        return sums.reshape(self.lower.shape)
 
     def counted(self, cells: Integers, answer: int) -> Bools:
         """Which cells count in an answer."""
-        found: Bools = np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
-        return found
+        in_answer: Bools = np.any([layer.answers_of(cells) == answer for layer in self.query.layers], axis=0)
+        return in_answer
 
 
 def records_alike(
@@ -97,25 +99,28 @@ def records_alike(
     allowed = _Allowed(schema, spine, limits)
     geounits = np.repeat(np.arange(len(allowed.pattern)), _sizes(spine, allowed, records, generator))
     roots = [_falling(attribute.size, generator) for attribute in schema.attributes]
-    shares = [_cumulative(spine, own, generator) for own in roots]
+    shares = [_cumulative(spine, root, generator) for root in roots]
     parent = spine.parents(spine.finest) if spine.n_levels > 1 else np.zeros(len(allowed.pattern), np.int64)
     cells = np.full(len(geounits), -1)
+    # Rejection: all records that are left draw a cell at once, and those that may not lie there draw again.
     left = np.arange(len(geounits))
     for _ in range(DRAWS):
         if len(left) == 0:
             break
-        drawn = [_drawn(own, parent[geounits[left]], generator) for own in shares]
+        drawn = [_drawn(attribute_shares, parent[geounits[left]], generator) for attribute_shares in shares]
         tried = schema.encode(np.column_stack(drawn))
         fits = schema.possible(tried)
         for item in limits:
             fits &= item.allows(geounits[left], tried)
         cells[left[fits]] = tried[fits]
         left = left[~fits]
+    # For these, the cells that fit are rare: they choose among them, where rejection would go on for long.
     unlucky = allowed.pattern[geounits[left]]
     for pattern in np.unique(unlucky).tolist():
         among, records_there = allowed.cells(pattern), left[unlucky == pattern]
+        # The root's shares, because those of every parent would make a table of parents by cells.
         weights = np.prod(
-            [own[code] for own, code in zip(roots, schema.decode(among).T, strict=True)], axis=0
+            [root[code] for root, code in zip(roots, schema.decode(among).T, strict=True)], axis=0
         )
         cells[records_there] = generator.choice(among, len(records_there), p=weights / weights.sum())
     return _mended(geounits, cells, allowed, generator)
@@ -133,9 +138,10 @@ class _Allowed:
         n_geounits = spine.n_geounits(spine.finest)
         self.limits = limits
         self._possible = np.flatnonzero(schema.possible(np.arange(schema.size)))
-        self._found: dict[int, Integers] = {}
+        self._cells_of_pattern: dict[int, Integers] = {}
         self._order = [np.argsort(item.row, kind="stable") for item in limits]
         if limits:
+            # Geounits with the same bounds of zero allow the same cells, so that cells are found once for each pattern.
             marks = np.concatenate([item.upper[item.row] > 0 for item in limits], axis=1)
             _, self._first, pattern = np.unique(marks, axis=0, return_index=True, return_inverse=True)
             self.pattern = pattern.reshape(-1)
@@ -144,24 +150,24 @@ class _Allowed:
 
     def cells(self, pattern: int) -> Integers:
         """The cells that may hold records in geounits of a pattern."""
-        if pattern not in self._found:
+        if pattern not in self._cells_of_pattern:
             geounit = np.full(len(self._possible), self._first[pattern])
             fits = np.ones(len(self._possible), np.bool_)
             for item in self.limits:
                 fits &= item.allows(geounit, self._possible)
-            self._found[pattern] = self._possible[fits]
-        return self._found[pattern]
+            self._cells_of_pattern[pattern] = self._possible[fits]
+        return self._cells_of_pattern[pattern]
 
     def members(self, place: int, row: int) -> Integers:
         """The finest geounits that a row of the bounds at a place among all bounds is about."""
         order = self._order[place]
         ends = np.searchsorted(self.limits[place].row[order], [row, row + 1])
-        found: Integers = order[ends[0] : ends[1]]
-        return found
+        finest: Integers = order[ends[0] : ends[1]]
+        return finest
 
     def habitable(self) -> Bools:
         """Whether each finest geounit can hold a record."""
-        return np.array([len(self.cells(own)) > 0 for own in range(len(self._first))])[self.pattern]
+        return np.array([len(self.cells(pattern)) > 0 for pattern in range(len(self._first))])[self.pattern]
 
 
 def _sizes(spine: Spine, allowed: _Allowed, records: int, generator: np.random.Generator) -> Integers:
@@ -175,35 +181,39 @@ def _sizes(spine: Spine, allowed: _Allowed, records: int, generator: np.random.G
         )
     size = np.exp(generator.normal(0.0, SIZE_SPREAD, len(habitable)))
     size *= habitable & (generator.random(len(habitable)) >= EMPTY_SHARE)
+    # In a small geography all may be drawn empty; then all that can hold records are alike.
     size = size if size.any() else habitable.astype(np.float64)
-    found: Integers = generator.multinomial(records, size / size.sum())
-    return found
+    sizes: Integers = generator.multinomial(records, size / size.sum())
+    return sizes
 
 
 def _falling(n_levels: int, generator: np.random.Generator) -> Floats:
     """Shares of an attribute's levels at the root, from large to small."""
     shares = np.sort(np.exp(generator.normal(0.0, SKEW, n_levels)))[::-1]
-    found: Floats = shares / shares.sum()
-    return found
+    levels: Floats = shares / shares.sum()
+    return levels
 
 
 def _cumulative(spine: Spine, root: Floats, generator: np.random.Generator) -> Floats:
     """Cumulative shares of an attribute's levels in every parent of finest geounits."""
     logs = np.log(root) + np.zeros((spine.n_geounits(0), 1))
+    # One random step a geolevel: geounits under one parent share all steps above it, so neighbours are alike.
     for level in range(1, spine.finest):
         logs = logs[spine.parents(level)]
         logs += generator.normal(0.0, STRAY, logs.shape)
     shares = np.exp(logs)
-    found: Floats = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
-    return found
+    cumulative: Floats = np.cumsum(shares, axis=1) / shares.sum(axis=1, keepdims=True)
+    return cumulative
 
 
 def _drawn(shares: Floats, parent: Integers, generator: np.random.Generator) -> Integers:
     """A level for each record, by the cumulative shares of its parent geounit."""
     rows = np.arange(len(shares))[:, None]
+    # One sorted list for all parents: each parent's shares end at 1, and its number shifts them behind the one before.
     place = np.searchsorted((shares + rows).reshape(-1), generator.random(len(parent)) + parent, side="right")
-    found: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
-    return found
+    # The last share can be below 1 by rounding, and a number above it would be of the next parent.
+    level: Integers = np.clip(place - parent * shares.shape[1], 0, shares.shape[1] - 1)
+    return level
 
 
 def _mended(
@@ -214,6 +224,7 @@ def _mended(
     Raises:
         ConstraintError: bounds are still broken after `ROUNDS` rounds.
     """
+    # Mending one bound may break another one that shares records with it; rounds end this or give up.
     for _ in range(ROUNDS):
         sound = True
         for place, item in enumerate(allowed.limits):
@@ -230,6 +241,7 @@ def _mended(
             if leave:
                 stay = np.setdiff1d(np.arange(len(cells)), np.concatenate(leave))
                 geounits, cells = geounits[stay], cells[stay]
+            # The counts are those before the removal above; what that broke is mended in the next round.
             short = np.argwhere(counts < item.lower)
             added = [
                 _added(
@@ -238,8 +250,8 @@ def _mended(
                 for row, answer in short.tolist()
             ]
             if added:
-                geounits = np.concatenate([geounits, *(own for own, _ in added)])
-                cells = np.concatenate([cells, *(own for _, own in added)])
+                geounits = np.concatenate([geounits, *(geounits_added for geounits_added, _ in added)])
+                cells = np.concatenate([cells, *(cells_added for _, cells_added in added)])
             sound &= not (leave or added)
         if sound:
             return geounits, cells
@@ -259,6 +271,7 @@ def _added(
         ConstraintError: no cell of the answer may hold records there.
     """
     item = allowed.limits[place]
+    # Geounits in random order, so that added records are not all in the first.
     for geounit in generator.permutation(allowed.members(place, row)).tolist():
         cells = allowed.cells(allowed.pattern[geounit])
         cells = cells[item.counted(cells, answer)]

@@ -14,11 +14,15 @@ GEOGRAPHY_COLUMNS = ("geocode", "state", "county", "tract", "block_group")
 # States are numbered upwards to 99. Codes of up to 21 states are above the last code of a real state or territory (78).
 # With more states, some codes are the same as codes of real states.
 LAST_STATE, MOST_STATES = 99, 51
+# Blocks in a state where the number of states is left open. Twice as many halve the states and double the memory,
+# because one state is made at a time.
 BLOCKS_PER_STATE = 400_000
+# Largest number of blocks, above the 11 million of the 2010 Census.
 LARGEST_COUNTRY = 12_000_000
 
 # Sizes of the census hierarchy, measured on the published geography of 2010.
 BLOCKS_PER_BLOCK_GROUP_MEAN, BLOCKS_PER_BLOCK_GROUP_SPREAD = 30.0, 0.6
+# Mean number of block groups of a tract. The codes allow nine, and a mean near it would cut the draws off there.
 BLOCK_GROUPS_PER_TRACT_MEAN = 3.5
 TRACTS_PER_COUNTY_MEDIAN, TRACTS_PER_COUNTY_SPREAD = 20.0, 1.0
 

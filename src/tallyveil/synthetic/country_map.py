@@ -25,9 +25,11 @@ _CELLS_PER_BLOCK: Final = 2
 """A block has at least so many cells, and less than four times as many, where the curve is fine enough."""
 _SHIFT: Final = 0.25
 """Largest shift of a corner along each axis, in cells. With 0.25, moved cells stay convex."""
+# Decimals of a degree that are written, 0.1 m on the ground. With half as many, corners of one block fall together.
 _DECIMALS: Final = 6
 _HEAD: Final = np.frombuffer(b"\x01" + (3).to_bytes(4, "little") + (1).to_bytes(4, "little"), dtype=np.uint8)
 """Begin of a polygon of one ring as little-endian well-known binary."""
+# Bytes of a point: two float64.
 _POINT_BYTES: Final = 16
 _EDGES: Final = np.array([[0, 0, 0, -1], [1, 0, 1, 0], [1, 1, 0, 1], [0, 1, -1, 0]])
 """Edges of a cell, counter-clockwise: its first corner (x, y) from the cell's, and the neighbour behind it (x, y)."""
@@ -83,16 +85,18 @@ def _corners(side: int, number: int, generator: np.random.Generator) -> Floats:
 def _borders(block: Integers) -> tuple[Integers, Integers, Integers]:
     """The edges of cells behind which another block begins: block, first and second corner, sorted by both."""
     side = len(block)
+    # A border of -1 around the square, so that its edge is a border of the blocks there too.
     around = np.pad(block, 1, constant_values=-1)
-    found = []
+    edges = []
     for number, (dx, dy, beyond_x, beyond_y) in enumerate(_EDGES):
         other = around[1 + beyond_x : 1 + beyond_x + side, 1 + beyond_y : 1 + beyond_y + side]
         x, y = np.nonzero(other != block)
         next_dx, next_dy = _EDGES[(number + 1) % 4, :2]
         first = (x + dx) * (side + 1) + y + dy
         second = (x + next_dx) * (side + 1) + y + next_dy
-        found.append((block[x, y], first, second))
-    owner, begin, end = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        edges.append((block[x, y], first, second))
+    owner, begin, end = (np.concatenate(parts) for parts in zip(*edges, strict=True))
+    # Sorted by block and first corner, so that the edge that goes on from a corner is found by a binary search.
     order = np.lexsort((begin, owner))
     return owner[order], begin[order], end[order]
 
@@ -119,10 +123,11 @@ def _as_wkb(points: Floats, lengths: Integers) -> list[bytes]:
     starts = ends - lengths
     order = np.insert(np.arange(len(points)), ends, starts)
     data: Bytes = points[order].astype("<f8").view(np.uint8).reshape(-1)
+    # A ring repeats its first point at its end, and so has one point more than corners.
     counts = (lengths + 1).astype("<u4")
-    head, whole, found, begin = _HEAD.tobytes(), data.tobytes(), [], 0
+    head, whole, shapes, begin = _HEAD.tobytes(), data.tobytes(), [], 0
     for count in counts:
         size = int(count) * _POINT_BYTES
-        found.append(head + count.tobytes() + whole[begin : begin + size])
+        shapes.append(head + count.tobytes() + whole[begin : begin + size])
         begin += size
-    return found
+    return shapes

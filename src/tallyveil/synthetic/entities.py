@@ -14,6 +14,8 @@ ENTITY_COLUMNS = ("place", "county_subdivision", "school_district", "tribal_area
 
 # Number of blocks of an area, about as in the fifty states.
 BLOCKS_PER_PLACE, BLOCKS_PER_SUBDIVISION, BLOCKS_PER_DISTRICT = 330, 320, 840
+# Part of the square that the discs of places cover together. With half, fewer blocks lie in places; with twice, most
+# discs overlap.
 SHARE_IN_PLACES = 0.3
 TRIBAL_AREAS = ((60_000, 1, 0.002), (6_000, 3, 0.1), None)
 """Tribal areas of the first state, the second, the third, and so on in turn: blocks of the state for each area, the
@@ -80,6 +82,7 @@ def _tribal_areas(points: Floats, number: int, generator: np.random.Generator) -
 
 def hilbert_points(n: int) -> Floats:
     """Evenly spaced points along a Hilbert curve through the unit square; shape (n, 2)."""
+    # Integers below n * 2^24, so that no rounding can put two blocks out of order.
     d = np.arange(n, dtype=np.int64) * (1 << (2 * CURVE_ORDER)) // max(n, 1)
     return np.stack(curve_cells(d), axis=1) / (1 << CURVE_ORDER)
 
@@ -93,12 +96,15 @@ def curve_cells(places: Integers) -> tuple[Integers, Integers]:
     """The cells (x, y) at places of the Hilbert curve of order `CURVE_ORDER`."""
     d, n = places.copy(), len(places)
     x, y = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    # One bit of both coordinates at a time, from the finest square to the whole one: the usual iteration.
     for bit in range(CURVE_ORDER):
         side = 1 << bit
         right, up = 1 & (d // 2), 1 & (d ^ (d // 2))
+        # Quarters of the curve are turned or flipped, so that each begins where the one before has ended.
         turn = up == 0
         flip = turn & (right == 1)
         x[flip], y[flip] = side - 1 - x[flip], side - 1 - y[flip]
+        # Both copies are made before either is written, because the arrays exchange their contents.
         x[turn], y[turn] = y[turn].copy(), x[turn].copy()
         x, y = x + side * right, y + side * up
         d //= 4
@@ -111,10 +117,11 @@ def _some(n: int, blocks_each: int) -> int:
 
 def _cells(points: Floats, n: int, generator: np.random.Generator) -> Integers:
     """For each point, the nearest of n random centres."""
+    # Inside the function, because importing scipy.spatial takes long, and few commands make entities.
     from scipy.spatial import cKDTree
 
-    found: Integers = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
-    return found
+    nearest: Integers = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
+    return nearest
 
 
 def _discs(points: Floats, n: int, share: float, spread: float, generator: np.random.Generator) -> Integers:
@@ -122,10 +129,11 @@ def _discs(points: Floats, n: int, share: float, spread: float, generator: np.ra
     from scipy.spatial import cKDTree
 
     centre, radius = generator.random((n, 2)), generator.lognormal(0.0, spread, n)
+    # The areas of all discs add up to the share; overlaps make the covered part a little smaller.
     radius *= np.sqrt(share / np.pi / np.sum(radius**2))
     distance, nearest = cKDTree(centre).query(points)
-    found: Integers = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
-    return found
+    area: Integers = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
+    return area
 
 
 def _named(name: str, before: str, labels: Integers, after: str = "") -> pl.Series:

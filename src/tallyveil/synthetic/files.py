@@ -57,14 +57,18 @@ def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict
             seeds.append(state.seed)
             if state.facilities is not None:
                 facilities.append(state.facilities)
+            # A generator, so that the records of one state alone are in memory when they are written.
             yield state.records
 
     paths = {name.removesuffix(".parquet"): directory / name for name in COUNTRY_FILES}
     write_parquet_chunks(paths["records"], records(), TAGS)
     country = pl.concat(geography)
     write_parquet(paths["geography"], country, TAGS)
-    kinds = pl.concat([_NO_KINDS, *(kinds_of_group_quarters(one) for one in facilities)])
-    entities = (with_kinds(one, kinds) for one in make_entities(country, seeds[0]))
+    # After the records: the lists that it reads are filled as the states are written.
+    kinds = pl.concat(
+        [_NO_KINDS, *(kinds_of_group_quarters(state_facilities) for state_facilities in facilities)]
+    )
+    entities = (with_kinds(state_entities, kinds) for state_entities in make_entities(country, seeds[0]))
     write_parquet_chunks(paths["entities"], entities, TAGS)
     if facilities:
         write_parquet(paths["facilities"], pl.concat(facilities), TAGS)

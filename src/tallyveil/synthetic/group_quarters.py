@@ -17,9 +17,11 @@ RESIDENTS = np.array(
 )
 # A block with only adults is assumed to have one large facility. These are the probabilities of its type, by hhgq code.
 LARGE_TYPE_SHARE = np.array([0, 0.05, 0, 0.32, 0.03, 0.46, 0.02, 0.12])
+# The same for a small facility in a block of others, by hhgq code; scaled to the sum 1 where it is used.
 SMALL_TYPE_SHARE = np.array([0, 0.01, 0.11, 0.20, 0.08, 0.15, 0, 0.45])
 LARGE_BLOCK, LARGE_ADULT_SHARE = 60, 0.975
 SMALL_BLOCK, SMALL_CHANCE, SECOND_CHANCE, SECOND_SHARE = 20, 0.012, 0.10, 0.15
+# Probability that a block has vacant housing units. Where it has residents in households it has housing anyway.
 VACANT_CHANCE = 0.08
 
 
@@ -59,13 +61,17 @@ def settle(people: NDArray[np.int64], generator: np.random.Generator) -> Dwellin
     residents = generator.binomial(households[block], chances[:, :, None]).astype(np.int64)
     households[block] -= residents
     # Some of these blocks also have a small facility of another type.
+    # Further types are drawn after the first residents have left, so that nobody lives in two facilities.
     again = np.flatnonzero(generator.random(len(block)) < SECOND_CHANCE)
+    # A step of 1 to 6 around the circle of the seven types never returns to the first one.
     second = 1 + (hhgq[again] - 1 + generator.integers(1, N_TYPES - 1, len(again))) % (N_TYPES - 1)
     left = households[block[again]]
     few = generator.binomial(left, SECOND_SHARE * RESIDENTS[second][:, :, None]).astype(np.int64)
+    # No block occurs twice in `again`, so that the subtraction by index loses nothing.
     households[block[again]] -= few
     residents = np.concatenate([residents, few])
     numbers = residents.sum(axis=(1, 2))
+    # At most one facility, and one more for every 25 residents.
     facilities = np.minimum(generator.geometric(0.6, len(numbers)), 1 + numbers // 25)
     vacant = generator.random(len(people)) < VACANT_CHANCE
     return Dwellings(

@@ -12,16 +12,21 @@ from tallyveil.errors import ConfigError
 # Axes of the table of people: voting age (under 18, 18 and over), and the eight levels of race_ethnicity.
 UNDER_18, ADULT = 0, 1
 RACES = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
+# Part of the people with each race, in the order of `RACES`, before areas stray from it. The parts sum to 1.
 NATIONAL_SHARE = np.array([0.17, 0.60, 0.12, 0.008, 0.055, 0.002, 0.005, 0.04])
+# Part of the people of each race that is under 18, in the same order. All must stay below 1, where the odds end.
 MINOR_SHARE = np.array([0.32, 0.20, 0.26, 0.28, 0.20, 0.27, 0.28, 0.42])
 
 # Standard deviations of the log shares of races around those of the geounit above. Together they make the segregation.
 STRAY = {"county": 0.4, "tract": 0.8, "block_group": 0.4, "geocode": 0.3}
 
+# Part of the blocks without people, such as parks and water. At twice, blocks with people would be rare.
 EMPTY_SHARE = 0.38
 BLOCK_SIZE_MEDIAN, BLOCK_SIZE_SPREAD, LARGEST_BLOCK = 34.0, 1.0, 2_500.0
+# Part of the inhabited blocks with a large institution, such as a prison. Twice as many double their residents.
 INSTITUTION_SHARE = 0.006
 INSTITUTION_SIZE_MEDIAN, INSTITUTION_SIZE_SPREAD = 130.0, 0.9
+# Part of an institution's residents that is under 18: nearly none, so that its block is known by its adults.
 INSTITUTION_MINOR_SHARE = 0.003
 
 
@@ -57,6 +62,7 @@ def make_people(
     institution = totals.institution
     races = generator.multinomial(totals.people, _race_shares(geography, generator))
     shift = generator.normal(0.0, 0.5, geography.height)[:, None]
+    # Odds and not shares are shifted, so that no share leaves 0 to 1.
     odds = MINOR_SHARE / (1 - MINOR_SHARE) * np.exp(shift)
     minor_share = np.where(institution[:, None], INSTITUTION_MINOR_SHARE, odds / (1 + odds))
     minors = generator.binomial(races, minor_share)
@@ -85,6 +91,7 @@ def make_totals(
     size = BLOCK_SIZE_MEDIAN * np.exp(density + generator.normal(0.0, BLOCK_SIZE_SPREAD, n_blocks))
     institution = ~empty & (generator.random(n_blocks) < INSTITUTION_SHARE)
     inmates = INSTITUTION_SIZE_MEDIAN * np.exp(generator.normal(0.0, INSTITUTION_SIZE_SPREAD, n_blocks))
+    # At least 60, the size from which a block of adults counts as one large facility.
     size = np.where(institution, 60 + inmates, size)
     size[empty] = 0.0
     if n_people is not None:
@@ -94,6 +101,7 @@ def make_totals(
 
 def _whole(size: NDArray[np.float64]) -> NDArray[np.int64]:
     """Integer numbers of people. A block with a size above zero has at least one person."""
+    # Rounded up: no inhabited block becomes empty, and none has more than `LARGEST_BLOCK`.
     return np.ceil(np.minimum(size, LARGEST_BLOCK)).astype(np.int64)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError
 from tallyveil.schema import Schema, load_preset
 from tallyveil.schema.names import closest_hint
@@ -16,10 +17,17 @@ from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
 from tallyveil.synthetic.people import RACES, make_people, make_totals
 from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
 from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
-from tallyveil.synthetic.units import make_units
 
 PRESETS = ("pl94-persons", "pl94-units", "race-age")
 """Schema presets that `make_states` knows."""
+
+MORE_HOUSEHOLDS = 0.38
+"""Probability that a household resident, after the first of the block, begins a household: about 2.6 people each."""
+VACANT_SHARE = 0.1
+"""Mean number of vacant housing units for each occupied one."""
+MORE_VACANT = 0.5
+"""In a block whose housing units are all vacant: the probability of one more of them."""
+_UNITS_STREAM = 0x756E74  # a separate random stream from those that make people and entities
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +78,7 @@ def make_population(
     Returns:
         The population.
     """
+    # All states are held at once; `make_states` gives the same people one state at a time.
     states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
     facilities = [state.facilities for state in states if state.facilities is not None]
     return SyntheticPopulation(
@@ -114,9 +123,11 @@ def make_states(
     if preset not in PRESETS:
         raise ConfigError(f"synthetic population of preset {preset!r}: {closest_hint(preset, PRESETS)}")
     if preset == "race-age":
+        # One generator for everything: the order of the draws is part of what a seed means.
         generator = _generator(n_blocks, seed, like, n_people, n_states)
         schema = load_preset(preset)
         for geography, people in _geography_and_people(n_blocks, like, n_people, n_states, generator):
+            # Only pairs with people become records, in the order of block and cell.
             block, age, race = np.nonzero(people)
             cells = schema.encode(np.stack([age, race], axis=1))
             records = _records(geography, schema, block, cells, people[block, age, race])
@@ -174,6 +185,7 @@ def _generator(
     """The source of random numbers, after the arguments have been checked."""
     if seed < 0:
         raise ConfigError(f"synthetic population: seed is {seed}, wanted 0 or more.")
+    # One of them says how many blocks there are, and both could contradict each other.
     if (n_blocks is None) == (like is None):
         given = "neither was" if like is None else "both were"
         raise ConfigError(f"synthetic population: wanted either n_blocks or like, {given} given.")
@@ -230,12 +242,14 @@ def _person_cells(
     block, hhgq, age, race, count = _groups(dwellings)
     area = geography["tract"].rle_id().to_numpy().astype(np.int64)
     area_races = np.zeros((int(area[-1]) + 1, len(RACES)), dtype=np.int64)
+    # add.at, because all blocks of a tract add to one row.
     np.add.at(area_races, area, people.sum(axis=1))
     detail = tilt_races(schema.attribute("cenrace").levels, area_races, generator)
     parts = []
     for code, name in enumerate(RACES):
         rows = np.flatnonzero(race == code)
         if name in SINGLE_RACES:
+            # People of a single race need no draw.
             drawn = (np.arange(len(rows)), np.full(len(rows), SINGLE_RACES.index(name)), count[rows])
         else:
             shares = {TWO_OR_MORE: detail.two_or_more, HISPANIC: detail.hispanic}[code]
@@ -270,6 +284,7 @@ def _records(
     counts: NDArray[np.int64],
 ) -> pl.DataFrame:
     """Counts as a table of records, sorted by block and cell."""
+    # Block and cell in one number, so that one sort orders both; below 2^63 for every preset.
     order = np.argsort(block * schema.size + cells, kind="stable")
     codes = schema.decode(cells[order])
     columns = [
@@ -288,13 +303,65 @@ def _facilities(geography: pl.DataFrame, schema: Schema, dwellings: Dwellings) -
     block = np.concatenate([housing, dwellings.block[occupied]])
     hhgq = np.concatenate([np.full(len(housing), HOUSEHOLD), dwellings.hhgq[occupied]])
     lower = np.concatenate([np.zeros(len(housing), dtype=np.int64), dwellings.facilities[occupied]])
+    # By block, then by type of dwelling, as the table is described.
     order = np.lexsort((hhgq, block))
     levels = pl.Series("hhgq", schema.attribute("hhgq").levels, dtype=pl.String)
     return pl.DataFrame(
         [
             geography["geocode"].gather(block[order]),
             levels.gather(hhgq[order]),
+            # Public files give no upper bound on residents, so that none is made up.
             pl.Series("lower", lower[order]),
             pl.repeat(None, len(order), dtype=pl.Int64, eager=True).alias("upper"),
+        ]
+    )
+
+
+def make_units(
+    persons: pl.DataFrame, geography: pl.DataFrame, facilities: pl.DataFrame, seed: int, number: int
+) -> pl.DataFrame:
+    """Make up occupied and vacant housing units that agree with the people of one state.
+
+    A block has occupied housing units if and only if people live in households there, and it has at most as many as
+    people. It has housing units, occupied or vacant, if and only if the facilities have a row for its households.
+
+    Args:
+        persons: Records of preset "pl94-persons", one state.
+        geography: The state's blocks, sorted by geocode.
+        facilities: The state's facilities, as in `SyntheticPopulation`.
+        seed: The seed of the population. The random stream of the units is used for nothing else.
+        number: Number of the state, from 0.
+    Returns:
+        Records of preset "pl94-units": geocode, h1, count (above zero), sorted by geocode, then level.
+    """
+    # A stream for each state, apart from those of the people: the people are the same with and without units.
+    generator = np.random.Generator(np.random.PCG64([seed, _UNITS_STREAM, number]))
+    residents = _of_blocks(geography, persons.filter(pl.col("hhgq") == "household"), pl.col("count").sum())
+    housing = _of_blocks(geography, facilities.filter(pl.col("hhgq") == "household"), pl.len()) > 0
+    # Every inhabited block has one household at least, and every further person may begin another.
+    occupied = np.minimum(residents, 1) + generator.binomial(np.maximum(residents - 1, 0), MORE_HOUSEHOLDS)
+    beside = generator.binomial(2 * occupied, VACANT_SHARE / 2)
+    # A block with housing and without residents has vacant units alone, of which there is one at least.
+    alone = generator.geometric(1 - MORE_VACANT, len(housing))
+    vacant = np.where(occupied > 0, beside, np.where(housing, alone, 0))
+    return _unit_records(geography, {"vacant": vacant, "occupied": occupied})
+
+
+def _of_blocks(geography: pl.DataFrame, rows: pl.DataFrame, value: pl.Expr) -> Integers:
+    """A sum for each block, in the order of the geography; 0 where a block has no rows."""
+    sums = rows.group_by("geocode").agg(value.cast(pl.Int64).alias("value"))
+    of_blocks = geography.select("geocode").join(sums, on="geocode", how="left", maintain_order="left")
+    return of_blocks["value"].fill_null(0).to_numpy()
+
+
+def _unit_records(geography: pl.DataFrame, counts: dict[str, Integers]) -> pl.DataFrame:
+    levels = load_preset("pl94-units").attribute("h1").levels
+    table = np.stack([counts[level] for level in levels], axis=1)
+    block, code = np.nonzero(table)
+    return pl.DataFrame(
+        [
+            geography["geocode"].gather(block),
+            pl.Series("h1", levels, dtype=pl.String).gather(code),
+            pl.Series("count", table[block, code]),
         ]
     )

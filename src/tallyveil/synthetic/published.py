@@ -45,6 +45,7 @@ def geography_of(published: PublishedCounts) -> pl.DataFrame:
         raise GeographyError(
             f"published blocks: column {missing[0]!r} is missing; wanted {list(GEOGRAPHY_COLUMNS)}. Add it."
         )
+    # Sorted here, because the rows of the array of people are in this order.
     geography = blocks.select(pl.col(GEOGRAPHY_COLUMNS).cast(pl.String)).sort("geocode")
     if geography.height == 0 or sum(geography.null_count().row(0)):
         raise GeographyError(
@@ -69,6 +70,7 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
         SchemaError: a column is missing, a level is unknown, or a count is no whole number from 0 to `MOST_OF_A_BLOCK`.
         GeographyError: a geocode is not a block.
     """
+    # Other columns are ignored, so that a published table can be given as it is.
     wanted = ("geocode", *schema.attribute_names, "count")
     missing = [column for column in wanted if column not in published.counts.columns]
     if missing:
@@ -91,6 +93,7 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
     )
     if place.null_count():
         raise GeographyError("published counts: a geocode is not among the published blocks; add its block.")
+    # strict=False turns what is no number into null, which is refused below with the rest.
     number = counts["count"].cast(pl.Int64, strict=False)
     whole = not counts["count"].dtype.is_float() or bool((number == counts["count"]).all())
     if number.null_count() or not whole or (number < 0).any():
@@ -103,6 +106,7 @@ def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schem
             "it."
         )
     people = np.zeros((geography.height, *schema.shape), dtype=np.int64)
+    # add.at, because a block may have several rows of one age and race.
     np.add.at(people, (place.to_numpy(), codes[:, 0], codes[:, 1]), number.to_numpy())
     return people
 

@@ -19,6 +19,7 @@ COMMON_SETS = {
     "black_aian": 0.05, "black_asian": 0.02, "black_sor": 0.04, "aian_asian": 0.006, "asian_nhopi": 0.02,
     "asian_sor": 0.015, "white_black_aian": 0.04, "white_asian_nhopi": 0.015, "white_black_asian": 0.012,
 }  # fmt: skip
+# Part of the Hispanic people with each single race, in the order of `SINGLE_RACES`; the others have several.
 HISPANIC_SINGLE_SHARE = np.array([0.50, 0.045, 0.015, 0.005, 0.002, 0.36])
 # Number of rows drawn at once. It limits memory and does not change the draws, which go row by row.
 CHUNK = 20_000

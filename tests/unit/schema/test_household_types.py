@@ -30,7 +30,13 @@ def test_labels_say_what_is_there(code: int, label: str):
         {"couple": Couple.COHABITING_SAME_SEX, "relatives": True, "size": 2},
         {"minors": MinorAges.UNDER_6, "size": 2},  # somebody is under 18
         {"minors": MinorAges.BOTH, "under_18": True, "size": 2},
-        {"own": MinorAges.BOTH, "minors": MinorAges.UNDER_6, "under_18": True, "relatives": True, "size": 3},
+        {
+            "own_children": MinorAges.BOTH,
+            "minors": MinorAges.UNDER_6,
+            "under_18": True,
+            "relatives": True,
+            "size": 3,
+        },
         {"multigenerational": True, "relatives": True, "size": 2},
         {
             "multigenerational": True,

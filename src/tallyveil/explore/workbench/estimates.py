@@ -63,6 +63,7 @@ def write_estimates(site: Path, plan: ReleasePlan, areas: Areas, queries: Sequen
     groups = _groups(plan, queries)
     hierarchies = areas.hierarchies
     if hierarchies is None:
+        # One geounit a geolevel stands for all; bounds are of real geounits, and are left out.
         plan, hierarchies = replace(plan, bounds=()), _single(plan)
     rows = np.arange(hierarchies.spine.n_geounits(hierarchies.spine.finest))
     why = write_planned_district(site, plan, hierarchies, groups, rows)
@@ -104,6 +105,7 @@ def _groups(plan: ReleasePlan, queries: Sequence[str] | None) -> list[QueryGroup
         ConfigError: there is none.
     """
     strategy = plan.strategy
+    # Tables first, because a reader looks for what is published.
     every = queries or (
         *plan.tables,
         *(query for level in strategy.geolevels for query in strategy.queries(level)),
@@ -131,6 +133,7 @@ def _children(plan: ReleasePlan, blocks: int | None) -> list[int]:
     n = len(plan.geolevels)
     if blocks is not None:
         numbers = sizes_of_blocks(n, blocks).geounits
+        # At least one child, also where a small country has fewer blocks than the usual tree has levels.
         return [max(1, round(below / above)) for above, below in pairwise(numbers)]
     last = len(GEOUNITS_PER_PARENT) - 1
     return [round(GEOUNITS_PER_PARENT[min(step, last)]) for step in reversed(range(n - 1))]
@@ -139,6 +142,7 @@ def _children(plan: ReleasePlan, blocks: int | None) -> list[int]:
 def _codes(hierarchies: Hierarchies) -> list[list[str] | None]:
     return [
         [str(code) for code in hierarchies.spine.geocodes[level]]
+        # A list that nobody can choose from would only make the page heavy.
         if hierarchies.spine.n_geounits(level) <= MOST_CODES
         else None
         for level in range(hierarchies.spine.n_levels)

@@ -46,6 +46,7 @@ def release_template(path: Path, plan: ReleasePlan) -> list[Piece]:
         ConfigError: the text cannot be made into a template of the same plan.
     """
     text = read_text_file(path)
+    # The page finds its slots by this text; in the file itself it would be taken for one.
     if _MARK in text:
         raise ConfigError(
             f"{path} contains the text '{_MARK}', which the workbench uses for itself. Change it in the file.",
@@ -77,7 +78,9 @@ def planned_values(plan: ReleasePlan) -> dict[str, Fraction]:
 def _write_slots(document: Any, plan: ReleasePlan) -> None:
     strategy = plan.strategy
     table, unit = _strategy_table(document), strategy.budget_unit
+    # Remembered now, because the key is taken out just below.
     has_preset = "preset" in table
+    # What the sliders set is written anew; everything else of the file stays as its author wrote it, comments too.
     for key in ("preset", "rho", "epsilon", "delta", "geolevels", "queries"):
         table.pop(key, None)
     table.add(unit, _slot("total"))
@@ -86,11 +89,13 @@ def _write_slots(document: Any, plan: ReleasePlan) -> None:
     for i, level in enumerate(strategy.geolevels):
         queries.add(level, _slots({name: f"q{i}.{k}" for k, name in enumerate(strategy.queries(level))}))
     table.add("queries", queries)
+    # A preset brings its estimation along, and without it the plan would fall back to other settings.
     if has_preset:
         document.pop("estimation", None)
         document.add("estimation", tomlkit.parse(strategy_tables(strategy, plan))["estimation"])
     privacy = document["privacy"]
     if unit == "rho":
+        # Declared in one unit alone: a leftover in the other would contradict the slider.
         privacy.pop("epsilon", None)
     privacy[unit] = _slot("declared")
 
@@ -120,11 +125,13 @@ def _slots(names: Mapping[str, str]) -> Table:
 
 
 def _pieces(text: str) -> Iterator[Piece]:
+    # A split with one group gives text and slot in turn.
     for number, piece in enumerate(_SLOT.split(text)):
         yield {"slot": piece} if number % 2 else piece
 
 
 def _require_same_plan(path: Path, pieces: list[Piece], plan: ReleasePlan) -> None:
+    # The template with its own numbers must be the plan itself; whatever the editing lost would show here.
     plan_again = plan_from_mapping(
         tomlkit.parse(filled(pieces, planned_values(plan))).unwrap(), path.parent
     ).to_mapping()
@@ -187,6 +194,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
     }
 
 
+# Version of what the page reads.
 FORMAT: Final = 1
 INDEX: Final = Path("app", "workbench", "index.html")
 
@@ -230,6 +238,7 @@ def make_workbench(
         ConfigError: a release file is not offered, or a query is not known.
         StoreError: the folder holds something else or an input, or cannot be written to.
     """
+    # Both plans are read before the folder is touched.
     plan, content = _offered(release_file)
     inputs, other, second = [release_file, *inputs_of(plan)], None, None
     if compared is not None:
@@ -270,6 +279,7 @@ def _other_estimates(
     A geography has the geolevels of the first plan. A regular spine can have any: the page takes the numbers of
     children of geolevels with the same names from the first one.
     """
+    # Other cells: an error of one schema is no error of the other.
     if plan.schema != first.schema:
         return {
             "spine": None,

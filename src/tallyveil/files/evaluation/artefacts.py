@@ -66,6 +66,7 @@ class _Emptiness:
 
     def rows(self, geolevel: str, true: int, published: int) -> list[Row]:
         """The numbers as rows of the table; `true` and `published` are the records of all geounits."""
+        # None where there are no records, because a share of nothing is no number.
         filled = self.filled_with / published if published else None
         emptied = self.emptied_of / true if true else None
         return [
@@ -117,11 +118,13 @@ def queried_factors(schema: Schema, queries: Sequence[str]) -> tuple[QueryGroup,
     """The attributes and recodes that the queries name, each as a separate query, in the schema's order."""
     named = {name for query in queries for name in schema.query(query).factor_names}
     groups = (schema.query(name) for name in schema.factor_names if name in named)
+    # A factor of one group is in every geounit alone, and says nothing.
     return tuple(group for group in groups if group.size > 1)
 
 
 def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDArray[np.int64]:
     """For each group, the number of nonempty geounits whose records are all of it. All entries must be above zero."""
+    # Empty geounits are left out: reduceat would give them the next geounit's cell.
     starts = offsets[:-1][np.diff(offsets) > 0]
     numbers = np.zeros(group.size, dtype=np.int64)
     if not len(starts):
@@ -129,6 +132,7 @@ def _single_groups(group: QueryGroup, offsets: Integers, cells: Integers) -> NDA
     for layer in group.layers:
         answers = layer.answers_of(cells)
         least, most = np.minimum.reduceat(answers, starts), np.maximum.reduceat(answers, starts)
+        # All records are of one group where the least and the largest answer agree; -1 is no group.
         numbers += np.bincount(least[(least == most) & (least >= 0)], minlength=group.size)
     return numbers
 

@@ -55,6 +55,7 @@ class ErrorTally:
     @property
     def mean_squared_error(self) -> float:
         """Mean of the squared errors over all answers, in records squared; rounded once."""
+        # Python's integers: squares of errors times their number can exceed 64 bits in a country.
         pairs = zip(self.sizes.tolist(), self.times.tolist(), strict=True)
         return float(Fraction(sum(size * size * times for size, times in pairs), self.n_answers))
 
@@ -70,7 +71,9 @@ class ErrorTally:
 
     def quantile(self, percent: int) -> int:
         """Smallest error that at least `percent` percent of the answers do not exceed, in records."""
+        # Rounded up in integers, so that the rank is exact at the boundary.
         rank = -(-self.n_answers * percent // 100)
+        # Answers without an error are not in the list; they are the smallest.
         n_exact = self.n_answers - int(self.times.sum())
         if rank <= n_exact:
             return 0
@@ -95,8 +98,10 @@ def merge_tallies(tallies: Sequence[ErrorTally]) -> ErrorTally:
     """Merge tallies of separate answers into one. There must be at least one."""
     sizes = np.concatenate([tally.sizes for tally in tallies])
     times = np.concatenate([tally.times for tally in tallies])
+    # Sizes that occur in several tallies become one entry.
     distinct, place = np.unique(sizes, return_inverse=True)
     summed = np.zeros(len(distinct), dtype=np.int64)
+    # add.at, because one size may come from several tallies.
     np.add.at(summed, place, times)
     return ErrorTally(
         n_geounits=sum(tally.n_geounits for tally in tallies),
@@ -108,6 +113,7 @@ def merge_tallies(tallies: Sequence[ErrorTally]) -> ErrorTally:
     )
 
 
+# Counts that are examined together: about 100 MB. Half needs half the memory and more calls; the result is the same.
 ENTRIES_PER_CHUNK = 1 << 22
 COLUMNS = {
     "geolevel": pl.String,
@@ -151,7 +157,9 @@ def error_metrics(
         SchemaError: a query does not fit the schema.
     Privacy: none. Every output with these numbers must say that they come from the true counts.
     """
+    # A query that is named twice would be two equal rows.
     groups = [schema.query(name) for name in dict.fromkeys(queries)]
+    # Before any work: rows of other geounits would be compared as if they were the same.
     _check_geounits(spine, estimates, truths)
     rows = []
     for estimate, truth in zip(estimates, truths, strict=True):

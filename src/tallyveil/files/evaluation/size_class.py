@@ -21,6 +21,7 @@ class SizeClass(Enum):
 ALL_SIZES = "all"
 """Label of the row for all geounits, whatever their size."""
 
+# The smallest total, in records, of each class but the first, which holds what is below 1.
 _SMALLEST = np.array([1, 10, 100, 1_000, 10_000], dtype=np.int64)
 
 

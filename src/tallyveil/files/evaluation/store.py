@@ -73,6 +73,7 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
     Privacy: none. Every file has "protected": false and a warning.
     """
     folder = run_dir / FOLDER
+    # In the metadata of every file, because a file may be passed on without its folder.
     tags = {**metadata, "protected": "false", "warning": WARNING}
     write_parquet(folder / TABLE_FILE, evaluation.errors, tags)
     write_parquet(folder / ARTEFACTS_FILE, evaluation.artefacts, tags)
@@ -95,6 +96,7 @@ def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
         frame = read_parquet(path)
     except UNREADABLE as error:
         raise _not_an_evaluation(path, type(error).__name__) from None
+    # A file of another version could have columns with other meanings.
     if frame.schema != pl.Schema(columns):
         raise _not_an_evaluation(path, "its columns are others")
     return frame
@@ -123,6 +125,7 @@ def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mappin
     tags = {name: str(value) for name, value in metadata.items()} | {"protected": "false", "warning": WARNING}
     for name, frame in tables.items():
         write_parquet(inside(folder, f"{file_name(name)}.parquet"), frame, tags)
+    # True counts stay out of the file that people open; the errors alone go into it.
     errors = {
         name: frame.to_dicts()
         for name, frame in tables.items()

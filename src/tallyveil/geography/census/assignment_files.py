@@ -55,8 +55,9 @@ def find_assignment_files(folders: Sequence[Path]) -> dict[str, dict[str, Path]]
         GeographyError: a folder does not exist or has none of these files, a name has another form or an unknown State,
             or two files have the same State and kind.
     """
-    found: dict[str, dict[str, Path]] = {}
+    paths_by_state: dict[str, dict[str, Path]] = {}
     for folder in folders:
+        # Sorted, because the order of a folder's entries differs between file systems, and messages name the first.
         paths = sorted(folder.glob(PREFIX + "*")) if folder.is_dir() else []
         if not paths:
             raise GeographyError(
@@ -66,14 +67,15 @@ def find_assignment_files(folders: Sequence[Path]) -> dict[str, dict[str, Path]]
             )
         for path in paths:
             state, kind = _parts_of_name(path)
-            if kind in found.setdefault(state, {}):
+            if kind in paths_by_state.setdefault(state, {}):
                 raise GeographyError(
-                    f"{path}: got a second file of {kind} of State {state}; the first is {found[state][kind]}. Wanted "
-                    "one file of each kind. Name only one of the folders.",
+                    f"{path}: got a second file of {kind} of State {state}; the first is "
+                    f"{paths_by_state[state][kind]}. Wanted one file of each kind. Name only one of the folders.",
                     code="census-file",
                 )
-            found[state][kind] = path
-    return dict(sorted(found.items()))
+            paths_by_state[state][kind] = path
+    # Sorted by State, so that the report and the tables do not depend on the order of the folders.
+    return dict(sorted(paths_by_state.items()))
 
 
 def read_assignment_files(state: str, paths: Mapping[str, Path]) -> StateBlocks:
@@ -91,10 +93,12 @@ def read_assignment_files(state: str, paths: Mapping[str, Path]) -> StateBlocks:
             "because the rule for this State is made of it. Download the whole archive of the State.",
             code="census-file",
         )
+    # The file that the rule needs goes first: it defines the blocks, and all others are held against it.
     known = [needed, *(kind for kind in BY_KIND if kind in paths and kind != needed)]
     tables = [_read_one(state, kind, paths[kind]) for kind in known]
     rows = tables[0].rows.select(pl.col(BLOCKID).alias("geocode"))
     for kind, table in zip(known, tables, strict=True):
+        # A file of another year has other blocks; a join would leave them without areas and say nothing.
         check_same_blocks(tables[0], table, BLOCKID)
         rows = rows.join(_codes_of(kind, table), on="geocode", how="left", maintain_order="left")
     unused = tuple(path for kind, path in paths.items() if kind not in BY_KIND)
@@ -113,6 +117,7 @@ def _read_one(state: str, kind: str, path: Path) -> SourceTable:
 
 def _codes_of(kind: str, table: SourceTable) -> pl.DataFrame:
     code = BY_KIND[kind]
+    # The Bureau wrote the name in two ways; the first that is there is taken.
     component = [pl.col(name).alias(COMPONENT[0]) for name in COMPONENT if name in table.rows.columns]
     return table.rows.select(
         pl.col(BLOCKID).alias("geocode"), pl.col(code.assigned).alias(code.column), *component[:1]

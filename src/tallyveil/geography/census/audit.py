@@ -13,6 +13,7 @@ from tallyveil.geography.census.states import STATES, STRONG_MCD_STATES, uses_su
 from tallyveil.geography.census.tribal_classes import class_of
 from tallyveil.storage.write import file_digest
 
+# Version of the report's keys, for programs that read it; a change of their meaning needs the next number.
 REPORT_FORMAT: Final = 1
 SUBDIVISIONS: Final = "minor civil divisions; places inside tribal areas"
 PLACES: Final = "places"
@@ -48,7 +49,7 @@ def audit(
         "format": REPORT_FORMAT,
         "files": list(_files(readings)),
         "blocks": entities.height,
-        "states": [_state(one, entities) for one in states],
+        "states": [_state(state, entities) for state in states],
         "tribal_areas": list(_tribal_areas(blocks, entities)),
         "families": _families(entities),
         "misfits": list(_misfits(states, readings, blocks, entities)),
@@ -59,6 +60,7 @@ def _files(readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
     seen = set()
     for reading in readings:
         for table in reading.tables:
+            # The same table stands in the reading of each of its States.
             if table.path in seen:
                 continue  # a geographic reference file with several States
             seen.add(table.path)
@@ -71,24 +73,30 @@ def _files(readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _state(one: StateBlocks, entities: pl.DataFrame) -> dict[str, Any]:
-    own = entities.filter(pl.col("geocode").str.starts_with(one.state))
+def _state(state: StateBlocks, entities: pl.DataFrame) -> dict[str, Any]:
+    state_entities = entities.filter(pl.col("geocode").str.starts_with(state.state))
     lengths = {"counties": 5, "tracts": 11, "block_groups": 12}
-    by_subdivision, by_place = own["county_subdivision"].is_not_null(), own["place"].is_not_null()
-    tribal = own["tribal_area"].is_not_null()
+    by_subdivision, by_place = (
+        state_entities["county_subdivision"].is_not_null(),
+        state_entities["place"].is_not_null(),
+    )
+    tribal = state_entities["tribal_area"].is_not_null()
     return {
-        "state": one.state,
-        "name": STATES[one.state].name,
-        "source": one.source,
-        **{name: own["geocode"].str.slice(0, length).n_unique() for name, length in lengths.items()},
-        "blocks": own.height,
-        "rule": SUBDIVISIONS if uses_subdivisions(one.state) else PLACES,
-        "county_subdivisions": own["county_subdivision"].drop_nulls().n_unique(),
-        "places": own["place"].drop_nulls().n_unique(),
+        "state": state.state,
+        "name": STATES[state.state].name,
+        "source": state.source,
+        **{
+            name: state_entities["geocode"].str.slice(0, length).n_unique()
+            for name, length in lengths.items()
+        },
+        "blocks": state_entities.height,
+        "rule": SUBDIVISIONS if uses_subdivisions(state.state) else PLACES,
+        "county_subdivisions": state_entities["county_subdivision"].drop_nulls().n_unique(),
+        "places": state_entities["place"].drop_nulls().n_unique(),
         "blocks_in_county_subdivisions": int(by_subdivision.sum()),
         "blocks_in_places": int(by_place.sum()),
         "blocks_in_neither": int((~by_subdivision & ~by_place).sum()),
-        "tribal_areas": own["tribal_area"].drop_nulls().n_unique(),
+        "tribal_areas": state_entities["tribal_area"].drop_nulls().n_unique(),
         "blocks_in_tribal_areas": int(tribal.sum()),
         "is_divided_by_tribal_branch": bool(tribal.any() and not tribal.all()),
     }
@@ -103,19 +111,20 @@ def _tribal_areas(blocks: pl.DataFrame, entities: pl.DataFrame) -> Iterator[dict
     table = pl.DataFrame(
         {"code": codes, "block": entities["geocode"], "component": component.cast(pl.String)}
     )
-    for (code,), own in (
+    for (code,), area_rows in (
+        # Sorted by code, so that the report is the same whatever the order of the blocks.
         table.drop_nulls("code").sort("code").partition_by("code", as_dict=True, maintain_order=True).items()
     ):
         kind = class_of(str(code))
-        parts = own["component"].drop_nulls().value_counts().sort("component")
+        parts = area_rows["component"].drop_nulls().value_counts().sort("component")
         yield {
             "code": code,
             "class": "" if kind is None else kind.name,
             "in_spine": kind is not None and kind.in_spine,
-            "states": own["block"].str.slice(0, 2).unique().sort().to_list(),
-            "counties": own["block"].str.slice(0, 5).n_unique(),
-            "block_groups": own["block"].str.slice(0, 12).n_unique(),
-            "blocks": own.height,
+            "states": area_rows["block"].str.slice(0, 2).unique().sort().to_list(),
+            "counties": area_rows["block"].str.slice(0, 5).n_unique(),
+            "block_groups": area_rows["block"].str.slice(0, 12).n_unique(),
+            "blocks": area_rows.height,
             "components": dict(parts.iter_rows()),
         }
 
@@ -136,13 +145,14 @@ def _misfits(
 ) -> Iterator[str]:
     """A sentence for everything that was odd, or that the rules leave without an area."""
     for reading in readings:
+        # A dictionary, because a file with several States would give its notes once for each of them.
         for table in dict.fromkeys(reading.tables):
             yield from (f"{table.path}: {note}" for note in table.notes)
-    for one in states:
+    for state in states:
         yield from (
-            f"{path}: this kind of area is not known, and the file was not read." for path in one.unused
+            f"{path}: this kind of area is not known, and the file was not read." for path in state.unused
         )
-        yield from _missing_kinds(one)
+        yield from _missing_kinds(state)
     yield from _absent_columns(entities)
     yield from _without_area(entities)
     yield from _left_out(entities)
@@ -150,12 +160,12 @@ def _misfits(
     yield from _two_kinds_of_districts(entities)
 
 
-def _missing_kinds(one: StateBlocks) -> Iterator[str]:
+def _missing_kinds(state: StateBlocks) -> Iterator[str]:
     """Block assignment files that are not there: the Bureau makes none for a kind of area that a State lacks."""
-    missing = [kind for kind, code in BY_KIND.items() if code.column not in one.rows.columns]
-    if one.source == "block assignment files" and missing:
+    missing = [kind for kind, code in BY_KIND.items() if code.column not in state.rows.columns]
+    if state.source == "block assignment files" and missing:
         yield (
-            f"State {one.state}: no block assignment files of {', '.join(missing)}. The State was taken to have no "
+            f"State {state.state}: no block assignment files of {', '.join(missing)}. The State was taken to have no "
             "such areas."
         )
 
@@ -175,14 +185,14 @@ def _absent_columns(entities: pl.DataFrame) -> Iterator[str]:
 
 def _without_area(entities: pl.DataFrame) -> Iterator[str]:
     """Blocks of States of minor civil divisions for which the rule finds no area."""
-    own = entities.filter(pl.col("geocode").str.slice(0, 2).is_in(STRONG_MCD_STATES))
-    inside = own.filter(pl.col("tribal_area").is_not_null() & pl.col("place").is_null())
+    governed = entities.filter(pl.col("geocode").str.slice(0, 2).is_in(STRONG_MCD_STATES))
+    inside = governed.filter(pl.col("tribal_area").is_not_null() & pl.col("place").is_null())
     if inside.height:
         yield (
             f"Blocks in tribal areas of States with minor civil divisions that are in no place: {inside.height}, such "
             f"as {_some(inside)}. By the rule they are in no minor civil division either."
         )
-    outside = own.filter(pl.col("tribal_area").is_null() & pl.col("county_subdivision").is_null())
+    outside = governed.filter(pl.col("tribal_area").is_null() & pl.col("county_subdivision").is_null())
     if outside.height:
         yield (
             f"Blocks of States with minor civil divisions that are in none: {outside.height}, such as "
@@ -192,12 +202,14 @@ def _without_area(entities: pl.DataFrame) -> Iterator[str]:
 
 def _left_out(entities: pl.DataFrame) -> Iterator[str]:
     """Tribal areas for which the spine has no branch."""
-    own = entities.filter(pl.col("published_tribal_area").is_not_null() & pl.col("tribal_area").is_null())
-    codes = own["published_tribal_area"].unique().sort().to_list()
+    left_out = entities.filter(
+        pl.col("published_tribal_area").is_not_null() & pl.col("tribal_area").is_null()
+    )
+    codes = left_out["published_tribal_area"].unique().sort().to_list()
     if codes:
         yield (
             f"Areas of classes for which the spine has no branch: {len(codes)}, such as {', '.join(codes[:EXAMPLES])}; "
-            f"their blocks: {own.height}. They are in the column published_tribal_area alone."
+            f"their blocks: {left_out.height}. They are in the column published_tribal_area alone."
         )
 
 
@@ -207,6 +219,7 @@ def _outside_home(entities: pl.DataFrame) -> Iterator[str]:
     pairs = entities.select("published_tribal_area", home).drop_nulls().unique()
     for code, state in pairs.sort(pairs.columns).iter_rows():
         kind = class_of(code)
+        # A class without a State of its own is at home everywhere.
         if kind is not None and kind.state not in (None, state):
             yield (
                 f"Area {code} has blocks in State {state}; by its code it is a {kind.name}, which only State "

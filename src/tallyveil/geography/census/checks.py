@@ -24,22 +24,23 @@ def check_blocks(table: SourceTable, column: str, state: str | None = None) -> N
         GeographyError: as above.
     """
     blocks = table.rows[column]
+    # The form first: the digits that are cut out below mean something only in a block of 15 digits.
     check_form(table, column, BLOCK, "a block of 15 digits", may_be_empty=False)
-    own = blocks.str.slice(0, 2)
-    if len(lost := (~own.is_in(list(STATES))).arg_true()):
+    states = blocks.str.slice(0, 2)
+    if len(lost := (~states.is_in(list(STATES))).arg_true()):
         row = lost[0]
         raise table.error(
             row,
-            f"block '{blocks[row]}' of State '{own[row]}'",
+            f"block '{blocks[row]}' of State '{states[row]}'",
             f"one of the States {ALL_STATES}",
             "Remove the row, or correct the block.",
             code="census-code",
         )
-    if state is not None and len(lost := (own != state).arg_true()):
+    if state is not None and len(lost := (states != state).arg_true()):
         row = lost[0]
         raise table.error(
             row,
-            f"block '{blocks[row]}', which is in State {_named(own[row])}",
+            f"block '{blocks[row]}', which is in State {_named(states[row])}",
             f"blocks of State {_named(state)}, which the name of the file says",
             "Use the file of the right State, or give the file its own name.",
             code="census-block",
@@ -74,6 +75,7 @@ def check_form(table: SourceTable, column: str, form: str, wanted: str, *, may_b
         GeographyError: as above.
     """
     values = table.rows[column]
+    # The whole text must fit, and a null counts as the caller says.
     fits = values.str.contains(f"^(?:{form})$").fill_null(may_be_empty)
     if len(wrong := (~fits).arg_true()):
         row = wrong[0]
@@ -140,13 +142,14 @@ def check_part(table: SourceTable, block: str, column: str, part: Part) -> None:
     Raises:
         GeographyError: as above.
     """
-    blocks, own = table.rows[block], table.rows[column]
+    blocks, parts = table.rows[block], table.rows[column]
     wanted = blocks.str.slice(part.start, part.length)
-    if len(wrong := (~(wanted == own)).fill_null(True).arg_true()):
+    # A null in either column is a contradiction too: the Bureau leaves neither empty.
+    if len(wrong := (~(wanted == parts)).fill_null(True).arg_true()):
         row = wrong[0]
         raise table.error(
             row,
-            f"block '{blocks[row]}' with {column} '{own[row] or ''}'",
+            f"block '{blocks[row]}' with {column} '{parts[row] or ''}'",
             f"the {part.what} of the block, '{wanted[row]}'",
             "Correct the block or the column; the Bureau's files say the same in both.",
             code="census-block",
@@ -160,6 +163,7 @@ def check_same_blocks(first: SourceTable, other: SourceTable, column: str) -> No
         GeographyError: as above.
     """
     blocks, others = first.rows[column], other.rows[column]
+    # The same column in the same order is the usual case, and comparing it costs less than two searches.
     if blocks.equals(others):
         return
     for here, there in ((other, first), (first, other)):

@@ -43,17 +43,20 @@ def read_facilities(path: Path, blocks: pl.Series) -> tuple[SourceTable, pl.Data
     names = "|".join(dict.fromkeys(KINDS.values()))
     wanted = f"a type of three digits from 101 to 999, or one of {names.replace('|', ', ')}"
     check_form(table, KIND, f"[1-9][0-9]{{2}}|{names}", wanted, may_be_empty=False)
+    # Nine digits at most, so that sums over a country stay far below 2**63.
     check_form(table, NUMBER, "[0-9]{1,9}", "a whole number, 0 or more", may_be_empty=False)
     _check_pairs(table)
+    # A type of three digits gives its first digit's kind; a name of a kind is no key of the table and stays.
     kind = pl.col(KIND).str.slice(0, 1).replace_strict(KINDS, default=None).fill_null(pl.col(KIND))
-    found = (
+    facilities = (
         table.rows.select(pl.col(BLOCKID).alias("geocode"), kind.alias("hhgq"), pl.col(NUMBER).cast(pl.Int64))
         .group_by("geocode", "hhgq")
         .agg(pl.col(NUMBER).sum().alias("facilities"))
+        # No row means no facility, and bounds treat it so; a row with 0 would say the same twice.
         .filter(pl.col("facilities") > 0)
         .sort("geocode", "hhgq")
     )
-    return table, found
+    return table, facilities
 
 
 def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
@@ -62,6 +65,7 @@ def kinds_of_group_quarters(facilities: pl.DataFrame) -> pl.DataFrame:
     Args:
         facilities: Columns geocode, hhgq and lower (the number of facilities; 0 for households), as `bounds_of` makes.
     """
+    # Sorted by kind, so that one combination has one name.
     present = facilities.filter(pl.col("lower") > 0).sort("geocode", "hhgq")
     return present.group_by("geocode", maintain_order=True).agg(
         pl.col("hhgq").str.join("+").alias("group_quarters")
@@ -83,6 +87,7 @@ def bounds_of(blocks: pl.Series, facilities: pl.DataFrame) -> pl.DataFrame:
     homes = pl.DataFrame({"geocode": blocks}).with_columns(
         pl.lit(HOUSEHOLD).alias("hhgq"), pl.lit(0, dtype=pl.Int64).alias("facilities")
     )
+    # Households have the lower bound 0: a block may be without any.
     both = pl.concat([homes, facilities.select(homes.columns)]).sort("geocode", "hhgq")
     return both.select(
         "geocode", "hhgq", pl.col("facilities").alias("lower"), pl.lit(None, dtype=pl.Int64).alias("upper")

@@ -45,8 +45,10 @@ def read_reference_file(path: Path) -> list[StateBlocks]:
     table = read_source(path, [*parts, *REQUIRED_CODES], optional)
     for column, form, wanted in PARTS:
         check_form(table, column, form, wanted, may_be_empty=False)
+    # The block is made of its parts after their form is checked, so that it always has 15 digits.
     table = _with_blocks(table)
     check_blocks(table, "geocode")
+    # The file states the block a second time. Both must agree, because either could be the wrong one.
     if GEOID in table.rows.columns:
         check_blocks(table, GEOID)
         for column in parts:
@@ -54,6 +56,7 @@ def read_reference_file(path: Path) -> list[StateBlocks]:
     if BLOCK_GROUP in table.rows.columns:
         check_form(table, BLOCK_GROUP, "[0-9]", "1 digit", may_be_empty=False)
         check_part(table, "geocode", BLOCK_GROUP, DIGITS[BLOCK_GROUP])
+    # All codes, known to be needed or not: what a later rule reads has been checked here.
     for column in table.rows.columns:
         if column in BY_COLUMN:
             check_code(table, column, BY_COLUMN[column], may_be_empty=column not in REQUIRED_CODES)
@@ -67,9 +70,9 @@ def _with_blocks(table: SourceTable) -> SourceTable:
 
 
 def _by_state(table: SourceTable) -> list[StateBlocks]:
-    kept = ["geocode", *(name for name in table.rows.columns if name in BY_COLUMN)]
+    columns = ["geocode", *(name for name in table.rows.columns if name in BY_COLUMN)]
     parts = table.rows.sort("geocode").partition_by("TABBLKST", as_dict=True, maintain_order=True)
     return [
-        StateBlocks(str(state), "geographic reference file", rows.select(kept), (table,))
+        StateBlocks(str(state), "geographic reference file", rows.select(columns), (table,))
         for (state,), rows in parts.items()
     ]

@@ -23,8 +23,10 @@ from tallyveil.storage.read import (
 )
 
 SEPARATOR: Final = "|"
+# What a spreadsheet writes instead, with the words for a message.
 OTHER_SEPARATORS: Final = {",": "commas", "\t": "tabs", ";": "semicolons"}
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Byte-order marks of UTF-16, which would otherwise be reported as strange bytes.
 WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -37,23 +39,24 @@ class SourceTable:
         rows: The columns that were asked for and are there, one row for each line below the header.
         notes: What was unusual about the file but leaves its meaning clear.
         counts_lines: Whether places are numbered as lines of a text file. Otherwise they are rows, from 1.
-        kept: Numbers of the rows in the file, from 0, if only some of them are in `rows`.
+        row_numbers: Numbers of the rows in the file, from 0, if only some of them are in `rows`.
     """
 
     path: Path
     rows: pl.DataFrame
     notes: tuple[str, ...] = ()
     counts_lines: bool = True
-    kept: pl.Series | None = None
+    row_numbers: pl.Series | None = None
 
     def filtered(self, mask: pl.Series) -> "SourceTable":
         """The rows of a mask. Errors still name their lines in the file. It is applied once."""
-        kept = mask.arg_true()
-        return SourceTable(self.path, self.rows.filter(mask), self.notes, self.counts_lines, kept)
+        row_numbers = mask.arg_true()
+        return SourceTable(self.path, self.rows.filter(mask), self.notes, self.counts_lines, row_numbers)
 
     def at(self, row: int) -> str:
         """The file and the line of a row (the rows are numbered from 0)."""
-        row = row if self.kept is None else int(self.kept[row])
+        row = row if self.row_numbers is None else int(self.row_numbers[row])
+        # Text files have a header in line 1, and lines are counted from 1; rows of Parquet have neither.
         return f"{self.path}, line {row + 2}" if self.counts_lines else f"{self.path}, row {row + 1}"
 
     def error(self, row: int, got: str, wanted: str, mend: str, *, code: str) -> GeographyError:
@@ -94,16 +97,19 @@ def read_source(path: Path, required: Sequence[str], optional: Sequence[str] = (
     header = _with_block(path, header, required[0])
     _check_header(path, header, required)
     lines = _lines(path)
+    # Before the lines are split: a line with too few fields would be filled with nulls without an error.
     _check_fields(path, lines, len(header))
     fields = lines.str.split_exact(SEPARATOR, len(header) - 1).struct.unnest()
     fields.columns = header
-    kept = [name for name in (*required, *optional) if name in header]
-    return SourceTable(path, fields.select(pl.col(kept).replace("", None)), notes)
+    columns = [name for name in (*required, *optional) if name in header]
+    # An empty field says nothing, so that it is null for every reader below.
+    return SourceTable(path, fields.select(pl.col(columns).replace("", None)), notes)
 
 
 def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
     """Names of the columns in the first line, and notes."""
     with path.open("rb") as stream:
+        # At most so many bytes: a file without line ends must not be read as one line.
         line = stream.readline(LONGEST_HEADER)
     if not line.strip():
         raise _misread(
@@ -114,10 +120,10 @@ def _header(path: Path) -> tuple[list[str], tuple[str, ...]]:
     marked, windows = line.startswith(BYTE_ORDER_MARK), line.endswith(b"\r\n")
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
     if SEPARATOR not in text:
-        found = next((words for sign, words in OTHER_SEPARATORS.items() if sign in text), "no separator")
+        separator = next((words for sign, words in OTHER_SEPARATORS.items() if sign in text), "no separator")
         raise _misread(
             path,
-            f"{found} in the first line",
+            f"{separator} in the first line",
             f"fields with '{SEPARATOR}' between them",
             f"Replace the separators by '{SEPARATOR}'. If the file has commas, its name may end in .csv instead.",
         )
@@ -169,13 +175,13 @@ def _lines(path: Path) -> pl.Series:
 def _check_fields(path: Path, lines: pl.Series, n_fields: int) -> None:
     if len(lines) == 0:
         raise _without_rows(path)
-    found = lines.str.count_matches(SEPARATOR, literal=True) + 1
-    wrong = (found != n_fields).arg_true()
+    field_counts = lines.str.count_matches(SEPARATOR, literal=True) + 1
+    wrong = (field_counts != n_fields).arg_true()
     if len(wrong):
         row = wrong[0]
         raise SourceTable(path, pl.DataFrame()).error(
             row,
-            f"{found[row]} field(s) in '{_short(lines[row])}'",
+            f"{field_counts[row]} field(s) in '{_short(lines[row])}'",
             f"{n_fields}, as in the header",
             "Correct the line, or download the file again.",
             code="census-file",

@@ -30,6 +30,7 @@ def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
         StoreError: the folder holds other files or one of the inputs, another process writes it, or a file cannot be
             written.
     """
+    # Before anything is removed: an input in the same folder would be lost.
     refuse_inputs(folder, imported.inputs)
     tables = {
         "geography": imported.geography,
@@ -39,6 +40,8 @@ def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
     paths = {name: folder / f"{name}.parquet" for name in tables}
     paths |= {"import.json": folder / "import.json", "import.txt": folder / "import.txt"}
     with own_folder(folder, COMMAND):
+        # All old files go before the first new one: tables of two imports would fit each other in form, and in nothing
+        # else.
         for path in paths.values():
             remove(path)
         for name, table in tables.items():
@@ -47,6 +50,7 @@ def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
             else:
                 write_parquet(paths[name], table, TAGS)
         write_text(paths["import.txt"], "\n".join(report_lines(imported.report)) + "\n")
+        # The JSON is written last: a folder with it has everything else.
         write_json(paths["import.json"], imported.report)
     return paths
 
@@ -60,44 +64,44 @@ def report_lines(report: dict[str, Any]) -> Iterator[str]:
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"Blocks: {report['blocks']:,}. States: {len(report['states'])}."
     yield "\nFiles"
-    for one in report["files"]:
-        yield f"  {one['path']}: {one['what']}, {one['rows']:,} rows"
+    for source_file in report["files"]:
+        yield f"  {source_file['path']}: {source_file['what']}, {source_file['rows']:,} rows"
     yield "\nStates, and the rule for each"
-    for one in report["states"]:
-        yield from _state_lines(one)
+    for state in report["states"]:
+        yield from _state_lines(state)
     yield "\nTribal areas"
-    yield from (_tribal_line(one) for one in report["tribal_areas"])
+    yield from (_tribal_line(area) for area in report["tribal_areas"])
     if not report["tribal_areas"]:
         yield "  none"
     yield "\nFamilies of the entity table"
-    for name, one in report["families"].items():
-        yield f"  {name}: {one['entities']:,} entities, {one['blocks']:,} blocks"
+    for name, counts in report["families"].items():
+        yield f"  {name}: {counts['entities']:,} entities, {counts['blocks']:,} blocks"
     yield "\nWhat did not fit"
-    yield from (f"  {one}" for one in report["misfits"] or ["nothing"])
+    yield from (f"  {misfit}" for misfit in report["misfits"] or ["nothing"])
 
 
-def _state_lines(one: dict[str, Any]) -> Iterator[str]:
+def _state_lines(state: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"  {one['state']} {one['name']}, from {one['source']}. Counties: {one['counties']:,}; tracts: "
-        f"{one['tracts']:,}; block groups: {one['block_groups']:,}; blocks: {one['blocks']:,}."
+        f"  {state['state']} {state['name']}, from {state['source']}. Counties: {state['counties']:,}; "
+        f"tracts: {state['tracts']:,}; block groups: {state['block_groups']:,}; blocks: {state['blocks']:,}."
     )
-    yield f"    Rule: {one['rule']}."
+    yield f"    Rule: {state['rule']}."
     yield (
-        f"    Minor civil divisions: {one['county_subdivisions']:,} with {one['blocks_in_county_subdivisions']:,} "
-        f"blocks; places: {one['places']:,} with {one['blocks_in_places']:,}; blocks in neither: "
-        f"{one['blocks_in_neither']:,}."
+        f"    Minor civil divisions: {state['county_subdivisions']:,} with {state['blocks_in_county_subdivisions']:,} "
+        f"blocks; places: {state['places']:,} with {state['blocks_in_places']:,}; blocks in neither: "
+        f"{state['blocks_in_neither']:,}."
     )
-    branch = "divide the State" if one["is_divided_by_tribal_branch"] else "do not divide the State"
+    branch = "divide the State" if state["is_divided_by_tribal_branch"] else "do not divide the State"
     yield (
-        f"    Tribal areas of the spine: {one['tribal_areas']:,} with {one['blocks_in_tribal_areas']:,} blocks; they "
-        f"{branch}."
+        f"    Tribal areas of the spine: {state['tribal_areas']:,} with {state['blocks_in_tribal_areas']:,} blocks; "
+        f"they {branch}."
     )
 
 
-def _tribal_line(one: dict[str, Any]) -> str:
-    parts = "".join(f"; component {kind}: {number:,}" for kind, number in one["components"].items())
-    use = "in the spine" if one["in_spine"] else "not in the spine"
+def _tribal_line(area: dict[str, Any]) -> str:
+    parts = "".join(f"; component {kind}: {number:,}" for kind, number in area["components"].items())
+    use = "in the spine" if area["in_spine"] else "not in the spine"
     return (
-        f"  {one['code']}, {one['class']}, {use}. States: {', '.join(one['states'])}; counties: {one['counties']:,}; "
-        f"block groups: {one['block_groups']:,}; blocks: {one['blocks']:,}{parts}."
+        f"  {area['code']}, {area['class']}, {use}. States: {', '.join(area['states'])}; "
+        f"counties: {area['counties']:,}; block groups: {area['block_groups']:,}; blocks: {area['blocks']:,}{parts}."
     )

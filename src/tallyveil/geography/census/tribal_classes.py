@@ -40,4 +40,7 @@ OUTSIDE: Final = "9999"
 
 def class_of(code: str) -> TribalClass | None:
     """The class of a code of four digits; None if no class has the code."""
-    return next((one for one in CLASSES if one.first <= code <= one.last), None)
+    # Codes have four digits, so that their order as text is that as numbers.
+    return next(
+        (tribal_class for tribal_class in CLASSES if tribal_class.first <= code <= tribal_class.last), None
+    )

@@ -15,6 +15,7 @@ from tallyveil.printable import shown
 
 _POINT, _POLYGON, _MULTIPOLYGON = 0, 3, 6
 """Numbers of the types of shapes in shapely."""
+# Smallest longitude and latitude, then the largest, in degrees. Shapely gives the bounds of a shape in this order.
 _LIMITS: Final = np.array([-180.0, -90.0, 180.0, 90.0])
 
 
@@ -33,6 +34,7 @@ def with_geometry(spine: Spine, stored: StoredShapes) -> Geometry:
         ConfigError: the coordinate reference system is not stated, or cannot be turned into longitude and latitude.
     """
     _require_geocodes(spine, stored)
+    # Inside functions, because shapely and pyproj belong to the extra `maps`, which most installations lack.
     import shapely
 
     named = stored.wkb.is_not_null()
@@ -42,14 +44,19 @@ def with_geometry(spine: Spine, stored: StoredShapes) -> Geometry:
             "Wanted: the shapes of the finest geounits. Write the file again, or leave [geography] geometry out.",
             code="geometry-shape",
         )
+    # Rows without a shape are dropped before they are parsed; a geounit may lack one.
     codes = stored.geocodes.filter(named)
     held = np.array(stored.wkb.filter(named).to_list(), dtype=object)
+    # Invalid bytes become None here, so that the check below can name the geounit; an exception would name none.
     shapes = shapely.force_2d(shapely.from_wkb(held, on_invalid="ignore"))
     _require_kind(stored, codes, shapes)
+    # Into degrees before the checks of the limits, which are in degrees.
     shapes = _in_degrees(stored, shapes)
     _require_sound(stored, codes, shapes)
+    # One byte order and one flavour, so that equal shapes have one digest on every machine.
     wkb = pl.Series(list(shapely.to_wkb(shapes, byte_order=1, flavor="iso")), dtype=pl.Binary)
     rows = spine.locate(spine.finest, codes)
+    # -1 marks the geounits of the spine for which the file has no shape; they get null.
     place = np.full(spine.n_geounits(spine.finest), -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     ordered = wkb.gather(pl.Series(place).replace(-1, None))
@@ -62,15 +69,15 @@ def _require_geocodes(spine: Spine, stored: StoredShapes) -> None:
     codes = stored.geocodes
     unknown = codes.filter(spine.locate(spine.finest, codes) < 0).drop_nulls()
     twice = codes.filter(codes.is_duplicated()).drop_nulls()
-    for found, what in (
+    for misfits, what in (
         (codes.filter(codes.is_null()), "have no geocode"),
         (twice, "share their geocode with another row"),
         (unknown, f"have a geocode that is not in the geography ({spine.geolevels[-1]})"),
     ):
-        if len(found):
-            first = "" if found[0] is None else f", such as '{shown(found[0])[:40]}'"
+        if len(misfits):
+            first = "" if misfits[0] is None else f", such as '{shown(misfits[0])[:40]}'"
             raise GeographyError(
-                f"the geometry file {stored.path}: {len(found):,} rows {what}{first}. Wanted: at most one row for "
+                f"the geometry file {stored.path}: {len(misfits):,} rows {what}{first}. Wanted: at most one row for "
                 "each finest geounit of the geography, and no other row. Remove or correct these rows.",
                 code="geometry-geocodes",
             )
@@ -81,6 +88,7 @@ def _require_kind(stored: StoredShapes, codes: pl.Series, shapes: NDArray[Any]) 
     import shapely
 
     kinds = shapely.get_type_id(shapes)
+    # -1 is shapely's type of what could not be read.
     unread = kinds < 0
     if unread.any():
         _refuse_shapes(stored, codes, unread, "cannot be read as well-known binary. Write the file again")
@@ -96,6 +104,7 @@ def _require_sound(stored: StoredShapes, codes: pl.Series, shapes: NDArray[Any])
     """Refuse shapes that are empty, outside the world or invalid; raises GeographyError."""
     import shapely
 
+    # Empty shapes first: they have no bounds, and NaN fits no limit.
     _refuse_shapes(
         stored, codes, shapely.is_empty(shapes), "are empty. Remove these rows, or give their shape"
     )
@@ -151,8 +160,8 @@ def _in_degrees(stored: StoredShapes, shapes: NDArray[Any]) -> NDArray[Any]:
     def transformed(coordinates: Floats) -> Floats:
         return np.column_stack(to_degrees.transform(coordinates[:, 0], coordinates[:, 1]))
 
-    found: NDArray[Any] = shapely.transform(shapes, transformed)
-    return found
+    projected: NDArray[Any] = shapely.transform(shapes, transformed)
+    return projected
 
 
 def _refuse_crs(stored: StoredShapes, what: str) -> NoReturn:

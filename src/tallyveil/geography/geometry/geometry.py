@@ -26,8 +26,9 @@ class Geometry:
     def digest(self) -> bytes:
         """SHA-256 of the geometry."""
         digest = hashlib.sha256(b"tallyveil geometry 1\n")
-        for one in self.wkb:
-            shape = one or b""
+        for wkb in self.wkb:
+            # The length goes before each shape, so that no two lists of shapes write the same bytes.
+            shape = wkb or b""
             digest.update(len(shape).to_bytes(8, "big") + shape)
         return digest.digest()
 

@@ -22,12 +22,14 @@ def merged(shapes: NDArray[Any], offsets: Integers, members: Integers, *, shared
 
     merge = shapely.coverage_union_all if shared else shapely.union_all
     known = ~shapely.is_missing(shapes)
-    found: NDArray[Any] = np.full(len(offsets) - 1, None, dtype=object)
+    merged_shapes: NDArray[Any] = np.full(len(offsets) - 1, None, dtype=object)
+    # Most areas of a fine geolevel are one geounit: these are copied, without a call for each.
     alone = np.diff(offsets) == 1
-    found[alone] = shapes[members[offsets[:-1][alone]]]
+    merged_shapes[alone] = shapes[members[offsets[:-1][alone]]]
     for area in np.flatnonzero(~alone):
-        own = members[offsets[area] : offsets[area + 1]]
-        own = own[known[own]]
-        if len(own):
-            found[area] = merge(shapes[own])
-    return found
+        area_members = members[offsets[area] : offsets[area + 1]]
+        # A union with None is an error in shapely, and a geounit without a shape leaves the rest of its area.
+        area_members = area_members[known[area_members]]
+        if len(area_members):
+            merged_shapes[area] = merge(shapes[area_members])
+    return merged_shapes

@@ -32,6 +32,8 @@ _BEGINNINGS: Final = {
     ".gpkg": ("GPKG", b"SQLite format 3\x00"),
 }
 """For each ending that GDAL reads, its name of the format and the first bytes of such a file."""
+# Bytes read to know a format: the longest of the signs below and a .shp's header fields end within 64, and leading
+# blanks of a GeoJSON may take the rest. With half as many the signs still fit.
 _LONGEST_BEGINNING: Final = 64
 _SHAPEFILE_LENGTH: Final = slice(24, 28)
 """Where a .shp states its length, in words of two bytes."""
@@ -86,6 +88,7 @@ def _read_geoparquet(path: Path, geocode: str) -> StoredShapes:
     require_text(frame, geocode, path, WHAT)
     if frame.collect_schema()[column] != pl.Binary:
         _refuse(path, f"has a column '{column}' that holds no bytes", "wanted well-known binary (WKB)")
+    # The sizes alone are read first: the shapes of a file that is too large are never in memory.
     size = collect(frame.select(pl.col(column).bin.size().cast(pl.Int64).sum()), path, WHAT).item()
     _refuse_large(path, size)
     table = collect(frame, path, WHAT)
@@ -117,6 +120,7 @@ def _geoparquet_column(path: Path) -> tuple[str, str | dict[str, Any] | None]:
 
 def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
     """Read a file of one layer with GDAL; raises ConfigError, StoreError."""
+    # Inside the function, because pyogrio belongs to the extra `maps`.
     import pyogrio
     from pyogrio.errors import (
         CRSError,
@@ -127,6 +131,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         GeometryError,
     )
 
+    # Before GDAL sees the file: some of its formats open further files or addresses that the content names.
     driver = _require_beginning(path)
     try:
         layers = pyogrio.list_layers(path.absolute())
@@ -135,6 +140,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
                 path, f"has {len(layers)} layers", "wanted one. Write the layer of the finest geounits alone"
             )
         info = pyogrio.read_info(path.absolute())
+        # The first bytes fit, but GDAL has decided by itself; its decision must be the same.
         if info["driver"] != driver:
             _refuse(path, f"holds the format {info['driver']}", f"its ending promises {driver}")
         present = list(info["fields"])
@@ -154,6 +160,7 @@ def _read_by_gdal(path: Path, geocode: str) -> StoredShapes:
         GeometryError,
         UnicodeDecodeError,
     ) as error:
+        # Without its cause: GDAL's texts may hold content of the file.
         raise _unreadable(path, f"ended with {type(error).__name__}") from None
     if shapes is None:
         _refuse(path, "is a table without shapes", "wanted polygons or points")
@@ -171,7 +178,7 @@ def _columns(names: list[str]) -> str:
 
 def _text(values: Any) -> pl.Series:
     """A column of Python objects: text, or what it is."""
-    is_text = all(one is None or isinstance(one, str) for one in values)
+    is_text = all(value is None or isinstance(value, str) for value in values)
     return pl.Series(list(values), dtype=pl.String if is_text else pl.Object)
 
 
@@ -191,8 +198,9 @@ def _require_beginning(path: Path) -> str:
     except OSError as error:
         raise _unreadable(path, f"ended with {type(error).__name__}") from None
     driver, wanted = _BEGINNINGS[path.suffix.lower()]
-    found = begin.removeprefix(b"\xef\xbb\xbf").lstrip() if driver == "GeoJSON" else begin
-    if not found.startswith(wanted):
+    # A GeoJSON may begin with a byte-order mark and blanks; binary formats may not.
+    content = begin.removeprefix(b"\xef\xbb\xbf").lstrip() if driver == "GeoJSON" else begin
+    if not content.startswith(wanted):
         _refuse(path, f"does not begin as a file of the format {driver} does", "rename it, or convert it")
     if driver == "ESRI Shapefile":
         _require_whole(path, begin, size)

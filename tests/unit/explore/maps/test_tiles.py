@@ -13,8 +13,7 @@ from tallyveil.errors import SolverError
 from tallyveil.explore.maps import AreasOfKind, areas_of_geolevel, tiles, write_tiles
 from tallyveil.explore.maps.plane import on_plane
 from tallyveil.explore.maps.shapes import finest_shapes
-from tallyveil.explore.maps.tiles import LAYER, encoded, rows_in
-from tallyveil.explore.maps.zooms import MOST_FEATURES, Zooms, sharpest, zooms_of
+from tallyveil.explore.maps.tiles import LAYER, MOST_FEATURES, Zooms, encoded, rows_in, sharpest, zooms_of
 from tallyveil.geography import spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
 from tallyveil.synthetic.country import make_geography

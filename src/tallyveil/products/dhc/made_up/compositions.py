@@ -184,7 +184,7 @@ def type_of(members: Members) -> HouseholdType:
     return HouseholdType(
         couple=next((COUPLES[one] for one in r.COUPLED if one in present), Couple.NO_PARTNER),
         relatives=not present.isdisjoint(r.RELATIVES),
-        own=_ages(own),
+        own_children=_ages(own),
         minors=_ages(others),
         under_18=any(band != ADULT for _, band in members),
         multigenerational=bool(own) and not present.isdisjoint(elders_or_grandchildren),
@@ -216,8 +216,8 @@ def rare_composition(wanted: HouseholdType) -> Members:
     """The members of one household of a type. Those that the type asks for come first, then others up to its size."""
     partner = _PARTNERS.get(wanted.couple)
     minor_leads = wanted.under_18 and not wanted.minors
-    not_own = [band for band in _BANDS_OF[wanted.minors] if band not in _BANDS_OF[wanted.own]]
-    own = [(r.CHILD, band) for band in _BANDS_OF[wanted.own]]
+    not_own = [band for band in _BANDS_OF[wanted.minors] if band not in _BANDS_OF[wanted.own_children]]
+    own = [(r.CHILD, band) for band in _BANDS_OF[wanted.own_children]]
     if wanted.multigenerational and not own:
         own = [(r.CHILD, ADULT)]
     others = [(_minor_relation(wanted), band) for band in not_own]

@@ -155,7 +155,7 @@ VARIABLES: Final[Mapping[str, Callable[[HouseholdType], str]]] = MappingProxyTyp
     {
         "couple": lambda household: household.couple.name.lower(),
         "relatives": lambda household: _YES[household.relatives],
-        "own": lambda household: AGES_IN_LABELS[household.own],
+        "own": lambda household: AGES_IN_LABELS[household.own_children],
         "minors": lambda household: AGES_IN_LABELS[household.minors],
         "under_18": lambda household: _YES[household.under_18],
         "multigenerational": lambda household: _YES[household.multigenerational],

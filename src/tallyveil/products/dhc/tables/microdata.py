@@ -190,8 +190,8 @@ def _hht(household: HouseholdType, female: bool) -> str:
 def _hht2(household: HouseholdType, female: bool) -> str:
     """Household type with couples and own children, in two digits."""
     if household.couple is not Couple.NO_PARTNER:
-        return f"{1 + 2 * household.couple.cohabiting + (not household.own):02d}"
-    beside = 0 if household.size == 1 else 1 if household.own else 2 if household.relatives else 3
+        return f"{1 + 2 * household.couple.cohabiting + (not household.own_children):02d}"
+    beside = 0 if household.size == 1 else 1 if household.own_children else 2 if household.relatives else 3
     return f"{(5 if female else 9) + beside:02d}"
 
 
@@ -215,7 +215,7 @@ OF_TYPE_AND_SEX: Final[dict[str, tuple[Callable[[HouseholdType, bool], str], str
         lambda household, _: "0" if household.size <= 2 else "2" if household.multigenerational else "1",
         "0",
     ),
-    "PAOC": (lambda household, _: _PRESENCE[household.own], "0"),
+    "PAOC": (lambda household, _: _PRESENCE[household.own_children], "0"),
     "PAC": (lambda household, _: _PRESENCE[household.minors], "0"),
     "TP18": (lambda household, _: "1" if household.under_18 else "0", "0"),
 }
