@@ -37,9 +37,9 @@ def measured_by_pass(
     Raises:
         ConfigError: no pass determines one of the queries.
     """
-    cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
+    cells, zeros = [schema.query(outer_pass.cells) for outer_pass in outer], schema.barred_levels()
     lifts_last = sorted(range(len(outer)), key=lambda number: outer[number].part is not None)
-    found: list[list[str]] = [[] for _ in outer]
+    by_pass: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
         number = next((k for k in lifts_last if determines(cells[k], group, zeros)), None)
@@ -47,11 +47,12 @@ def measured_by_pass(
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "
                 "the answers of the query are sums of counts of the pass's cells. The passes count: "
-                f"{'; '.join(one.cells for one in outer)}. Give one of them finer cells, or do not measure the query.",
+                f"{'; '.join(outer_pass.cells for outer_pass in outer)}. Give one of them finer cells, or do not "
+                f"measure the query.",
                 code="outer-pass",
             )
-        found[number].append(name)
-    return tuple(map(tuple, found))
+        by_pass[number].append(name)
+    return tuple(map(tuple, by_pass))
 
 
 def early_answers(
@@ -78,23 +79,24 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
             leaves out, or the passes together do not give whole cells.
         SchemaError: the schema has no such query.
     """
-    for number, one in enumerate(outer, start=1):
-        _refuse_chain(schema, one, f"[[estimation.outer]] pass {number}")
+    for number, outer_pass in enumerate(outer, start=1):
+        _refuse_chain(schema, outer_pass, f"[[estimation.outer]] pass {number}")
         _refuse_early(schema, outer, number)
-    cells = [schema.query(one.cells) for one in outer]
+    cells = [schema.query(outer_pass.cells) for outer_pass in outer]
     _refuse_left_out(schema, cells[0])
-    for number, (above, own) in enumerate(pairwise(cells), start=2):
-        if not counts_all_of(above, own):
+    for number, (above, pass_cells) in enumerate(pairwise(cells), start=2):
+        if not counts_all_of(above, pass_cells):
             raise ConfigError(
                 f"[[estimation.outer]] pass {number} counts cells that pass {number - 1} leaves out, so that pass "
-                f"{number - 1} does not say how many records are in them. Leave these levels out of '{own.name}', or "
+                f"{number - 1} does not say how many records are in them. Leave these levels out of "
+                f"'{pass_cells.name}', or "
                 f"count them in '{above.name}'.",
                 code="outer-pass",
             )
     _refuse_open_cells(schema, cells)
     _refuse_lost_counts(cells)
-    for number, own in enumerate(cells[:-1]):
-        finished_cells(schema, own, cells[number + 1])
+    for number, pass_cells in enumerate(cells[:-1]):
+        finished_cells(schema, pass_cells, cells[number + 1])
 
 
 def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
@@ -105,11 +107,11 @@ def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
     Args:
         cells: The cells of each pass.
     """
-    found = [0]
+    sources = [0]
     for number in range(1, len(cells)):
         sizes = [common_groups(cells[number], earlier).size for earlier in cells[:number]]
-        found.append(max(range(number), key=lambda k: (sizes[k], k)))
-    return found
+        sources.append(max(range(number), key=lambda k: (sizes[k], k)))
+    return sources
 
 
 def _refuse_lost_counts(cells: Sequence[QueryGroup]) -> None:
@@ -132,7 +134,7 @@ def open_pass(passes: Sequence[QueryGroup]) -> int | None:
 
     Example: the last pass counts households by "rented or no payment", and the first pass counts each of the two.
     """
-    return next((k for k, own in enumerate(passes[:-1]) if not _adds(passes[-1], own)), None)
+    return next((k for k, pass_cells in enumerate(passes[:-1]) if not _adds(passes[-1], pass_cells)), None)
 
 
 def finished_cells(
@@ -181,8 +183,8 @@ def _refuse_left_out(schema: Schema, first: QueryGroup) -> None:
             )
 
 
-def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
-    chain = [schema.query(name) for name in (*one.rounding, one.cells)]
+def _refuse_chain(schema: Schema, outer: OuterPass, where: str) -> None:
+    chain = [schema.query(name) for name in (*outer.rounding, outer.cells)]
     for group in chain:
         if group.overlaps:
             raise ConfigError(
@@ -201,12 +203,18 @@ def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
 
 def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> None:
     """Refuse answers of later passes that a pass would use anyway, or cannot use."""
-    one, zeros = outer[number - 1], schema.barred_levels()
-    for name in one.also:
+    outer_pass, zeros = outer[number - 1], schema.barred_levels()
+    for name in outer_pass.also:
         query = schema.query(name)
-        later = next((k for k, own in enumerate(outer) if _fits(schema, own, query, zeros)), -1)
-        kept = () if query.overlaps else determined_answers(schema.query(one.cells), query, zeros).factors
-        if one.part is not None or later < number or not all((factor.codes >= 0).any() for factor in kept):
+        later = next((k for k, later_pass in enumerate(outer) if _fits(schema, later_pass, query, zeros)), -1)
+        factors = (
+            () if query.overlaps else determined_answers(schema.query(outer_pass.cells), query, zeros).factors
+        )
+        if (
+            outer_pass.part is not None
+            or later < number
+            or not all((factor.codes >= 0).any() for factor in factors)
+        ):
             raise ConfigError(
                 f"[[estimation.outer]] pass {number} has '{name}' in 'also', which has no effect there. Name measured "
                 "queries of later passes. Some of their answers must be sums of this pass's counts, and their groups "
@@ -216,10 +224,10 @@ def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> No
 
 
 def _fits(
-    schema: Schema, one: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
+    schema: Schema, outer: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
 ) -> bool:
     """Whether a pass without a part determines a query."""
-    return one.part is None and determines(schema.query(one.cells), query, zeros)
+    return outer.part is None and determines(schema.query(outer.cells), query, zeros)
 
 
 def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
@@ -239,7 +247,9 @@ def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
             )
         if number is not None:
             _refuse_partial(schema, place, known)
-    others = [own for k, own in enumerate(cells[:-1]) if k != number and not _adds(last, own)]
+    others = [
+        pass_cells for k, pass_cells in enumerate(cells[:-1]) if k != number and not _adds(last, pass_cells)
+    ]
     if others:
         raise ConfigError(
             f"[[estimation.outer]]: the last pass, '{last.name}', leaves something open that two earlier passes count, "
@@ -284,9 +294,9 @@ def _refuse_partial(schema: Schema, place: int, known: Sequence[QueryGroup]) -> 
                 )
 
 
-def _adds(last: QueryGroup, own: QueryGroup) -> bool:
+def _adds(last: QueryGroup, earlier: QueryGroup) -> bool:
     """Whether counts of the last pass add up to those of an earlier one, in the cells that the last pass counts."""
-    for fine, coarse in zip(last.factors, own.factors, strict=True):
+    for fine, coarse in zip(last.factors, earlier.factors, strict=True):
         counted = fine.codes >= 0
         first = first_levels(fine)
         if not np.array_equal(coarse.codes[counted], coarse.codes[first[fine.codes[counted]]]):
@@ -298,9 +308,9 @@ def _are_counted(group: QueryGroup, answers: NDArray[np.int64], after: QueryGrou
     """Whether the query of the next pass counts cells of each answer of this one."""
     counted = np.ones(len(answers), dtype=np.bool_)
     numbers = np.unravel_index(answers, group.shape)
-    for own, later, number in zip(group.factors, after.factors, numbers, strict=True):
-        meets = np.zeros(own.size, dtype=np.bool_)
-        meets[own.codes[(own.codes >= 0) & (later.codes >= 0)]] = True
+    for factor, later, number in zip(group.factors, after.factors, numbers, strict=True):
+        meets = np.zeros(factor.size, dtype=np.bool_)
+        meets[factor.codes[(factor.codes >= 0) & (later.codes >= 0)]] = True
         counted &= meets[number]
     return counted
 

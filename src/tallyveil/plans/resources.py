@@ -212,20 +212,20 @@ def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
     Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people. Cells count once
     for each pass: the last pass takes longer the more passes there are whose answers it keeps.
     """
-    found, support = [], plan.schema.size
+    undetermined, support = [], plan.schema.size
     for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
         # The last outer pass is fitted to a query that tells its cells apart.
         detailed = bool(plan.outer) or any(
             plan.query(name).is_detailed for name in plan.strategy.queries(level)
         )
-        found.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
+        undetermined.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
         support = min(plan.schema.size, max(1, sizes.people // n))
-    return tuple(found)
+    return tuple(undetermined)
 
 
 def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
     """Number of noisy values that are written at each geolevel."""
-    found = []
+    values = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
         written = plan.estimating.written(level, n)
         if plan.measurements == "support":
@@ -234,8 +234,8 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
         if plan.measurements == "support" and number > 0:
             support = entries[number - 1] / sizes.geounits[number - 1]
             answers = min(answers, round(ANSWERS_PER_CELL * support))
-        found.append(n * answers)
-    return tuple(found)
+        values.append(n * answers)
+    return tuple(values)
 
 
 def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:

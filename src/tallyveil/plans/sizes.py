@@ -73,7 +73,7 @@ def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Si
         # Nearly every hierarchy has one root.
         geounits.append(max(1, round(geounits[-1] / ratio)) if step < n_levels - 2 else 1)
     geounits.reverse()
-    most = [1, *(_most_children(own, above) for above, own in pairwise(geounits))]
+    most = [1, *(_most_children(below, above) for above, below in pairwise(geounits))]
     return Sizes(tuple(geounits), people if people is not None else PEOPLE_PER_GEOUNIT * blocks, tuple(most))
 
 
@@ -94,11 +94,11 @@ def filled_cells(
         n_cells: Number of cells of the schema.
         curve: People in a geounit, and how many cells they fill.
     """
-    found = []
+    filled = []
     for n_geounits in sizes.geounits:
         each = sizes.people / n_geounits
-        found.append(round(n_geounits * min(cells_of(each, curve), each, n_cells)))
-    return tuple(found)
+        filled.append(round(n_geounits * min(cells_of(each, curve), each, n_cells)))
+    return tuple(filled)
 
 
 def cells_of(people: float, curve: Sequence[tuple[int, int]] = FILLED_CELLS) -> float:

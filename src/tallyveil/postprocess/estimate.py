@@ -129,7 +129,7 @@ class Estimate:
             observer=observer,
             watch=watch,
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
-            kept=measured.kept,
+            taken_over=measured.taken_over,
             groups=self._groups(),
             writing="copy measurements of",
         )
@@ -140,7 +140,7 @@ class Estimate:
         if not self.plan.outer:
             return None
         measured = self.measured
-        return first_groups(self.plan, measured.constraints, measured.kept, measured.hierarchies.spine)
+        return first_groups(self.plan, measured.constraints, measured.taken_over, measured.hierarchies.spine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ class _Estimate:
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         measured = self.measured
-        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.kept)
+        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.taken_over)
         self._write_drawn(run)
         run.executor.serve(partial(estimating_site, run, measured.root, measured.manifest.digests))
         estimation.write_measurements(run)

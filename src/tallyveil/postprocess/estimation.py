@@ -45,7 +45,7 @@ from tallyveil.postprocess.families.tree_values import (
 )
 from tallyveil.postprocess.families.unsolved import UNSOLVED
 from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import (
@@ -119,7 +119,7 @@ class Estimation:
         observer: Receives reports of progress.
         watch: Times the stages.
         tree: The sweep up the spine, if the plan asks for it.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
@@ -133,7 +133,7 @@ class Estimation:
     observer: Observer
     watch: Stopwatch
     tree: TreeSweep | None = None
-    kept: Kept = field(default_factory=Kept)
+    taken_over: TakenOver = field(default_factory=TakenOver)
     groups: FixedGroups | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class Estimation:
             allocation=self.allocation,
             source=self.source,
             groups=self.groups,
-            kept=self.kept,
+            taken_over=self.taken_over,
             observer=self.observer,
             watch=self.watch,
             records=self.records,
@@ -387,7 +387,7 @@ class Estimation:
     @property
     def final_checks(self) -> FinalChecks:
         """What the published files are held to."""
-        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.kept, self.groups)
+        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.taken_over, self.groups)
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them; returns the names of the checks."""

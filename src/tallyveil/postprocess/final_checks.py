@@ -31,7 +31,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.runs.executor import Chunks, gathered
@@ -58,14 +58,14 @@ class FinalChecks:
         plan: How its counts were estimated, and what was written.
         hierarchies: The spine and the areas off the spine.
         constraints: Every constraint.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
     """
 
     plan: EstimationPlan
     hierarchies: Hierarchies
     constraints: Sequence[ConstraintTable]
-    kept: Kept
+    taken_over: TakenOver
     groups: FixedGroups | None
 
     @property
@@ -73,7 +73,7 @@ class FinalChecks:
         """What the counts, tables and microdata are held to; the limits of lift passes come on top."""
         plan = self.plan
         # The counts that outer passes keep; without outer passes they are constraints like the others.
-        agreed = self.kept.agreed if plan.outer else ()
+        agreed = self.taken_over.agreed if plan.outer else ()
         return Promises(
             plan.schema,
             self.hierarchies.spine,
@@ -164,7 +164,7 @@ class FinalChecks:
             return []
         spine = self.hierarchies.spine
         finest = read_histogram(root, spine.geolevels[-1], self.plan.schema, spine)
-        return check_parts(self.plan, self.groups, self.kept, finest, spine)
+        return check_parts(self.plan, self.groups, self.taken_over, finest, spine)
 
 
 def _among(files: JsonObject, places: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.other_releases.kept import Kept, read_kept
+from tallyveil.postprocess.other_releases.kept import TakenOver, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.runs.earlier import Earlier
@@ -45,7 +45,7 @@ class Measured:
         hierarchies: The spine and the areas off the spine.
         allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, agreements (without outer passes), and counts drawn on a lattice.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         source: The noisy answers.
         declaration: The budget that its ledger declares.
         spend: The ledger's entry of the one spend.
@@ -59,7 +59,7 @@ class Measured:
     hierarchies: Hierarchies
     allocation: Allocation
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    taken_over: TakenOver
     source: StoredMeasurements
     declaration: Declaration
     spend: LedgerEntry
@@ -139,7 +139,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
         hierarchies=hierarchies,
         allocation=allocation,
         constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, hierarchies),
-        kept=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
+        taken_over=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,

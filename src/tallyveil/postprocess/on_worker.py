@@ -121,7 +121,7 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
     spine, schema = hierarchies.spine, stated.estimating.schema
     allocation = allocation_of(stated.terms.strategy, spine, hierarchies.shares)
     constraints = read_constraints(root, plan, schema, hierarchies)
-    kept = read_kept(root, plan, schema, spine)
+    taken_over = read_kept(root, plan, schema, spine)
     outer = stated.estimating.outer
     estimation = Estimation(
         plan=stated.estimating,
@@ -132,8 +132,8 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
         observer=SilentObserver(),
         watch=Stopwatch(SilentObserver()),
         tree=prepared_sweep(stated.estimating, hierarchies, constraints),
-        kept=kept,
-        groups=first_groups(stated.estimating, constraints, kept, spine) if outer else None,
+        taken_over=taken_over,
+        groups=first_groups(stated.estimating, constraints, taken_over, spine) if outer else None,
     )
     private = root / PRIVATE / CLUSTER
     (private / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)

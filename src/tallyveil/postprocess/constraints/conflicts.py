@@ -36,20 +36,20 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
             _refuse(
                 conflict, _first_geounits(table, level), spine, level, (table.name, "the structural zeros")
             )
-    for one, other in permutations(tables, 2):
-        covers = _counts_everybody(other.query, schema)
-        if not covers and one.query != other.query:
+    for asking, allowing in permutations(tables, 2):
+        covers = _counts_everybody(allowing.query, schema)
+        if not covers and asking.query != allowing.query:
             continue
-        for level in range(min(len(one.lower), len(other.lower))):
-            first, second, groups = alike(one, other, level)
+        for level in range(min(len(asking.lower), len(allowing.lower))):
+            first, second, groups = alike(asking, allowing, level)
             starts = range(0, len(first.lower[level]), GEOUNITS_AT_ONCE)
-            found = [_conflicts(first, second, level, start, covers) for start in starts]
+            conflicts = [_conflicts(first, second, level, start, covers) for start in starts]
             _refuse(
-                np.concatenate(found),
+                np.concatenate(conflicts),
                 _starts_of(groups, len(first.lower[level])),
                 spine,
                 level,
-                (one.name, other.name),
+                (asking.name, allowing.name),
             )
 
 
@@ -90,39 +90,39 @@ def _counts_everybody(query: QueryGroup, schema: Schema) -> bool:
 
 
 def alike(
-    one: ConstraintTable, other: ConstraintTable, level: int
+    table: ConstraintTable, other: ConstraintTable, level: int
 ) -> tuple[ConstraintTable, ConstraintTable, Integers | None]:
     """Both tables with the same rows at a geolevel, and the row of each geounit (None: its own).
 
     Where one table bounds sums of siblings and the other single geounits, the bounds of these are summed. Two tables
     with different groups of geounits are summed to those groups that hold groups of both.
     """
-    groups = _common_groups(one.groups_at(level), other.groups_at(level))
-    return _summed_to(one, level, groups), _summed_to(other, level, groups), groups
+    groups = _common_groups(table.groups_at(level), other.groups_at(level))
+    return _summed_to(table, level, groups), _summed_to(other, level, groups), groups
 
 
-def _common_groups(one: Integers | None, other: Integers | None) -> Integers | None:
+def _common_groups(groups: Integers | None, other: Integers | None) -> Integers | None:
     """The finest groups that are unions of the groups of both, numbered as they first appear."""
-    if one is None or other is None:
-        return other if one is None else one
+    if groups is None or other is None:
+        return other if groups is None else groups
     from scipy import sparse  # here, since few releases have two constraints on different groups
     from scipy.sparse.csgraph import connected_components
 
-    edges = sparse.coo_matrix((np.ones(len(one), dtype=np.int8), (one, other)))
+    edges = sparse.coo_matrix((np.ones(len(groups), dtype=np.int8), (groups, other)))
     size = max(edges.shape)
     n = int(edges.shape[0])
     edges = sparse.coo_matrix((edges.data, (edges.row, edges.col + n)), shape=(n + size, n + size))
-    joined = connected_components(edges, directed=False)[1][one]
+    joined = connected_components(edges, directed=False)[1][groups]
     first, number = np.unique(joined, return_index=True, return_inverse=True)[1:]
     return np.asarray(np.argsort(np.argsort(first))[number], dtype=np.int64)
 
 
 def _summed_to(table: ConstraintTable, level: int, groups: Integers | None) -> ConstraintTable:
     """A table whose rows at a geolevel are summed to groups of geounits."""
-    own = table.groups_at(level)
-    if groups is None or (own is not None and np.array_equal(own, groups)):
+    table_groups = table.groups_at(level)
+    if groups is None or (table_groups is not None and np.array_equal(table_groups, groups)):
         return table
-    rows = groups if own is None else groups[_starts_of(own, int(own.max()) + 1)]
+    rows = groups if table_groups is None else groups[_starts_of(table_groups, int(table_groups.max()) + 1)]
     lower = (*table.lower[:level], _sum_groups(table.lower[level], rows))
     upper = (*table.upper[:level], _sum_groups(table.upper[level], rows))
     return ConstraintTable(table.name, table.query, lower, upper, groups)
@@ -148,13 +148,13 @@ def _first_geounits(table: ConstraintTable, level: int) -> Integers:
 
 
 def _conflicts(
-    one: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
+    table: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
 ) -> NDArray[np.bool_]:
     """Whether `one` asks for more than `other` allows, in some rows from `start` on."""
     stop = start + GEOUNITS_AT_ONCE
-    lower, upper = one.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
+    lower, upper = table.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
     conflict = np.zeros(len(lower), dtype=np.bool_)
-    if one.query == other.query:
+    if table.query == other.query:
         conflict |= np.any(lower > upper, axis=1)
     if covers:
         bounded = np.all(upper < UNBOUNDED, axis=1)

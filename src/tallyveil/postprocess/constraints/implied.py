@@ -51,17 +51,17 @@ def with_implied_bounds(
         spine: The spine that is measured.
         schema: The universe.
     """
-    found = list(tables)
-    for fine, coarse in permutations(range(len(found)), 2):
-        level = min(len(found[fine].lower), len(found[coarse].lower)) - 1
-        part_of = adding_up(schema, found[fine].query, found[coarse].query)
+    bounded = list(tables)
+    for fine, coarse in permutations(range(len(bounded)), 2):
+        level = min(len(bounded[fine].lower), len(bounded[coarse].lower)) - 1
+        part_of = adding_up(schema, bounded[fine].query, bounded[coarse].query)
         if level == 0 or not (part_of >= 0).any():
             continue
-        own, other, groups = alike(found[fine], found[coarse], level)
-        best = _best_of_rows(own, other, level, part_of)
+        fine_table, coarse_table, groups = alike(bounded[fine], bounded[coarse], level)
+        best = _best_of_rows(fine_table, coarse_table, level, part_of)
         for place, limits in zip((fine, coarse), best, strict=True):
-            found[place] = _with_parents(found[place], limits, level, spine, groups)
-    return tuple(found)
+            bounded[place] = _with_parents(bounded[place], limits, level, spine, groups)
+    return tuple(bounded)
 
 
 def _with_parents(
@@ -100,8 +100,10 @@ def _best(
     lower, upper, least, most = (side.copy() for side in (*fine, *coarse))
     for whole in np.unique(part_of[part_of >= 0]).tolist():
         parts = np.flatnonzero(part_of == whole)
-        own, other = (side[:, parts] for side in fine), (side[:, [whole]] for side in coarse)
-        lower[:, parts], upper[:, parts], least[:, [whole]], most[:, [whole]] = _best_of_one(*own, *other)
+        of_parts, of_whole = (side[:, parts] for side in fine), (side[:, [whole]] for side in coarse)
+        lower[:, parts], upper[:, parts], least[:, [whole]], most[:, [whole]] = _best_of_one(
+            *of_parts, *of_whole
+        )
     return tuple(narrow_limits(side) for side in (lower, upper, least, most))
 
 
@@ -120,6 +122,6 @@ def _best_of_one(
         np.where(n_open > 0, most, np.minimum(most, high)),
     )
     agree = (best[0] <= best[1]).all(axis=1, keepdims=True) & (best[2] <= best[3])
-    kept = (np.where(agree, new, old) for new, old in zip(best, (lower, upper, least, most), strict=True))
-    new_lower, new_upper, new_least, new_most = kept
+    limits = (np.where(agree, new, old) for new, old in zip(best, (lower, upper, least, most), strict=True))
+    new_lower, new_upper, new_least, new_most = limits
     return new_lower, new_upper, new_least, new_most

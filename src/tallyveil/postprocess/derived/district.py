@@ -146,7 +146,7 @@ class District:
         )
         lead = " ".join(said for said in (self.unpublished, self.covers, more) if said)
         title = f"District: {self._what()}{short_mark(self.warnings)}"
-        return tabulated(title, headings, [one.shown() for one in shown], lead)
+        return tabulated(title, headings, [answer.shown() for answer in shown], lead)
 
 
 def district_answers(
@@ -251,7 +251,7 @@ def _answers(
     level, threads = wanted.level, wanted.workers
     family = area_family(release.spine, areas)
     groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
-    made, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
+    interval_manifest, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
     refuse_level(level)
     area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
     regions = [_less([area_regions[place] for place in places]) for places in asked]
@@ -261,7 +261,9 @@ def _answers(
         parts.append(region_variances(covariance, regions, fit.questions, workers=threads))
     variances = np.concatenate(parts, axis=1)
     counts = published_counts(release, family, groups)
-    written = [None if made is None else written_estimates(release, family, group) for group in groups]
+    written = [
+        None if interval_manifest is None else written_estimates(release, family, group) for group in groups
+    ]
     values = np.concatenate(
         [
             np.full((len(asked), group.size), np.nan)
@@ -285,7 +287,9 @@ def _answers(
         start = 0
         for group, sums in zip(groups, written, strict=True):
             span = slice(start, start + group.size)
-            lacking = why_no_estimates(made=made is not None, written=sums is not None, query=group.name)
+            lacking = why_no_estimates(
+                has_intervals=interval_manifest is not None, written=sums is not None, query=group.name
+            )
             answers += _lines(
                 asking,
                 group,
@@ -337,13 +341,13 @@ def _lines(
     values: np.ndarray,
     lacking: str | None,
 ) -> list[DistrictAnswer]:
-    found = Answers(np.nan_to_num(values), variances)
+    answers = Answers(np.nan_to_num(values), variances)
     intervals = intervals_if_any(
-        asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
+        asked.model, answers, level=asked.level, kind=asked.kind, simultaneous=asked.together
     )
     low, high = intervals.low, intervals.high
     if intervals.kind == "normal":  # a difference of counts is an integer as well
-        low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
+        low, high = rounded_inward(answers.estimates, low, high, least=-np.inf)
     lines = []
     for number, label in enumerate(group.labels()):
         determined = bool(np.isfinite(variances[number]))

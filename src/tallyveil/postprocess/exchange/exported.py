@@ -160,7 +160,7 @@ def _require_product(measured: Measured) -> None:
     """Refuse measurements that files of the layout cannot hold; raises SchemaError."""
     plan, terms = measured.plan, measured.terms
     known = [load_preset(name) for name in ("pl94-persons", "pl94-units")]
-    alike = [one for one in known if one.attributes == plan.schema.attributes]
+    alike = [preset for preset in known if preset.attributes == plan.schema.attributes]
     invariants = [(item.query, item.geolevels) for item in terms.invariants]
     bounded = [table.query.name for table in measured.constraints if not table.is_exact]
     wrong = (

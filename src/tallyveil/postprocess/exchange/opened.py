@@ -118,8 +118,8 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     check_areas(spine.geolevels, names, names)
     table = read_assignments(path, names, "entities")
     known = spine.locate(spine.finest, table[GEOCODE]) >= 0
-    kept = table.filter(known)
-    columns = {name: kept[name] for name in kept.columns}
+    rows = table.filter(known)
+    columns = {name: rows[name] for name in rows.columns}
     blank = {name: columns[name].replace("", None) for name in names}
     return entities_from_columns(spine, {**columns, **blank}, names)
 
@@ -146,7 +146,7 @@ def _constraints(
     """The plan's invariants and bounds, with the values of the files."""
     bounded = [plan.query(item.query) for item in plan.bounds]
     require_known_constraints(files, plan.schema, bounded[0] if bounded else None)
-    made = []
+    tables = []
     for invariant in plan.invariants:
         query = plan.query(invariant.query)
         stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
@@ -160,9 +160,9 @@ def _constraints(
             raise lacking_totals(files, stated.geolevel)
         require_root_total(files, exact)
         limits: tuple[Integers, Integers] = (exact, exact)
-        made.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))
+        tables.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))
     for item, query in zip(plan.bounds, bounded, strict=True):
         stated = stated_invariant(hierarchies, item.query, (item.geolevel,))
         limits = read_bounds(files, source, query)
-        made.append(constraint_table(item.name, query, limits, stated, source.spine))
-    return tuple(made)
+        tables.append(constraint_table(item.name, query, limits, stated, source.spine))
+    return tuple(tables)

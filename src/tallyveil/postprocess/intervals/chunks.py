@@ -256,7 +256,7 @@ class IntervalWork:
         step: Step = list(tables.steps())[piece.step]
         if piece.query is not None and step.level is not None:
             return self._of_level(tables, step.level).write_file(folders, piece.query, piece.file)
-        with self.watch.stage(tables.own.stage(f"intervals {step.name}"), step.size):
+        with self.watch.stage(tables.interval_fit.stage(f"intervals {step.name}"), step.size):
             return step.write(folders, self.observer)
 
     def _folders(self, number: int) -> Folders:

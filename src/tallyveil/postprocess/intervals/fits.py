@@ -88,7 +88,11 @@ class IntervalFit:
         spine = self.model.spine
         return {
             spine.geolevels[level]: np.concatenate(
-                [one.apply(exact_answers(release, spine, level, one.query)) for one in sums], axis=1
+                [
+                    answer_sum.apply(exact_answers(release, spine, level, answer_sum.query))
+                    for answer_sum in sums
+                ],
+                axis=1,
             )
             for level, sums in enumerate(self.merged.exact)
             if sums
@@ -102,7 +106,7 @@ class IntervalFit:
         for geolevel, sums in zip(self.model.spine.geolevels, self.merged.measured, strict=True):
             if geolevel not in release.spine.geolevels:
                 continue  # nothing is measured of the sums of siblings
-            names = used[geolevel] = list(dict.fromkeys(one.query.name for one in sums))
+            names = used[geolevel] = list(dict.fromkeys(answer_sum.query.name for answer_sum in sums))
             queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
             unused[geolevel] = [name for name in queries if name not in names]
         return {"query": self.groups[0].name, "atoms": self.merged.atoms.n, "used": used, "unused": unused}
@@ -149,8 +153,8 @@ def _table_fits(measured: Measured, groups: Sequence[QueryGroup]) -> list[Interv
             "no tables are named, and the release publishes no tables. Name queries with --tables.",
             code="interval-tables",
         )
-    found = [(group, table_model(measured, group)) for group in groups]
-    return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in found]
+    models = [(group, table_model(measured, group)) for group in groups]
+    return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in models]
 
 
 def table_model(measured: Measured, group: QueryGroup, memory: int | None = None) -> MergedModel:

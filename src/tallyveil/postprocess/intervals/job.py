@@ -223,8 +223,8 @@ def _finish(
     beside = [ListedFile(**file) for file in manifest["files"]]
     whole = manifest_with_tables(root, job.release.manifest, exchanged, beside, stated)
     timed = {stage["stage"] for stage in stages}
-    kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
-    write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
+    earlier = tuple(stage for stage in whole.performance if stage.stage not in timed)
+    write_manifest(root, replace(whole, performance=earlier + stage_times(stages)))
     if folders.staging is not None:
         forget_replaced(folders.staging)
     return manifest

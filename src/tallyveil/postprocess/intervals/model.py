@@ -144,10 +144,10 @@ def named_queries(
 
 def refuse_partial_measurements(release: FinishedRelease) -> None:
     """Refuse a release that does not hold all its noisy answers; raises StoreError."""
-    kept = release.plan["measurements"]
-    if kept not in ("full", "small"):
+    written = release.plan["measurements"]
+    if written not in ("full", "small"):
         raise StoreError(
-            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need noisy answers. '
+            f'{release.root} was made with measurements = "{written}"; estimates and intervals need noisy answers. '
             "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
             'measurements = "full" under [outputs], or "small" for a large schema. This costs no additional budget. '
             "Standard errors need no measurements: ask for those of a district with --district, or of a plan with "
@@ -277,13 +277,13 @@ def exact_geolevels(
     """
     placed = [(query, stated_invariant(hierarchies, query, geolevels)) for query, geolevels in stated]
     spine = with_sums(hierarchies.spine, [at for _, at in placed])
-    found: dict[str, list[str]] = {}
+    invariants: dict[str, list[str]] = {}
     for query, at in placed:
         name = at.summed or hierarchies.spine.geolevels[at.level]
-        own = found.setdefault(name, [])
-        if query not in own:
-            own.append(query)
-    return spine, found
+        queries = invariants.setdefault(name, [])
+        if query not in queries:
+            queries.append(query)
+    return spine, invariants
 
 
 def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:

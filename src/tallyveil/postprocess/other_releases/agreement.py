@@ -102,14 +102,14 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
     query = schema.query(item.query)
     answers = same_answers(item, query, other)
     spine, rows = hierarchies.spine, theirs.same_geounits(hierarchies.spine)
-    found = theirs.finest_counts()
+    their_counts = theirs.finest_counts()
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    for start, stop in row_ranges(found.offsets):
-        own, cells, persons = found.rows(start, stop)
-        kept = other.answers_of(cells)
-        inside = kept >= 0
-        named = representative_cells(query, answers[kept[inside]])
-        total.add(rows[start + own[inside]], named, persons[inside])
+    for start, stop in row_ranges(their_counts.offsets):
+        geounits, cells, persons = their_counts.rows(start, stop)
+        their_answers = other.answers_of(cells)
+        inside = their_answers >= 0
+        named = representative_cells(query, answers[their_answers[inside]])
+        total.add(rows[start + geounits[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
     return Agreed(counts, {**mapping_of(item), **theirs.release.named}, theirs.release)

@@ -20,7 +20,7 @@ from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import cut
 from tallyveil.postprocess.other_releases.agreement import summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass
@@ -79,7 +79,7 @@ class TreePasses:
         allocation: The share of the budget of each geounit.
         source: Source of the noisy answers.
         groups: The groups of the first pass.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         observer: Receives reports of progress.
         watch: Times the stages.
         records: What each finished stage contributes to the manifest, by its name.
@@ -89,7 +89,7 @@ class TreePasses:
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups
-    kept: Kept
+    taken_over: TakenOver
     observer: Observer
     watch: Stopwatch
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -241,8 +241,8 @@ class TreePasses:
             number=number,
             groups=groups,
             cells=cells,
-            limits=part_limits(schema, outer, groups, cells, self.kept, self.spine),
-            weights=part_weights(schema, outer, groups, cells, self.kept),
+            limits=part_limits(schema, outer, groups, cells, self.taken_over, self.spine),
+            weights=part_weights(schema, outer, groups, cells, self.taken_over),
             of_part=PartQueries(schema, meet(columns, part), cells.part[of_columns]),
             of_rest=PartQueries(schema, columns, cells.rest[of_columns]),
             of_total=PartQueries(schema, part, cells.part[of_columns][:1]),

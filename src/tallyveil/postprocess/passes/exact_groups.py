@@ -31,7 +31,7 @@ from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name, summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
@@ -71,13 +71,13 @@ def divide_groups(
     choice = Choice.of(query, table.query, digest_of_counts(exact))
     total = TripletSum(exact.n_geounits, schema.size)
     for start, stop in row_ranges(exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
-        own = exact.rows(start, stop)
-        kinds = _kinds(classes, table, own, (start, stop), spine)
-        rows, cells, persons = choice.cells(own, kinds, start, stop - start)
+        records = exact.rows(start, stop)
+        kinds = _kinds(classes, table, records, (start, stop), spine)
+        rows, cells, persons = choice.cells(records, kinds, start, stop - start)
         total.add(start + rows, representative_cells(both, both.answers_of(cells)), persons)
     finest = PublicCounts(exact.geolevel, *total.finish())
     counts = summed_to_root(finest, spine, schema.size)
-    return FixedGroups((both,), tuple(in_groups((both,), one) for one in counts))
+    return FixedGroups((both,), tuple(in_groups((both,), level_counts) for level_counts in counts))
 
 
 def _refuse_incomplete(
@@ -110,7 +110,7 @@ def _refuse_incomplete(
 def _kinds(
     classes: QueryGroup,
     table: ConstraintTable,
-    own: tuple[Integers, Integers, Integers],
+    records: tuple[Integers, Integers, Integers],
     span: tuple[int, int],
     spine: Spine,
 ) -> tuple[Integers, Integers, Integers]:
@@ -120,12 +120,12 @@ def _kinds(
     cells = representative_cells(table.query, np.arange(table.query.size))
     class_of_kind = classes.answers_of(cells)
     held = np.zeros((stop - start, classes.size), dtype=np.int64)
-    np.add.at(held, (own[0], classes.answers_of(own[1])), own[2])
+    np.add.at(held, (records[0], classes.answers_of(records[1])), records[2])
     counts = np.zeros(lower.shape, dtype=np.int64)
-    for one in range(classes.size):
-        kinds = np.flatnonzero(class_of_kind == one)
+    for class_number in range(classes.size):
+        kinds = np.flatnonzero(class_of_kind == class_number)
         low, high = lower[:, kinds], upper[:, kinds]
-        wrong = (low.sum(axis=1) > held[:, one]) | (_most(high) < held[:, one])
+        wrong = (low.sum(axis=1) > held[:, class_number]) | (_most(high) < held[:, class_number])
         if wrong.any():
             geocode = spine.geocodes[spine.finest][start + int(np.argmax(wrong))]
             raise ConstraintError(
@@ -134,7 +134,7 @@ def _kinds(
                 "are, or allow fewer. Correct one of them. Nothing was spent.",
                 code="constraints-conflict",
             )
-        counts[:, kinds] = _divided(held[:, one], low, high, table)
+        counts[:, kinds] = _divided(held[:, class_number], low, high, table)
     rows, kind = np.nonzero(counts)
     return rows, cells[kind], counts[rows, kind]
 
@@ -211,7 +211,7 @@ class _Records:
     def answer_of_groups(self, queries: Sequence[QueryGroup], query: QueryGroup) -> Integers | None:
         """The answer of `query` that each group lies in, -1 for none; None where a group is in several answers."""
         groups, answers = groups_of(queries, self.cells), query.answers_of(self.cells)
-        places = np.full(sum(one.size for one in queries), -1, dtype=np.int64)
+        places = np.full(sum(group.size for group in queries), -1, dtype=np.int64)
         places[groups] = answers
         return places if np.array_equal(places[groups], answers) else None
 
@@ -219,7 +219,7 @@ class _Records:
 def first_groups(
     plan: EstimationPlan,
     constraints: Sequence[ConstraintTable],
-    kept: Kept,
+    taken_over: TakenOver,
     spine: Spine,
 ) -> FixedGroups:
     """The groups of the first pass, after a check that all constraints hold whatever the passes estimate.
@@ -227,7 +227,7 @@ def first_groups(
     Args:
         plan: The release, with outer passes.
         constraints: Its invariants and bounds.
-        kept: What it takes over from finished releases.
+        taken_over: What it takes over from finished releases.
         spine: The spine that is measured.
     Raises:
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
@@ -236,13 +236,13 @@ def first_groups(
             kinds of households that can have different sizes.
     """
     lift = plan.outer[0] if plan.outer[0].part is not None else None
-    records, exact, chosen = covering_counts(plan, constraints, kept.agreed, spine)
-    queries = tuple(one.query for one in chosen)
+    records, exact, chosen = covering_counts(plan, constraints, taken_over.agreed, spine)
+    queries = tuple(part.query for part in chosen)
     groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
     _refuse_unreachable(records, groups)
-    for one in exact:
-        if one not in chosen:
-            _require_implied(records, one, groups)
+    for counts in exact:
+        if counts not in chosen:
+            _require_implied(records, counts, groups)
     for table in constraints:
         if not table.is_exact and _divides(records, table, groups):
             finest = chosen[0].counts[-1]
@@ -252,8 +252,8 @@ def first_groups(
         if not table.is_exact:
             _require_within(records, table, groups)
     if lift is not None:
-        refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), kept, spine)
-    refuse_impossible_sizes(plan, groups, kept.residents, spine)
+        refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), taken_over, spine)
+    refuse_impossible_sizes(plan, groups, taken_over.residents, spine)
     return groups
 
 
@@ -274,14 +274,16 @@ def covering_counts(
     records = _Records(first, possible_cells(plan.schema, first), spine)
     total = plan.outer[0].total
     held = None if total is None else agreement_name(total)
-    exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
+    exact = [Exact(counts.name, counts.query, counts.counts) for counts in agreed if counts.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]
-    for one in exact:
-        if not determines(first, one.query):
+    for counts in exact:
+        if not determines(first, counts.query):
             raise ConstraintError(
-                f"{one.name} fixes answers of '{one.query.name}', and the first outer pass cannot keep them: these "
+                f"{counts.name} fixes answers of '{counts.query.name}', and the first outer pass cannot keep them: "
+                f"these "
                 "answers "
-                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave out {one.name}.",
+                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave out "
+                f"{counts.name}.",
                 code="passes-groups",
             )
     return records, exact, _covering(records, exact)
@@ -333,21 +335,21 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     """
     chosen: list[Exact] = []
     counted = np.zeros(len(records.cells), dtype=np.bool_)
-    answers = [one.query.answers_of(records.cells) for one in exact]
+    answers = [counts.query.answers_of(records.cells) for counts in exact]
     finest_first = sorted(zip(exact, answers, strict=True), key=lambda pair: -len(np.unique(pair[1])))
-    for one, own in finest_first:
-        left = np.setdiff1d(own[own >= 0], own[counted])
-        overlaps = bool((counted & (own >= 0)).any())
-        if len(one.counts) < records.spine.n_levels or (overlaps and not len(left)):
+    for counts, count_answers in finest_first:
+        left = np.setdiff1d(count_answers[count_answers >= 0], count_answers[counted])
+        overlaps = bool((counted & (count_answers >= 0)).any())
+        if len(counts.counts) < records.spine.n_levels or (overlaps and not len(left)):
             continue
-        part = replace(one, query=only_answers(one.query, left)) if overlaps else one
+        part = replace(counts, query=only_answers(counts.query, left)) if overlaps else counts
         inside = part.query.answers_of(records.cells) >= 0
         if not (counted & inside).any():
             chosen.append(part)
             counted |= inside
     finest = records.spine.geolevels[-1]
     if not counted.all():
-        given = "; ".join(f"{one.name} on '{one.query.name}'" for one in exact)
+        given = "; ".join(f"{counts.name} on '{counts.query.name}'" for counts in exact)
         raise ConstraintError(
             "outer passes need exact counts that count every record once at every geolevel. Nothing fixes how many "
             f"records with {records.label(int(np.argmin(counted)))} there are in each {finest}. Add an [[agreement]] "
@@ -355,11 +357,11 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
             f"{given or 'none'}.",
             code="passes-groups",
         )
-    queries = [one.query for one in chosen]
-    for one in exact:
-        if records.answer_of_groups(queries, one.query) is None:
+    queries = [part.query for part in chosen]
+    for counts in exact:
+        if records.answer_of_groups(queries, counts.query) is None:
             raise ConstraintError(
-                f"{one.name}, on '{one.query.name}', divides records that other exact counts take together "
+                f"{counts.name}, on '{counts.query.name}', divides records that other exact counts take together "
                 f"({', '.join(other.name for other in chosen)}), and does not count all of these by itself. Outer "
                 "passes cannot keep both. Make them one query that counts every record once, or leave one out.",
                 code="passes-groups",
@@ -369,17 +371,17 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
 
 def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
     """Counts of all chosen queries, with groups numbered query by query."""
-    queries = tuple(one.query for one in chosen)
+    queries = tuple(part.query for part in chosen)
     total = TripletSum(chosen[0].counts[level].n_geounits, sum(query.size for query in queries))
     begin = 0
-    for one in chosen:
-        counts = one.counts[level]
+    for part in chosen:
+        counts = part.counts[level]
         for start, stop in row_ranges(counts.offsets):
             rows, cells, persons = counts.rows(start, stop)
-            answers = one.query.answers_of(cells)
+            answers = part.query.answers_of(cells)
             inside = answers >= 0
             total.add(start + rows[inside], begin + answers[inside], persons[inside])
-        begin += one.query.size
+        begin += part.query.size
     return GroupCounts(*total.finish())
 
 
@@ -396,12 +398,12 @@ def _refuse_unreachable(records: _Records, groups: FixedGroups) -> None:
         )
 
 
-def _require_implied(records: _Records, one: Exact, groups: FixedGroups) -> None:
+def _require_implied(records: _Records, exact: Exact, groups: FixedGroups) -> None:
     """Require that counts are the sums of the groups' counts; raises ConstraintError."""
-    for level, counts in enumerate(one.counts):
-        stated = in_groups((one.query,), counts)
-        summed = _summed_to(records, one.query, groups, level)
-        size = one.query.size
+    for level, counts in enumerate(exact.counts):
+        stated = in_groups((exact.query,), counts)
+        summed = _summed_to(records, exact.query, groups, level)
+        size = exact.query.size
         rows = [np.repeat(np.arange(counts.n_geounits), np.diff(given.offsets)) for given in (stated, summed)]
         both = sum_triplets(
             np.concatenate(rows),
@@ -410,7 +412,9 @@ def _require_implied(records: _Records, one: Exact, groups: FixedGroups) -> None
             size,
         )
         if len(both[0]):
-            raise _contradiction(records.spine, level, int(both[0][0]), (one.name, "the other exact counts"))
+            raise _contradiction(
+                records.spine, level, int(both[0][0]), (exact.name, "the other exact counts")
+            )
 
 
 def _summed_to(records: _Records, query: QueryGroup, groups: FixedGroups, level: int) -> GroupCounts:

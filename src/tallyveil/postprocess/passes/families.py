@@ -67,9 +67,9 @@ class PassBuilder:
         present = self.groups.levels[0].groups[begin:end]
         place, inside = places_in(present, groups)
         columns, group = possible[inside], place[inside]
-        one = np.zeros(len(columns), dtype=np.int64)
+        only_family = np.zeros(len(columns), dtype=np.int64)
         code = str(self.spine.geocodes[0][geounit])
-        chain = self._chain(columns, one, group, np.array([0, len(columns)]))
+        chain = self._chain(columns, only_family, group, np.array([0, len(columns)]))
         return TileProblem(
             geocode=code,
             geolevel=self.geolevel,
@@ -177,8 +177,8 @@ class PassBuilder:
     def _measured(self, number: int, geounit: int, columns: Integers) -> MeasuredQuery:
         """One query, or one of its layers, measured in a root."""
         group = self.queries[number]
-        found = group.answers_of(columns)
-        answers, labels = np.unique(found, return_inverse=True)
+        column_answers = group.answers_of(columns)
+        answers, labels = np.unique(column_answers, return_inverse=True)
         if len(answers) and answers[0] < 0:
             answers, labels = answers[1:], labels - 1
         noisy = self.source.measure(self.geolevel, group.name, geounit, geounit + 1, answers.astype(np.int64))

@@ -71,7 +71,7 @@ def groups_of_earlier_pass(
         counts: Counts of the pass before it, of every geolevel; each answer by its representative cell.
     """
     queries = (common_groups(cells, earlier),)
-    return FixedGroups(queries, tuple(in_groups(queries, one) for one in counts))
+    return FixedGroups(queries, tuple(in_groups(queries, level_counts) for level_counts in counts))
 
 
 def groups_at(cells: QueryGroup, earlier: QueryGroup, level: int, counts: PublicCounts) -> FixedGroups:

@@ -104,9 +104,9 @@ def lift_pass(lift: Lift, above: PublicCounts | None, observer: Observer, execut
     total = TripletSum(lift.spine.n_geounits(lift.level), lift.n_cells)
     offsets, groups, counts = lift.groups.levels[lift.level]
     total.add(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), lift.cells.rest[groups], counts)
-    for one in parts:
-        total.add(one.rows, lift.cells.part[one.groups], one.counts)
-        total.add(one.rows, lift.cells.rest[one.groups], -one.counts)
+    for part in parts:
+        total.add(part.rows, lift.cells.part[part.groups], part.counts)
+        total.add(part.rows, lift.cells.rest[part.groups], -part.counts)
     status = Counter({TileStatus.SETTLED: sum(part.settled for part in parts)})
     status[TileStatus.LIFTED] = sum(part.lifted for part in parts)
     return PassOutcome(PublicCounts(lift.geolevel, *total.finish()), _record(status))
@@ -256,8 +256,8 @@ def _one_leaf_each(leaves: Leaves, n_children: int) -> Leaves:
     lower, upper = np.zeros((2, n_children), dtype=np.int64)
     np.add.at(lower, leaves.child, leaves.lower)
     np.add.at(upper, leaves.child, most)
-    own = np.arange(n_children)
-    return Leaves(own, lower, upper, own, np.zeros(n_children, dtype=np.int64), upper)
+    child = np.arange(n_children)
+    return Leaves(child, lower, upper, child, np.zeros(n_children, dtype=np.int64), upper)
 
 
 def _base(lift: Lift, children: slice, columns: Integers) -> Floats:

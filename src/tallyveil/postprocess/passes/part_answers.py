@@ -126,5 +126,5 @@ class PartQueries:
         return begin, query.answers_of(sums)[inside][by_column]
 
 
-def _typical_variance(one: PartAnswers) -> float:
-    return float(np.diff(one.begin).mean() * one.variances.min(initial=np.inf))
+def _typical_variance(answers: PartAnswers) -> float:
+    return float(np.diff(answers.begin).mean() * answers.variances.min(initial=np.inf))

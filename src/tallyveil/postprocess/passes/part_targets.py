@@ -117,5 +117,5 @@ class PartTargets:
 
 def _weight(answers: PartAnswers, rest: PartAnswers, numbers: Integers) -> Floats:
     """Weight of the noisy cells of the part against what the noisy rest leaves, by column."""
-    sums, others = (np.diff(one.begin)[numbers].astype(np.float64) for one in (answers, rest))
+    sums, others = (np.diff(answer_list.begin)[numbers].astype(np.float64) for answer_list in (answers, rest))
     return others / (sums + others)

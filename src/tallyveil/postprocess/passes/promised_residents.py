@@ -34,10 +34,10 @@ def geounits_without_part(
     records, _, chosen = covering_counts(plan, constraints, agreed, spine)
     inside = plan.query(str(plan.outer[0].part)).answers_of(records.cells) >= 0
     promised = np.ones(spine.n_geounits(spine.finest), dtype=np.bool_)
-    for one in chosen:
-        finest = one.counts[-1]
-        answers = one.query.answers_of(records.cells[inside])
-        counted = np.isin(one.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
+    for counts in chosen:
+        finest = counts.counts[-1]
+        answers = counts.query.answers_of(records.cells[inside])
+        counted = np.isin(counts.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
         promised[np.repeat(np.arange(finest.n_geounits), np.diff(finest.offsets))[counted]] = False
     return promised
 
