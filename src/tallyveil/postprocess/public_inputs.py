@@ -57,6 +57,7 @@ def write_public_inputs(
             item.write(root, table, tags)
         taken_over.write(root, hierarchies.spine, tags)
 
+    # All places are named, also those that this plan leaves empty, so that files of an earlier attempt go.
     run.make([PLAN, GEOGRAPHY, NAMES, GEOMETRY, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
 
 
@@ -76,7 +77,9 @@ def read_constraints(
         StoreError: a file is missing, unreadable, or of another geography.
     """
     spine = hierarchies.spine
+    # With outer passes, agreements fix groups of the first pass and are not constraints of families.
     agreed = () if "outer" in plan else read_kept(root, plan, schema, spine).agreed
+    # The order is part of the interface: `write_public_inputs` and the drawn counts rely on it.
     return (
         *(item.read(root, schema, spine) for item in stated_constraints(plan, hierarchies)),
         *(counts.table() for counts in agreed),
@@ -105,6 +108,7 @@ def check_public_inputs(
     """
     hierarchies = read_hierarchies(root)
     same = hierarchies.spine.digest() == spine.digest()
+    # Digests are compared, not files: what matters is that reading gives back what was compiled.
     read = [table.digest() for table in read_constraints(root, plan, schema, hierarchies)]
     same = same and read == [table.digest() for table in constraints]
     same = same and read_kept(root, plan, schema, hierarchies.spine).digests() == taken_over.digests()

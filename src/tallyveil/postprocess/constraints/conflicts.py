@@ -27,6 +27,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
         ConstraintError: names the geounit and both constraints.
     """
     for table in tables:
+        # An answer without any possible cell is zero, so no lower bound above zero can hold.
         reachable = np.zeros(table.query.size, dtype=bool)
         reachable[schema.possible_answers(table.query)] = True
         if reachable.all():
@@ -36,8 +37,10 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
             _refuse(
                 conflict, _first_geounits(table, level), spine, level, (table.name, "the structural zeros")
             )
+    # Both orders, because each table may be the one that asks for too much.
     for asking, allowing in permutations(tables, 2):
         covers = _counts_everybody(allowing.query, schema)
+        # Other pairs of queries are left to the estimator, which sees all constraints of a family together.
         if not covers and asking.query != allowing.query:
             continue
         for level in range(min(len(asking.lower), len(allowing.lower))):
@@ -69,6 +72,7 @@ def geounits_without_room(
         for level, upper in enumerate(table.upper):
             full = ~np.any(upper[:, possible] > 0, axis=1)
             groups = table.groups_at(level)
+            # Without room for a group there is room in none of its geounits.
             empty[level] |= full if groups is None else full[groups]
     if empty[0].all():
         names = ", ".join(repr(table.name) for table in tables)
@@ -103,17 +107,20 @@ def alike(
 
 def _common_groups(groups: Integers | None, other: Integers | None) -> Integers | None:
     """The finest groups that are unions of the groups of both, numbered as they first appear."""
+    # A table of single geounits is summed to the groups of the other.
     if groups is None or other is None:
         return other if groups is None else groups
     from scipy import sparse  # here, since few releases have two constraints on different groups
     from scipy.sparse.csgraph import connected_components
 
+    # Both groupings as a bipartite graph: the connected components are the finest common unions.
     edges = sparse.coo_matrix((np.ones(len(groups), dtype=np.int8), (groups, other)))
     size = max(edges.shape)
     n = int(edges.shape[0])
     edges = sparse.coo_matrix((edges.data, (edges.row, edges.col + n)), shape=(n + size, n + size))
     joined = connected_components(edges, directed=False)[1][groups]
     first, number = np.unique(joined, return_index=True, return_inverse=True)[1:]
+    # Numbered by first appearance, as `ConstraintTable.groups` wants it.
     return np.asarray(np.argsort(np.argsort(first))[number], dtype=np.int64)
 
 
@@ -131,8 +138,10 @@ def _summed_to(table: ConstraintTable, level: int, groups: Integers | None) -> C
 def _sum_groups(values: NarrowArray, groups: Integers) -> NarrowArray:
     """Sums of rows by group; what is unbounded stays so."""
     wide = widen_limits(values)
+    # int64 holds all sums: a bound is at most 2**32, and there are fewer than 2**30 geounits.
     summed = np.zeros((int(groups.max()) + 1, values.shape[1]), dtype=np.int64)
     open_ended = np.zeros(summed.shape, dtype=np.bool_)
+    # An unbounded term must not be added as a number; it makes the sum unbounded.
     np.add.at(summed, groups, np.where(wide >= UNBOUNDED, 0, wide))
     np.logical_or.at(open_ended, groups, wide >= UNBOUNDED)
     return narrow_limits(np.where(open_ended, UNBOUNDED, summed))
@@ -157,6 +166,7 @@ def _conflicts(
     if table.query == other.query:
         conflict |= np.any(lower > upper, axis=1)
     if covers:
+        # All upper bounds must be finite for their sum to bound everybody.
         bounded = np.all(upper < UNBOUNDED, axis=1)
         most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
         conflict |= bounded & (lower.sum(axis=1) > most)

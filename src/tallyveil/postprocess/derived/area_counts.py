@@ -44,6 +44,7 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
         named = pl.Series([name]).new_from_index(0, len(geocodes))
         members.append(entities_from_pairs(spine, name, geocodes, named).members)
     offsets = np.cumsum([0, *(len(rows) for rows in members)]).astype(np.int64)
+    # Padded, so that texts sort as the numbers do.
     numbers = tuple(f"{number:010d}" for number in range(len(areas)))  # the codes of a family rise
     return EntityFamily("areas", numbers, offsets, np.concatenate(members), spine.n_geounits(spine.finest))
 
@@ -58,6 +59,7 @@ def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[
         StoreError: the release lacks its bounds, or a file was changed.
     """
     interval_manifest = made_intervals(release.root, release.manifest.run)
+    # The choice made for `intervals/` is kept, or standard errors would not belong to the estimates.
     if interval_manifest is not None:
         with_bounds = not interval_manifest["bounds_left_out"]
     places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}
@@ -107,12 +109,14 @@ def written_estimates(
         rows = rows.filter(pl.col("answer").is_in(list(answers)))
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
     codes = release.spine.geocodes[-1].text.gather(family.members).cast(pl.String)
+    # One row for each pair of area and finest geounit: a block in two areas counts in both.
     members = pl.LazyFrame({"geocode": codes.alias("geocode"), "entity": entity})
     sums = (
         rows.with_columns(pl.col("geocode").cast(pl.String))
         .join(members, on="geocode")
         .group_by("entity", "answer")
         .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
+        # An area has an estimate only if each of its terms has one.
         .filter(pl.col("lacking") == 0)
         .collect()
     )

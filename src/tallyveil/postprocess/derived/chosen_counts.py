@@ -83,11 +83,13 @@ def quantities_of(
     model = release_model(release, with_bounds=with_bounds)
     family, area = _areas(release.spine, [count.area for count in chosen])
     cells = np.array([_cells(count.query, count.answer) for count in chosen])
+    # Once for all; the block of each pair of areas follows from it.
     tree = tree_covariance(model, workers=workers or usable_cores())
     covariance = _covariance(release, tree, family, area, cells)
     estimates, lacking = _estimates(
         release, family, area, chosen, has_intervals=interval_manifest is not None
     )
+    # What is known exactly has a variance of rounding errors alone; it becomes zero with all its covariances.
     exact = np.diag(covariance) < model.rounding
     covariance[exact] = covariance[:, exact] = 0.0
     estimates = np.where(exact, np.rint(estimates), estimates)
@@ -95,6 +97,7 @@ def quantities_of(
     reasons = [
         None if given else reason or NOT_DETERMINED for given, reason in zip(there, lacking, strict=True)
     ]
+    # Read-only: quantities that were derived share these arrays.
     covariance.flags.writeable = estimates.flags.writeable = False
     return Quantities(
         tuple(count.name for count in chosen),
@@ -111,6 +114,7 @@ def quantities_of(
 
 def _areas(spine: Spine, given: Sequence[pl.Series]) -> tuple[EntityFamily, Integers]:
     """The different areas as a family, and the area of each count. An area may be given several times."""
+    # Equal sets given in another order are one area, which saves a sweep for each pair.
     codes = {id(area): tuple(area.sort()) for area in given}
     number = {area_codes: place for place, area_codes in enumerate(dict.fromkeys(codes.values()))}
     digits = len(str(len(number)))
@@ -138,10 +142,12 @@ def _covariance(
     asked = [questions_of(covariance.algebra, cells[counts_of_area]) for counts_of_area in rows]
     matrix = np.empty((len(area), len(area)))
     for row in range(len(rows)):
+        # Each pair once; the other half is the transpose.
         for other in range(row, len(rows)):
             block = answer_covariance(covariance, (regions[row], asked[row]), (regions[other], asked[other]))
             matrix[np.ix_(rows[row], rows[other])] = block
             matrix[np.ix_(rows[other], rows[row])] = block.T
+    # Symmetric to the last bit, which quadratic forms below rely on.
     return 0.5 * (matrix + matrix.T)
 
 
@@ -184,6 +190,7 @@ def _counted(model: TreeModel, family: EntityFamily, area: Integers, cells: Floa
     inside = np.zeros((family.n_entities, family.n_finest), np.bool_)
     for number in range(family.n_entities):
         inside[number, family.members_of(number)] = True
+    # Finest geounits that the same areas have need no row of their own: few classes instead of millions of blocks.
     _, first = np.unique(np.packbits(inside, axis=0), axis=1, return_index=True)
     possible = model.schema.possible(np.arange(model.schema.size))
     return CountedCells(inside[:, first].T[:, area], (cells > 0) & possible)

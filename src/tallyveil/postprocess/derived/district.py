@@ -250,10 +250,12 @@ def _answers(
     """
     level, threads = wanted.level, wanted.workers
     family = area_family(release.spine, areas)
+    # Names of queries that intervals are written for are taken, whatever the order of their factors.
     groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
     interval_manifest, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
     refuse_level(level)
     area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
+    # A difference is a region with weights 1 and -1, so its variance has the covariance in it.
     regions = [_less([area_regions[place] for place in places]) for places in asked]
     parts = []
     for fit in fits_of(release, groups, with_bounds=with_bounds):
@@ -277,7 +279,9 @@ def _answers(
         variances == 0, np.rint(values), values
     )  # what is exact is whole, and its terms are rounded
     n_given = int((np.isfinite(values) & np.isfinite(variances)).sum())
+    # Bonferroni over the intervals that are really given; those without an estimate need none of the error.
     together = max(n_given, 1) if wanted.simultaneous else 1  # the number of intervals that are given
+    # A difference of two counts can be negative, so the unified interval of a count does not apply.
     kind: IntervalKind = "normal" if any(len(places) > 1 for places in asked) else "unified"
     asking, sizes = _Asked(model, kind, level, together), family.sizes.tolist()
     districts = []

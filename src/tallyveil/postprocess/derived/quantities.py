@@ -134,6 +134,7 @@ class Quantities:
         """
         weights = self._weights(what)
         whole = bool((weights == np.rint(weights)).all())
+        # Only a sum with whole weights that are not negative is a count, which is never below zero.
         return self._linear(weights, whole=whole, count=whole and bool((weights >= 0).all()))
 
     def difference(self, first: "Weights | Derived", second: "Weights | Derived") -> Derived:
@@ -144,6 +145,7 @@ class Quantities:
         """
         minuend, subtrahend = self._derived(first), self._derived(second)
         slope = minuend._slope - subtrahend._slope
+        # Differences of sums are sums again, with an exact variance; all others need the delta method.
         if {minuend.method, subtrahend.method} <= {"unified", "normal"}:
             return self._linear(slope, whole=bool((slope == np.rint(slope)).all()), count=False)
         published = (
@@ -195,9 +197,11 @@ class Quantities:
                 code="bad-argument",
             )
         if difference.standard_error == 0:
+            # Known exactly and not zero: no noise could explain it.
             statistic = math.copysign(math.inf, difference.estimate) if difference.estimate else 0.0
         else:
             statistic = difference.estimate / difference.standard_error
+        # Two-sided: erfc(|z| / sqrt 2) is the probability of a normal deviate beyond z in either direction.
         p_value = math.erfc(abs(statistic) / math.sqrt(2))
         return Equality(difference, statistic, p_value, p_value < 1 - self.level)
 
@@ -251,12 +255,14 @@ class Quantities:
 
     def _variance(self, slope: Floats) -> float | None:
         """Variance of a weighted sum; None if a count with a weight is not determined."""
+        # Counts with weight 0 may have no variance (NaN), which 0 * NaN would carry into the sum.
         used = np.flatnonzero(slope)
         covariance, weights = self.covariance[np.ix_(used, used)], slope[used]
         if not np.isfinite(covariance).all():
             return None
         variance = float(weights @ covariance @ weights)
         reach = float(np.abs(weights) @ np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+        # Below this, the variance is what cancellation leaves of zero.
         return variance if variance > (EXACT * reach) ** 2 else 0.0
 
     def _value(self, weights: Floats) -> float | None:
@@ -315,6 +321,7 @@ class Quantities:
         ends: Ends = (None, None)
         if lacking is None and ratio is not None and divisor is not None:
             ratio /= divisor
+            # The gradient of u'x / v'x at the estimates, g = (u - r v) / v'x.
             slope = (above - ratio * below) / divisor
             if self._model.gaussian:
                 ends = self._quotient_ends(above, below, most)

@@ -36,6 +36,7 @@ _BESIDES: Final = ("report.html", LOG)
 _RESTORE: Final = "Copy the release again from where it was made."
 _AT_ONCE: Final = 8
 """How many files are on their way at a time. Most of them are small, and each waits for several answers."""
+# 256 MiB. A manifest has some megabytes; this refuses only what cannot be one, before it is read into memory.
 _MOST_MANIFEST: Final = 1 << 28
 
 
@@ -98,6 +99,7 @@ def _manifest_at(place: Place, source: Path) -> Manifest:
             "copy` wrote to. If a copy was interrupted there, give its command again.",
             code="no-release",
         )
+    # The size is looked at first, since the object could be anything.
     if sizes[MANIFEST] > _MOST_MANIFEST:
         raise damaged(source / MANIFEST, "the whole", _RESTORE)
     try:
@@ -125,6 +127,7 @@ class _Job:
         """Copy to an object store."""
         wanted, left_out = self._wanted()
         sizes = self.target.names()
+        # Objects that are no part of the release are never overwritten and never mixed with it.
         others = sorted(sizes.keys() - wanted.keys())
         if others or (MANIFEST in sizes and not self._is_there(sizes, MANIFEST, wanted[MANIFEST])):
             what = f"other objects, such as {others[0]!a:.200}" if others else "another release"
@@ -145,6 +148,7 @@ class _Job:
             )
             claim.begin()
             n_there = self._copy(wanted, self.target.names() if claim.goes_on else {})
+            # The copy must pass as a release by itself, with its own ledger.
             if entered_manifest(self.target_path, *ReleaseKind) != self.manifest:  # the ledger must fit, too
                 raise damaged(self.source_path / MANIFEST, "the whole", _RESTORE)
         return self._copied(wanted, n_there, left_out)
@@ -154,6 +158,7 @@ class _Job:
         listed = self.manifest.digests
         for name in listed:
             parts = name.split("/")
+            # Names come from a manifest that others may have written: none may lead out of the folder.
             if parts[0] == PRIVATE or {"", ".", ".."} & set(parts):
                 raise damaged(self.source_path / MANIFEST, "files", _RESTORE)
         sizes = self.source.names()
@@ -164,6 +169,7 @@ class _Job:
                 code="release-damaged",
             )
         besides = [name for name in sorted(sizes) if name in _BESIDES or name.split("/")[0] == INTERVALS]
+        # The ledger and the manifest come last, in this order: what has a manifest is whole.
         last = [name for name in (LEDGER, MANIFEST) if name in sizes]
         unlisted = {name: digest_at(self.source, name) for name in (*besides, *last) if name not in listed}
         left_out = sorted(sizes.keys() - listed.keys() - unlisted.keys())
@@ -178,6 +184,7 @@ class _Job:
                 return True
             with self.source.open(name) as stream:
                 self.target.put(name, stream)
+            # Read back from the target, because an object store may accept what it does not keep.
             self._require(name, wanted[name])
             return False
 
@@ -187,6 +194,7 @@ class _Job:
             for _, was_there in copies:
                 n_there += was_there
                 self.watch.advanced(1)
+            # The manifest alone at the end: until it is there, the copy is incomplete for everybody.
             return n_there + copy(manifest)
 
     def _require(self, name: str, digest: str) -> None:

@@ -92,11 +92,13 @@ def open_published(
     source = read_spine(files)
     strategies = {plan.name: plan.strategy for plan in products}
     settings = find_settings(files, source, strategies)
+    # The settings are found from the variances in the files, because these do not name their strategy.
     product = next(plan for plan in products if plan.name == settings.name)
     families = () if entities is None else _families(entities, source.spine)
     hierarchies = replace(source.hierarchies, families=families, shares=settings.shares)
     plan = _plan_on(product, hierarchies)
     constraints = _constraints(files, source, plan, hierarchies, totals)
+    # Before anything is copied, which takes long.
     refuse_conflicts(constraints, source.spine, plan.schema)
     beside = {"totals": totals, "entities": entities}
     inputs = {name: path for name, path in beside.items() if path is not None}
@@ -117,6 +119,7 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     names = family_columns(path)
     check_areas(spine.geolevels, names, names)
     table = read_assignments(path, names, "entities")
+    # A table of all blocks of the country may be given for the files of one State.
     known = spine.locate(spine.finest, table[GEOCODE]) >= 0
     rows = table.filter(known)
     columns = {name: rows[name] for name in rows.columns}
@@ -130,6 +133,7 @@ def _plan_on(product: ReleasePlan, hierarchies: Hierarchies) -> ReleasePlan:
     if not (hierarchies.replaced or families or hierarchies.shares is not None):
         return product
     bypassing = None if hierarchies.shares is None else BypassRule.SINGLE_CHILD
+    # Only that the spine is another one is known and stated, not how it was made.
     spine = SpineInput(
         original=product.geolevels, geocode="geocode", families=families, steps=(), bypassing=bypassing
     )
@@ -158,6 +162,7 @@ def _constraints(
             exact = read_totals_file(totals, codes, stated.geolevel)
         else:
             raise lacking_totals(files, stated.geolevel)
+        # Whatever file the totals are from, they must add up to the published total of the root.
         require_root_total(files, exact)
         limits: tuple[Integers, Integers] = (exact, exact)
         tables.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))

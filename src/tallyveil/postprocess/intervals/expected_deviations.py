@@ -54,6 +54,7 @@ class AreaDeviations:
 
     def summary(self) -> dict[str, Any]:
         """Plain data: smallest, median and largest standard deviation; None for those that are not determined."""
+        # Infinite ones sort last, so the largest is None where any answer is not determined.
         values = np.sort(self.deviations, axis=None)
         chosen = {"smallest": values[0], "median": values[len(values) // 2], "largest": values[-1]}
         known = {name: float(value) if np.isfinite(value) else None for name, value in chosen.items()}
@@ -116,6 +117,7 @@ def expected_deviations(
         for group, questions in fit.asked:
             deviations += _of_table(covariance, hierarchies, families, group, questions, threads)
     order = list(dict.fromkeys(entry.area for entry in deviations))
+    # Stable: tables of an area stay in the order in which they were asked for.
     deviations.sort(key=lambda item: order.index(item.area))
     levels = [item for item in deviations if not item.is_entity]
     return sorted(levels, key=lambda item: len(item.codes)) + [item for item in deviations if item.is_entity]
@@ -133,6 +135,7 @@ def _of_table(
     spine, labels = hierarchies.spine, tuple(group.labels())
     for level in hierarchies.known_levels:
         sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
+        # The model may have geolevels of sums besides those of the spine, so numbers differ.
         place = covariance.model.spine.level_index(spine.geolevels[level])
         errors = np.sqrt(level_variances(covariance, place, questions))
         yield AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)

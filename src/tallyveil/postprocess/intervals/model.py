@@ -97,6 +97,7 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     Raises:
         StoreError: the folder holds no finished release.
     """
+    # The run's own process still holds the private folder, but the key is gone by then.
     if not in_run:
         refuse_unfinished(root)
     # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
@@ -241,12 +242,14 @@ def _measured(
     levels = levels_of_strategy(
         schema, spine, strategy, shares=hierarchies.shares, invariants=invariants, besides=drawn
     )
+    # Only answers that are written can be used; the others were drawn but nobody has them.
     if plan.measurements == "small":
         levels = [
             with_queries(level, plan.written(level.geolevel, spine.n_geounits(number)))
             for number, level in enumerate(levels)
         ]
     by_name = {level.geolevel: level for level in levels}
+    # Geolevels of sums of siblings have no measurements, but exact answers.
     for name in with_wholes.geolevels:
         if name not in by_name:
             exact = tuple(schema.query(query) for query in invariants[name])
@@ -309,5 +312,6 @@ def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: Que
     counts = read_histogram(release.root, spine.geolevels[at], release.schema, release.spine)
     answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
     for above in range(at - 1, level - 1, -1):
+        # The sums of siblings are summed from their histograms, as the release published them.
         answers = np.add.reduceat(answers, spine.child_offsets[above][:-1], axis=0)
     return answers

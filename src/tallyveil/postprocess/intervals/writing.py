@@ -43,6 +43,7 @@ from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.version import VERSION
 
+# Of `intervals/_manifest.json`; readers refuse a format that they do not know.
 INTERVALS_FORMAT = 2
 
 
@@ -200,6 +201,7 @@ class FitTables:
         """The tables of a geolevel, which can be written file by file."""
         release = self.job.release
         geolevel = release.spine.geolevels[number]
+        # Published counts stand beside every interval, and are read once for all tables of the geolevel.
         counts = read_histogram(release.root, geolevel, release.schema, release.spine)
         place = self.interval_fit.model.spine.level_index(geolevel)
         return LevelTables(self, counts, LevelAnswers.of(self.fit, place, self.questions))
@@ -216,6 +218,7 @@ class FitTables:
             self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
             observer.advanced(stop - start)
         tallies = [table.finish() for table in tables]
+        # Read back as written, like every file of a release.
         self._check(folders, counts, spine)
         return tallies
 
@@ -258,6 +261,7 @@ class FitTables:
         self, table: IntervalTable, n_rows: int, codes: pl.Series, published: Integers, part: Answers
     ) -> None:
         """Add some of the `n_rows` geounits or entities of an area to a table."""
+        # Bonferroni over all rows of the table, although they are written some at a time.
         together = n_rows * table.group.size if self.job.simultaneous else 1
         intervals = intervals_if_any(
             self.interval_fit.model, part, level=self.job.level, simultaneous=together
@@ -315,6 +319,7 @@ class LevelTables:
         codes = work.interval_fit.model.spine.geocodes[self.answers.level].text
         table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
         group, place = table.group, sum(group.size for group in work.interval_fit.groups[:query])
+        # Only these rows, but all questions: floats are summed as in one process.
         rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]
         for start, stop, answers in self.answers.stream(rows, workers=work.workers):
             columns = slice(place, place + group.size)

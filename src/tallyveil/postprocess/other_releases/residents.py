@@ -91,6 +91,7 @@ def read_residents(item: Residents, spine: Spine) -> ReadResidents:
         codes = theirs.schema.decode(cells)
         chosen = _have(people, codes)
         for kind, inside_ in enumerate((chosen, chosen & _have(adults, codes))):
+            # Several cells of a geounit fall together, so the sum must not be buffered.
             np.add.at(counts[kind], rows[start + geounits[inside_]], persons[inside_])
     record = {**mapping_of(item), **theirs.release.named}
     read = ResidentCounts(item.name, counts[0], counts[1], item.households, item.geolevel)
@@ -109,6 +110,7 @@ def resident_levels(item: Residents, schema: Schema) -> tuple[list[Bools], list[
 
 def _levels(levels: Levels, schema: Schema, where: str) -> list[Bools]:
     allowed = {
+        # Attributes that are not named allow every level.
         name: np.ones(size, dtype=np.bool_)
         for name, size in zip(schema.attribute_names, schema.shape, strict=True)
     }
@@ -176,6 +178,7 @@ def read_resident_counts(root: Path, number: int, item: Mapping[str, Any], spine
     frame = collect(scan_parquet(path).select("geocode", "people", "adults"), path, RESIDENTS)
     rows = spine.locate(spine.finest, frame["geocode"])
     numbers = frame.select("people", "adults")
+    # Nulls and floats would become wrong whole numbers without an error.
     whole = all(kind.is_integer() for kind in numbers.dtypes) and not sum(numbers.null_count().row(0))
     if not whole or bool((rows < 0).any()) or len(np.unique(rows)) < len(rows):
         raise StoreError(

@@ -48,6 +48,7 @@ from tallyveil.schema.nested_queries import (
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
+# Geounits with dense counts by kind at once; twice as many need twice the memory, and numbers do not depend on it.
 GEOUNITS_DIVIDED_AT_ONCE = 1 << 14
 
 
@@ -68,6 +69,7 @@ def divide_groups(
     both = meet(query, table.query)
     classes = common_groups(query, table.query)
     _refuse_incomplete(schema, query, table, classes, both)
+    # The seed is a digest of published counts: the draw is public, and the same whoever repeats it.
     choice = Choice.of(query, table.query, digest_of_counts(exact))
     total = TripletSum(exact.n_geounits, schema.size)
     for start, stop in row_ranges(exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
@@ -76,6 +78,7 @@ def divide_groups(
         rows, cells, persons = choice.cells(records, kinds, start, stop - start)
         total.add(start + rows, representative_cells(both, both.answers_of(cells)), persons)
     finest = PublicCounts(exact.geolevel, *total.finish())
+    # Summed up from the finest, so that children always add up to their parents in every group.
     counts = summed_to_root(finest, spine, schema.size)
     return FixedGroups((both,), tuple(in_groups((both,), level_counts) for level_counts in counts))
 
@@ -94,6 +97,7 @@ def _refuse_incomplete(
     kind_possible = np.zeros(table.query.size, dtype=np.bool_)
     answer_possible[answers[inside & possible]] = True
     kind_possible[kinds[inside & possible]] = True
+    # Pairs that are barred although both members occur; with these, records could not be matched freely.
     wanted = inside & ~possible & (of_class >= 0)
     wanted[wanted] = answer_possible[answers[wanted]] & kind_possible[kinds[wanted]]
     if wanted.any():
@@ -125,6 +129,7 @@ def _kinds(
     for class_number in range(classes.size):
         kinds = np.flatnonzero(class_of_kind == class_number)
         low, high = lower[:, kinds], upper[:, kinds]
+        # Checked for every geounit before the spend: the class must fit between the sums of the bounds.
         wrong = (low.sum(axis=1) > held[:, class_number]) | (_most(high) < held[:, class_number])
         if wrong.any():
             geocode = spine.geocodes[spine.finest][start + int(np.argmax(wrong))]
@@ -143,6 +148,7 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
     """Records of a class among its kinds, in each geounit."""
     is_open = high >= UNBOUNDED
     rest = held - low.sum(axis=1)
+    # Finite upper bounds above the lower ones would need a division that respects them; none is proved here.
     bounded = ~is_open & (high > low)
     if (bounded.any(axis=1) & ((high > low).sum(axis=1) > 1) & (rest > 0)).any():
         raise ConstraintError(
@@ -150,11 +156,15 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
             "passes keep upper bounds only if they are absent, or equal to the lower bounds. Correct these bounds.",
             code="passes-groups",
         )
+    # Lower bounds count facilities, so they are the weights; kinds without room have none.
     weight = np.where(high > low, low, 0)
+    # No facility counted at all: all open kinds alike.
     weight = np.where((high > low) & (weight.sum(axis=1, keepdims=True) == 0), 1, weight)
     whole = np.maximum(weight.sum(axis=1), 1)[:, None]
+    # Whole numbers throughout: quotient first, then the largest remainders, so that the sum is exact.
     more, remainder = np.divmod(rest[:, None] * weight, whole)
     left = rest - more.sum(axis=1)
+    # Stable, so ties go to the first kind on every machine.
     order = np.argsort(-remainder, axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
@@ -165,7 +175,10 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
 def _most(high: Integers) -> Integers:
     """The largest sum that upper bounds allow."""
     most: Integers = np.where(
-        (high >= UNBOUNDED).any(axis=1), UNBOUNDED, np.minimum(high, UNBOUNDED // 64).sum(axis=1)
+        # Divided by 64, so that a sum over answers stays below the overflow of int64.
+        (high >= UNBOUNDED).any(axis=1),
+        UNBOUNDED,
+        np.minimum(high, UNBOUNDED // 64).sum(axis=1),
     )
     return most
 
@@ -235,6 +248,7 @@ def first_groups(
         ConfigError: the first pass is a lift pass, and its cells do not fit the groups; or the groups do not tell apart
             kinds of households that can have different sizes.
     """
+    # Totals of a first lift pass are no groups: they limit the pass itself.
     lift = plan.outer[0] if plan.outer[0].part is not None else None
     records, exact, chosen = covering_counts(plan, constraints, taken_over.agreed, spine)
     queries = tuple(part.query for part in chosen)
@@ -245,6 +259,7 @@ def first_groups(
             _require_implied(records, counts, groups)
     for table in constraints:
         if not table.is_exact and _divides(records, table, groups):
+            # Bounds divide one query at a time; after that the groups are those of both.
             finest = chosen[0].counts[-1]
             groups = divide_groups(plan.schema, queries[0], finest, table, spine)
             queries = groups.queries
@@ -273,6 +288,7 @@ def covering_counts(
     first = plan.query(plan.outer[0].cells)
     records = _Records(first, possible_cells(plan.schema, first), spine)
     total = plan.outer[0].total
+    # The total of the first lift is taken out; it would cover records twice.
     held = None if total is None else agreement_name(total)
     exact = [Exact(counts.name, counts.query, counts.counts) for counts in agreed if counts.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]
@@ -336,12 +352,14 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     chosen: list[Exact] = []
     counted = np.zeros(len(records.cells), dtype=np.bool_)
     answers = [counts.query.answers_of(records.cells) for counts in exact]
+    # The query with most answers first: coarser counts are then sums of what was taken.
     finest_first = sorted(zip(exact, answers, strict=True), key=lambda pair: -len(np.unique(pair[1])))
     for counts, count_answers in finest_first:
         left = np.setdiff1d(count_answers[count_answers >= 0], count_answers[counted])
         overlaps = bool((counted & (count_answers >= 0)).any())
         if len(counts.counts) < records.spine.n_levels or (overlaps and not len(left)):
             continue
+        # Of an overlapping query only the answers that nothing finer counts.
         part = replace(counts, query=only_answers(counts.query, left)) if overlaps else counts
         inside = part.query.answers_of(records.cells) >= 0
         if not (counted & inside).any():
@@ -405,6 +423,7 @@ def _require_implied(records: _Records, exact: Exact, groups: FixedGroups) -> No
         summed = _summed_to(records, exact.query, groups, level)
         size = exact.query.size
         rows = [np.repeat(np.arange(counts.n_geounits), np.diff(given.offsets)) for given in (stated, summed)]
+        # Differences of both are summed; what does not cancel is a contradiction, and its geounit is named.
         both = sum_triplets(
             np.concatenate(rows),
             np.concatenate([stated.groups, summed.groups]),

@@ -96,6 +96,7 @@ def _finest_limits(
         residents = residents_of(outer.residents, taken_over)
         return occupied_limits(residents.people, residents.adults, whole)
     beside = schema.query(str(outer.company or outer.at_most))
+    # -1 stands for no cell; it is replaced by cell 0 only to look it up, and masked by the first condition.
     others = sums_of_groups(finest, (cells.rest >= 0) & (beside.answers_of(np.maximum(cells.rest, 0)) >= 0))
     if outer.at_most is not None:
         return np.zeros_like(whole), np.minimum(whole, others)
@@ -175,11 +176,13 @@ def check_parts(
         if outer.part is None:
             continue
         if number:
+            # From the published counts alone, as any reader of the release can check it.
             groups = groups_of_earlier_pass(cells[number], cells[sources[number]], [finest])
         parts = cells_of_part(plan.schema, outer, groups)
         limits = part_limits(plan.schema, outer, groups, parts, taken_over, spine)
         belongs = plan.query(outer.part).answers_of(finest.cells) >= 0
         totals = sums_between(finest.offsets, np.where(belongs, finest.counts, 0))
+        # Sums of finest geounits for limits that hold at a coarser geolevel.
         totals = sums_between(spine.finest_offsets(limits.level), totals)
         (limit,) = outer.limits.items()
         name = f"'{outer.part}' keeps its limits ({' '.join(limit)}) in every {spine.geolevels[limits.level]}"

@@ -38,10 +38,12 @@ def part_weights(
         homes = FoundSizes.of(
             schema, schema.query(outer.cells), groups, residents_of(outer.sizes, taken_over)
         ).finest
+        # Below zero where published numbers contradict each other a little; a weight must not be.
         return np.maximum(homes.left, 0).astype(np.float64)
     if outer.prior == "company":
         weights = sums_of_groups(groups.levels[-1], cells.part >= 0)
         everything = weights + others_beside(schema, outer, groups, cells)
+        # At least 1 in the divisor: where nobody is, the weight is 0 and not undefined.
         expected: Floats = weights * weights / np.maximum(everything, 1)
         return expected
     return None

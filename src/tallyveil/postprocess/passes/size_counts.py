@@ -50,6 +50,7 @@ class FoundSizes:
         of_groups = SizesOfGroups.of(schema, sizes, cells, groups.queries)
         counts = groups.levels[-1]
         known = [sums_of_groups(counts, of_groups.size == size) for size in range(1, sizes.size + 1)]
+        # Of groups with several possible sizes, which the pass is to find.
         unknown = sums_of_groups(counts, of_groups.size < 0)
         homes = SizedHouseholds(residents.people, np.stack(known, axis=1), unknown, of_groups.smallest)
         return cls(homes, of_groups.largest, str(residents.geolevel))
@@ -58,7 +59,9 @@ class FoundSizes:
         """The households of every geounit of a geolevel."""
         offsets, homes = spine.finest_offsets(level), self.finest
         people, known, unknown = (
-            sums_between(offsets, counts) for counts in (homes.people, homes.known, homes.unknown)
+            # Sums over finest geounits; a coarser geounit has the households of all its blocks.
+            sums_between(offsets, counts)
+            for counts in (homes.people, homes.known, homes.unknown)
         )
         return SizedHouseholds(people, known, unknown, homes.smallest)
 
@@ -88,6 +91,7 @@ def refuse_impossible_sizes(
     homes = FoundSizes.of(plan.schema, cells[0], groups, living)
     sizes = plan.query(str(living.households))
     known = common_groups(cells[number], cells[sources_of_groups(cells)[number]])
+    # What is checked before the spend must be what the pass starts from.
     if homes.finest.smallest != SizesOfGroups.of(plan.schema, sizes, cells[number], [known]).smallest:
         raise ConstraintError(
             f"{residents_name(living.name)}: sizes of households from {homes.finest.smallest} up are not known "

@@ -36,6 +36,7 @@ from tallyveil.schema.nested_queries import common_groups
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
+# Random numbers of 8 MiB at once. Numbers belong to geounit and record, so other sizes give the same draws.
 RECORDS_AT_ONCE: Final = 1 << 20
 
 Entries = tuple[Integers, Integers, Integers]
@@ -60,6 +61,7 @@ def whole_counts(
         (group, pass_counts, *finished_cells(schema, group, after))
         for group, pass_counts, after in zip(passes, counts, passes[1:], strict=False)
     ]
+    # A quarter, since each entry becomes several arrays here.
     for start, stop in row_ranges(last.offsets, ENTRIES_AT_ONCE // 4):
         parts = [_finished(*pass_parts, start, stop) for pass_parts in finished if len(pass_parts[2])]
         entries = last.rows(start, stop)
@@ -123,6 +125,7 @@ class Choice:
         """Draws between two queries, with random numbers that follow from a seed of 32 bytes."""
         levels = []
         for factor, other in zip(last.factors, earlier.factors, strict=True):
+            # -1 for pairs that no level has; a record can never be in such a pair.
             pairs = np.full((factor.size, other.size), -1, dtype=np.int64)
             counted = np.flatnonzero(factor.codes >= 0)
             pairs[factor.codes[counted], other.codes[counted]] = counted
@@ -140,14 +143,17 @@ class Choice:
         """
         groups, others = (groups_of((self.common,), entries[1]) for entries in (last_entries, other))
         in_common = others >= 0
+        # Records that the last pass does not count with others are left out of the choice.
         other, others = tuple(array[in_common] for array in other), others[in_common]  # type: ignore[assignment]
         keys, kinds = last_entries[0] * self.common.size + groups, other[0] * self.common.size + others
         order, kind_order = np.argsort(keys, kind="stable"), np.argsort(kinds, kind="stable")
         own_keys, own_cells, own_counts = keys[order], last_entries[1][order], last_entries[2][order]
         kinds, kind_cells, kind_counts = kinds[kind_order], other[1][kind_order], other[2][kind_order]
+        # Both passes must count the same people in each group; otherwise the matching below would shift.
         _require_equal_sums(own_keys, own_counts, kinds, kind_counts)
         _, first, several = np.unique(kinds, return_index=True, return_counts=True)
         place = np.searchsorted(kinds[first], own_keys)
+        # With one kind only there is nothing to draw.
         mixed = several[place] > 1
         rows = own_keys // self.common.size
         sure = (
@@ -169,6 +175,7 @@ class Choice:
         """Records of groups with several kinds, in random order matched with the kinds in their order."""
         keys, cells = (np.repeat(array, entries[2]) for array in entries[:2])
         rows = keys // self.common.size
+        # By group first and random number second: this shuffles the records within each group alone.
         order = np.lexsort((self._numbers(rows, start), keys))
         matched = np.repeat(kinds[0], kinds[1])
         return rows[order], self._joined(cells[order], matched), np.ones(len(rows), dtype=np.int64)
@@ -187,6 +194,7 @@ class Choice:
     def _joined(self, cells: Integers, kinds: Integers) -> Integers:
         """The cell that lies in an answer of the last pass and in one of the earlier pass."""
         joined = np.zeros(len(cells), dtype=np.int64)
+        # Mixed-radix digits of a cell, attribute by attribute, as the schema numbers cells.
         stride = self.last.n_cells
         for factor, other, levels in zip(self.last.factors, self.earlier.factors, self.levels, strict=True):
             stride //= factor.n_levels
@@ -200,6 +208,7 @@ class Choice:
 
 def _of_similar_sizes(sizes: Integers) -> Iterator[Integers]:
     """Numbers of rows, some at a time, whose sizes differ by less than a factor of two."""
+    # Rows of similar sizes together, so that the rectangle of numbers is at least half full.
     classes = np.frexp(sizes.astype(np.float64))[1]
     for size_class in np.unique(classes):
         rows = np.flatnonzero(classes == size_class)
@@ -212,6 +221,7 @@ def _require_equal_sums(keys: Integers, counts: Integers, kinds: Integers, kind_
     """Require that both passes count the same number of records together; raises SolverError."""
     names, first = np.unique(keys, return_index=True)
     others, second = np.unique(kinds, return_index=True)
+    # reduceat on an empty array is undefined.
     sums = np.add.reduceat(counts, first) if len(first) else counts[:0]
     other_sums = np.add.reduceat(kind_counts, second) if len(second) else kind_counts[:0]
     if not (np.array_equal(names, others) and np.array_equal(sums, other_sums)):
