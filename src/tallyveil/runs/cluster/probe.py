@@ -11,7 +11,7 @@ from typing import Final
 
 # Neither is a code that Python or a shell gives by itself (0, 1, 2, 126 and above), so a crash is not an answer.
 ANSWERED: Final = 70
-REFUSED: Final = 71
+REFUSED: Final = 71  # the cluster demands a token
 # A head in a local network answers in milliseconds; twice as long would only delay the message that none is there.
 CONNECT_SECONDS: Final = 10.0
 
