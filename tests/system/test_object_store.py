@@ -115,10 +115,14 @@ def test_a_copy_goes_there_and_back(out, store, tmp_path):
     for name in ("evaluation/errors.json", "notes.txt", "link"):
         del expected[name]
     assert copied(store) == expected
-    assert (made.files, made.bytes, made.kept) == (len(expected), sum(map(len, expected.values())), 0)
+    assert (made.files, made.bytes, made.already_there) == (
+        len(expected),
+        sum(map(len, expected.values())),
+        0,
+    )
     written = [name for method, name in store.requests if method in {"POST", "PUT"}]
     assert written[-1] == TOP + "manifest.json"
-    assert copy_release(out, COPY).kept == len(expected)
+    assert copy_release(out, COPY).already_there == len(expected)
     back = tmp_path / "back"
     assert copy_release(COPY, back).files == len(expected)
     assert contents(back) == expected
@@ -142,7 +146,7 @@ def test_an_interrupted_copy_is_known_and_goes_on(out, store, tmp_path, number):
         copy_release(COPY, tmp_path / "back")
     store.before, store.denied = lambda method, name: None, set()
     made = copy_release(out, COPY)
-    assert 0 < made.kept < made.files or number < 30
+    assert 0 < made.already_there < made.files or number < 30
     assert copy_release(COPY, tmp_path / "back").files == made.files
 
 
@@ -170,7 +174,7 @@ def test_what_is_changed_on_its_way_is_noticed_and_mended(out, store, tmp_path):
     assert caught.value.code == "folder-unfinished"
     store.before = lambda method, name: None
     store.objects[damaged] = (out / "geography.parquet").read_bytes()
-    assert copy_release(COPY, back).kept > 0
+    assert copy_release(COPY, back).already_there > 0
     assert contents(back) == contents(out)
 
 

@@ -220,13 +220,13 @@ def copy(
         "copy": place,
         "files": copied.files,
         "bytes": copied.bytes,
-        "already_there": copied.kept,
+        "already_there": copied.already_there,
         "left_out": list(copied.left_out),
     }
     lines = [
         *marks.lines(),
         f"{place} holds the release of run {copied.manifest.run}: {copied.files:,} files, "
-        f"{copied.bytes / 1e6:,.1f} MB, each with its SHA-256 ({copied.kept:,} were there already).",
+        f"{copied.bytes / 1e6:,.1f} MB, each with its SHA-256 ({copied.already_there:,} were there already).",
         *(f"left out: {name}" for name in copied.left_out[:MOST_NAMES]),
         *([] if others <= 0 else [f"left out: {others:,} more"]),
     ]

@@ -68,7 +68,7 @@ def status_record(run: "RunStatus") -> dict[str, Any]:
         "stage": None if stage is None else _stage_record(stage),
         "finished": [{"stage": ended.stage, "seconds": round(ended.seconds, 3)} for ended in run.finished],
         "ledger": {
-            "found": ledger.found,
+            "found": ledger.state,
             "unit": ledger.unit,
             "declared": None if ledger.declared is None else str(ledger.declared),
             "spent": None if ledger.spent is None else str(ledger.spent),
@@ -171,7 +171,7 @@ def _spent(ledger: "LedgerStatus") -> str:
     if ledger.spent is None or ledger.declared is None:
         return (
             "nothing yet"
-            if ledger.found == "absent"
+            if ledger.state == "absent"
             else "not known: the ledger is damaged or cannot be read"
         )
     declared = f"the declared {ledger.unit} = {exact_text(ledger.declared)}"

@@ -38,6 +38,7 @@ def declassify_truth(
     finest = read_records(
         path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine, numbers=numbers
     )
+    # The event is on disk before the counts are handed out: a process that is killed in between has shown nothing.
     enter_declassified(ledger, reason)
     return tuple(
         PublicCounts(level.geolevel, level.offsets, level.cells, level.counts)
@@ -52,5 +53,6 @@ def enter_declassified(ledger: Ledger, reason: str) -> None:
         ledger: Ledger of the release.
         reason: The reason in words.
     """
+    # The number of entries makes every declassification a line of its own; a ledger enters a token only once.
     token = f"{ledger.run} declassify {len(ledger.entries)}"
     ledger.declassify(NonPrivateEvent(reason), description="true counts declassified", token=token)

@@ -54,7 +54,10 @@ class ConfidentialHistogram:
         """SHA-256 of the counts. Any change of a record's cell or geounit changes it; the integer type does not."""
         digest = hashlib.sha256(self.geolevel.encode("utf-8"))
         for array in (self.offsets, self.cells, self.counts):
+            # The length goes first, so that no two different triples of arrays give the same bytes.
             digest.update(len(array).to_bytes(8, "little"))
+            # Widened piece by piece: the digest is the same for int32 and int64, and no whole int64 copy is ever
+            # held.
             for start in range(0, len(array), ENTRIES_AT_ONCE):
                 digest.update(array[start : start + ENTRIES_AT_ONCE].astype("<i8").tobytes())
         return digest.digest()
@@ -77,8 +80,10 @@ def aggregate(histogram: ConfidentialHistogram, spine: Spine, n_cells: int) -> C
 
 def aggregate_all(finest: ConfidentialHistogram, spine: Spine) -> tuple[ConfidentialHistogram, ...]:
     """Counts of every geolevel, root first."""
+    # No cell number above the largest occurs, so this narrower bound stands for the size of the schema in the sums.
     n_cells = int(finest.cells.max(initial=0)) + 1
     levels = [finest]
+    # Each geolevel is summed from the one below it, not from the finest: its entries are fewer.
     for _ in range(spine.finest):
         levels.append(aggregate(levels[-1], spine, n_cells))
     return tuple(reversed(levels))

@@ -36,6 +36,7 @@ def _group_sums(histogram: ConfidentialHistogram, query: QueryGroup, groups: Int
     """True answers summed over groups of geounits."""
     sums = np.zeros((int(groups.max()) + 1, query.size), dtype=np.int64)
     for start, stop in _pieces(histogram, query):
+        # add.at and not a fancy-indexed `+=`, which would count only one geounit of a group that occurs twice.
         np.add.at(sums, groups[start:stop], histogram.answers(query, start, stop))
     return sums
 
@@ -68,6 +69,7 @@ def check_bounds(
             broken |= bool((answers < low).any() or (answers > high).any())
     else:
         sums = _group_sums(histogram, query, groups)
+        # Exact in int64: all counts of a release together are at most 2**32 (`LARGEST_COUNT`).
         broken = bool((sums < widen_limits(lower)).any() or (sums > widen_limits(upper)).any())
     if broken:
         raise ConstraintError(
@@ -79,4 +81,5 @@ def check_bounds(
 
 def _pieces(histogram: ConfidentialHistogram, query: QueryGroup) -> Iterator[tuple[int, int]]:
     """Ranges of geounits whose answers fit into memory together."""
+    # About ENTRIES_AT_ONCE dense answers at a time, whatever the width of the query; at least one geounit.
     return row_ranges(histogram.offsets, ENTRIES_AT_ONCE // query.size + 1)

@@ -49,6 +49,7 @@ class Measurer:
     noise: NoiseSource
 
     def __post_init__(self) -> None:
+        # The event is computed from these sensitivities. A smaller one than the true one would understate the cost.
         require_sensitivities(self.allocation.strategy, self.schema)
 
     def __repr__(self) -> str:
@@ -77,12 +78,15 @@ class Measurer:
         # There is one law for each share. Usually all geounits of a geolevel have the same share.
         for share, law in self.allocation.laws(geolevel, query).items():
             rows = np.flatnonzero(position == share)
-            own = self._noise(law, (level, number), start + rows, group.size, answers)
-            _add_true_answers(own, self.histograms[level], group, start, stop, answers, rows)
+            noisy = self._noise(law, (level, number), start + rows, group.size, answers)
+            # The truth is added to the noise in place, so that no array with true answers alone outlives the call.
+            _add_true_answers(noisy, self.histograms[level], group, start, stop, answers, rows)
+            # In the usual case, one share, no copy is made.
             if len(rows) == len(values):
-                values = own
+                values = noisy
             else:
-                values[rows] = own
+                values[rows] = noisy
+        # Read-only, because a noisy answer is drawn once: whoever changed it would estimate from something else.
         values.setflags(write=False)
         variances = self.allocation.variances(geolevel, query, start, stop)
         return NoisyMeasurements(geolevel, query, start, answers, values, variances)
@@ -97,10 +101,13 @@ class Measurer:
     ) -> None:
         """Noise of one query's wanted values. `number` is (number of the geolevel, number of the query)."""
         laws = self.allocation.laws(wanted.geolevel, wanted.queries[q].name)
-        own = position[int(wanted.child_begin[0]) : int(wanted.child_begin[-1])]
-        if own.size and own.min() == own.max() and own[0] in laws:
-            self.noise.listed(laws[int(own[0])], *number, wanted.listed(q), out)
+        positions = position[int(wanted.child_begin[0]) : int(wanted.child_begin[-1])]
+        # All geounits with one share, the usual case: the source draws straight into the caller's array.
+        if positions.size and positions.min() == positions.max() and positions[0] in laws:
+            self.noise.listed(laws[int(positions[0])], *number, wanted.listed(q), out)
             return
+        # Shares differ within the geolevel, because some geounits were bypassed: each answer is drawn with its own
+        # law.
         geounits, answers = wanted.addresses(q)
         share_of = position[geounits]
         drawn = 0
@@ -112,6 +119,7 @@ class Measurer:
             elif n_here:
                 out[here] = self.noise.at(law, *number, geounits[here], answers[here])
             drawn += n_here
+        # Each value must have got noise from one law. One without a law would leave the wall as a true answer.
         if drawn < len(out):
             raise _unmeasured(wanted.geolevel)
 
@@ -119,6 +127,8 @@ class Measurer:
         self, law: Law, number: tuple[int, int], geounits: Integers, size: int, answers: Integers
     ) -> Integers:
         """Noise of some answers of a query with `size` answers. `number` is as in `_draw`."""
+        # All answers: the source enumerates the addresses itself, which draws the same numbers as the list of
+        # addresses.
         if len(answers) == size:
             return self.noise.dense(law, *number, geounits, size).astype(np.int64, copy=False)
         grid = np.repeat(geounits, len(answers)), np.tile(answers, len(geounits))
@@ -134,6 +144,8 @@ class Measurer:
         """
         allocation = self.allocation
         level = allocation.spine.level_index(wanted.geolevel)
+        # Only the geounits of these families are touched; `child_begin` counts from the first geounit of the
+        # geolevel.
         first, last = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
         truth = self.histograms[level]
         offsets, cells, counts = rows_between(truth.offsets, truth.cells, truth.counts, first, last)
@@ -143,8 +155,9 @@ class Measurer:
         position = allocation.positions(wanted.geolevel)
         values = np.empty(wanted.n_values, dtype=np.int64)
         for q, group in enumerate(wanted.queries):
-            own = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
-            self._draw(wanted, q, position, (level, names.index(group.name)), own)
+            noisy = values[wanted.value_begin[q, 0] : wanted.value_begin[q, -1]]
+            # Noise first, truth on top of it: both are int64, so the sum is exact, and equal to that of `measure`.
+            self._draw(wanted, q, position, (level, names.index(group.name)), noisy)
             add_counts(
                 wanted.answers,
                 wanted.begin[q],
@@ -152,7 +165,7 @@ class Measurer:
                 tables[q],
                 group.size,
                 sparse,
-                own,
+                noisy,
             )
         return values
 
@@ -171,14 +184,17 @@ def _add_true_answers(
     Answers that are not listed and geounits that are not wanted are ignored.
     """
     rows, cells, counts = histogram.rows(start, stop)
+    # Rows are renumbered to those that are wanted; -1 marks the others, whose entries are dropped.
     if len(wanted) < stop - start:
         place = np.full(stop - start, -1, dtype=np.int64)
         place[wanted] = np.arange(len(wanted))
-        kept = place[rows] >= 0
-        rows, cells, counts = place[rows[kept]], cells[kept], counts[kept]
-    places, found = group.counted_in(cells)
-    column, listed = places_in(answers, found)
+        measured = place[rows] >= 0
+        rows, cells, counts = place[rows[measured]], cells[measured], counts[measured]
+    places, counted = group.counted_in(cells)
+    # An answer that is not listed has no column, and its entries are dropped, too.
+    column, listed = places_in(answers, counted)
     places = places[listed]
+    # Several cells of a geounit may fall into one answer, so the sum must not be a buffered `+=`.
     np.add.at(values, (rows[places], column[listed]), counts[places])
 
 
@@ -223,6 +239,8 @@ class SealedMeasurer:
         return self._measurer(wanted.geolevel, first, last).measure_families(wanted)
 
     def _measurer(self, geolevel: str, start: int, stop: int) -> Measurer:
+        # Geounits outside start..stop seem empty there; the address of a draw is that of the whole geolevel all the
+        # same.
         level = self.allocation.spine.level_index(geolevel)
         counts = {level: self.counts.between(level, start, stop)}
         return Measurer(counts, self.schema, self.allocation, self.noise)

@@ -66,27 +66,31 @@ def read_records(
     Privacy: messages name only columns and rules, never a value, a geocode or a number of records.
     """
     again = repeated or {}
+    # Each column once, also where two attributes are recoded from the same one.
     wanted = list(dict.fromkeys([geocode, *columns.values(), *([count] if count else []), *again]))
     frame = scan_table(path, wanted, "records", confidential=True)
+    # The types are checked before any value is read, so that a message can name the column and nothing else.
     require_text(frame, geocode, path, "records")
     require_levels(frame, list(columns.values()), path, "records")
     require_numbers(frame, [columns[name] for name in numbers], path, "records")
     if count is not None:
         require_counts(frame, count, path, "records")
-    found = _Problems(path, geocode, count, columns, schema, spine, numbers, again)
+    problems = _Problems(path, geocode, count, columns, schema, spine, numbers, again)
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
     coded = [*_coded_places(geocode, count), *_coded_levels(columns, schema, numbers), *_coded_again(again)]
     for batch in collect_batches(frame.select(coded), path, "records"):
         counts = batch[WEIGHT] if count else None
         rows = spine.locate(spine.finest, batch[GEOCODE])
-        sound = found.look(batch, rows, counts)
+        # What cannot be located or coded is noted and skipped, so that one error at the end names every problem.
+        sound = problems.look(batch, rows, counts)
         if sound:
             cells = _cells(batch, schema)
-            found.look_at_cells(cells)
+            problems.look_at_cells(cells)
             persons = np.ones(batch.height, dtype=np.int64) if counts is None else counts.to_numpy()
-            if found.look_at_sizes(persons):
+            if problems.look_at_sizes(persons):
                 total.add(rows, cells, persons)
-    found.refuse()
+    # After the last batch: an error at the first bad row would tell where in the table it stands.
+    problems.refuse()
     logger.info("records read and valid")
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 
@@ -104,19 +108,24 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
         column = columns[attribute.name]
         if attribute.name in numbers:
             begins, levels = bins_of(ranges_of(attribute.levels, attribute.name))
+            # Polars cuts at floats, which are exact for bounds below 2**53.
             bins = (
                 whole_number(column).cut([float(begin) for begin in begins], left_closed=True).to_physical()
             )
+            # The bins are numbered by their order; this gives each the code of its level, and none to gaps between
+            # ranges.
             code = bins.replace_strict(range(len(levels)), levels, default=None, return_dtype=pl.UInt32)
         else:
             code = (
                 pl.col(column)
                 .cast(pl.String)
+                # An unknown text becomes null here and is counted as a bad level; it is never quoted.
                 .cast(pl.Enum(list(attribute.levels)), strict=False)
                 .to_physical()
             )
             if width := _zeros_width(attribute.levels):
                 longer = pl.col(column).cast(pl.String).str.zfill(width)
+                # Only a value that becomes a level with zeros in front, and was none without, has lost zeros.
                 short = longer.is_in(list(attribute.levels)) & (longer != pl.col(column).cast(pl.String))
                 coded.append(short.fill_null(value=False).alias(_SHORT + attribute.name))
         coded.append(code.alias(_code_column(attribute.name)))
@@ -180,6 +189,7 @@ class _Problems:
         self.bad_attributes |= bad
         self.bad_geocodes |= bool((rows < 0).any())
         self.short_codes |= {name for name in bad if _SHORT + name in batch and batch[_SHORT + name].any()}
+        # Tried only for geocodes that are unknown, and only until one is found: it serves a hint in the message.
         if (rows < 0).any() and GEOCODE not in self.short_codes:
             lost = batch[GEOCODE].filter(rows < 0).drop_nulls().unique()
             width = int(self.spine.geocodes[-1].text.str.len_chars().to_numpy().max())
@@ -188,9 +198,11 @@ class _Problems:
                 self.short_codes.add(GEOCODE)
         for column, factor in self.repeated.items():
             if factor.attribute not in bad:
-                own = factor.codes[batch[_code_column(factor.attribute)].to_numpy()]
+                # A batch with a bad code of the attribute was left out above; a code of null would index at random.
+                group = factor.codes[batch[_code_column(factor.attribute)].to_numpy()]
+                # -1 marks a text that names no group. Such a row says nothing, and contradicts nothing.
                 said = batch[_again_column(column)].fill_null(-1).to_numpy()
-                self.contradicted |= {column} if bool(((said >= 0) & (own != said)).any()) else set()
+                self.contradicted |= {column} if bool(((said >= 0) & (group != said)).any()) else set()
         return not (self.bad_counts or self.bad_attributes or self.bad_geocodes)
 
     def look_at_cells(self, cells: np.ndarray) -> None:
@@ -202,6 +214,7 @@ class _Problems:
 
         No sum here overflows, because a batch has fewer than 2**30 rows and each count is at most 2**32.
         """
+        # The sum is not taken once a count is too large: only small counts are proved not to overflow it.
         if not self.too_many and persons.size:
             self.too_many = int(persons.max()) > LARGEST_COUNT
         if not self.too_many:
@@ -223,6 +236,7 @@ class _Problems:
         if self.too_many:
             problems.append(self._size_problem())
         if problems:
+            # Structural zeros are looked at last and alone: where codes are bad, cells were not numbered at all.
             raise _together(problems)
         if self.impossible:
             raise self._impossible_problem()
@@ -300,4 +314,5 @@ def _together(problems: list[TallyveilError]) -> TallyveilError:
     if len(problems) == 1:
         return problems[0]
     lines = [f"{len(problems)} problems with the records:"] + [f"- {problem}" for problem in problems]
+    # The code of the first problem; a program that reads codes gets one, a person reads all of them.
     return type(problems[0])("\n".join(lines), code=problems[0].code)

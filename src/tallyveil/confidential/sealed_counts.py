@@ -31,6 +31,7 @@ from tallyveil.storage.paths import inside
 from tallyveil.storage.system import open_new
 from tallyveil.storage.write import store_error
 
+# With twice as many, a process decrypts more that it never asks for; with half, there are twice as many files.
 GEOUNITS: Final = 512
 FINEST_GEOUNITS: Final = 8192
 """Geounits of a slice, and of one of the finest geolevel, whose geounits have fewer cells that are not zero."""
@@ -59,8 +60,12 @@ def write_sealed_counts(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for level, truth in enumerate(histograms):
             for start, stop in _slices(truth.n_geounits, is_finest=level == len(histograms) - 1):
+                # Consecutive geounits, cut by their number alone, so that sizes of slices follow no property of the
+                # people.
                 parts = rows_between(truth.offsets, truth.cells, truth.counts, start, stop)
                 plain = b"".join(part.astype("<i8").tobytes() for part in parts)
+                # The nonce is a counter that this key never sees twice, as GCM demands: every slice is written once a
+                # key.
                 sealed = cipher.encrypt(_nonce(level, start), plain, _bound(run, level, start, stop))
                 _write(_path(folder, level, start), sealed)
     except OSError as error:
@@ -101,6 +106,7 @@ class SealedCounts:
         lengths = np.zeros(n_geounits, dtype=np.int64)
         cells, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for start, stop in _slices(n_geounits, is_finest=level == self.spine.finest):
+            # Slices that overlap with first..last are read whole; all other geounits get length 0.
             if start < last and stop > first:
                 offsets, own_cells, own_counts = self._slice(level, start, stop)
                 lengths[start:stop] = np.diff(offsets)
@@ -111,25 +117,28 @@ class SealedCounts:
         return ConfidentialHistogram(geolevel, offsets, np.concatenate(cells), np.concatenate(counts))
 
     def _slice(self, level: int, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
-        found = self._kept.pop((level, start), None)
-        if found is None:
-            found = self._read(level, start, stop)
-        self._kept[level, start] = found
+        slice_counts = self._kept.pop((level, start), None)
+        # Least recently used: what is asked for goes to the end, what drops out is at the front.
+        if slice_counts is None:
+            slice_counts = self._read(level, start, stop)
+        self._kept[level, start] = slice_counts
         if len(self._kept) > SLICES_KEPT:
             self._kept.popitem(last=False)
-        return found
+        return slice_counts
 
     def _read(self, level: int, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         path = _path(self.folder, level, start)
         bound = _bound(self.run, level, start, stop)
         try:
             plain = AESGCM(self.key).decrypt(_nonce(level, start), path.read_bytes(), bound)
+        # A wrong key, another run, another slice and a changed byte all fail here alike; none of them is told apart.
         except (OSError, InvalidTag) as error:
             raise StoreError(
                 f"{path} is missing, or is not what this run wrote. Run the same command again: it writes the file "
                 "once more, and spends nothing.",
                 code="run-damaged",
             ) from error
+        # Offsets, cells and counts stand one after the other; their lengths follow from the number of geounits.
         numbers = np.frombuffer(plain, dtype="<i8").astype(np.int64)
         n_offsets = stop - start + 1
         n_entries = (len(numbers) - n_offsets) // 2
@@ -147,6 +156,7 @@ def _slices(n_geounits: int, *, is_finest: bool) -> Iterator[tuple[int, int]]:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file for this user alone, in place of an earlier one. Raises OSError."""
+    # A new file and never an old one opened again: somebody could hold the old one open with another mode.
     path.unlink(missing_ok=True)
     with os.fdopen(open_new(path, mode=0o600), "wb") as stream:
         stream.write(data)

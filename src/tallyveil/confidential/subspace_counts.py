@@ -20,6 +20,7 @@ def noisy_answers(histogram: ConfidentialHistogram, query: QueryGroup, noise: In
     Privacy: that of the mechanism's event, between populations with the same invariants.
     """
     values = invariant_values(histogram, query)
+    # The sum keeps the invariants, because the noise is zero on every one of them.
     np.add(values, noise, out=values)
     values.setflags(write=False)
     return values

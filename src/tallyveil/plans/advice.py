@@ -69,9 +69,11 @@ def spine_advice(plan: ReleasePlan) -> str | None:
     that spine.
     """
     if plan.spine is not None and (plan.spine.steps or plan.spine.regroup is not None):
+        # Somebody who has made a spine of his own needs no advice on it.
         return None
     for name in strategy_preset_names():
         preset = load_strategy_preset(name)
+        # Compared without the budget: the shares alone decide which spine fits.
         same = _divided(preset.strategy) == _divided(plan.strategy)
         if same and preset.spine is not None:
             spine = load_spine_preset(preset.spine)
@@ -96,6 +98,7 @@ def _stated_geolevels(plan: ReleasePlan) -> set[str]:
     """Geolevels that constraints name; the finest geolevel is left out, because it is never divided or replaced."""
     named = {level for item in plan.invariants for level in item.geolevels}
     named |= {item.geolevel for item in plan.bounds} | {item.geolevel for item in plan.subspace}
+    # The finest geolevel is never cut, so constraints on it always hold.
     return named - {plan.geolevels[-1]}
 
 
@@ -105,6 +108,7 @@ def _changed_geolevels(steps: Sequence[Step], geolevels: Sequence[str]) -> set[s
     for step in steps:
         cut = isinstance(step, Branch | CutByEntities)
         place = geolevels.index(step.geolevel)
+        # A cut divides everything below it; a replacement only its own geolevel.
         changed |= set(geolevels[place + 1 :] if cut else geolevels[place : place + 1])
     return changed
 
@@ -122,6 +126,7 @@ def _on_whole_geounits(plan: StatedPlan) -> list[tuple[str, list[str]]]:
         if may_be_cut.intersection(names):
             whole = [name for name in plan.geolevels if name not in may_be_cut]
             first = min(plan.geolevels.index(name) for name in may_be_cut if name in plan.geolevels)
+            # The geolevel just above the first cut keeps whole geounits, whose answers are sums.
             above = [name for name in whole if plan.geolevels.index(name) < first]
             names = [name for name in names if name not in may_be_cut] + above[-1:]
         stated += [(item.query, names)] if names else []

@@ -18,6 +18,7 @@ def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:
     Raises:
         StoreError: the free space is less than the predicted size of the release.
     """
+    # Predicted for the folder as it will be, with intervals and microdata if the plan asks for them.
     wanted = predict(plan, sizes_of_spine(spine)).disk
     free = free_disk(out)
     if free < wanted:
@@ -30,5 +31,6 @@ def refuse_small_disk(plan: ReleasePlan, spine: Spine, out: Path) -> None:
 
 def free_disk(out: Path) -> int:
     """Free bytes on the disk of a folder that exists or will be made."""
+    # The folder need not exist; its nearest parent that does is on the same disk.
     folder = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
     return shutil.disk_usage(folder).free

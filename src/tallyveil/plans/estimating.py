@@ -17,6 +17,7 @@ from tallyveil.schema.schema import Schema
 
 MeasurementFiles = Literal["full", "small", "support", "none"]
 
+# 8,192 answers. Twice as many can write twice as much; with half, tables of some queries have no intervals.
 SMALL_QUERY: Final = 1 << 13
 MOST_NUMBERS: Final = 1 << 27
 """With `measurements = "small"`, the most answers of a query that is written at every geolevel; and the most noisy
@@ -85,6 +86,7 @@ class EstimationPlan:
 
     def estimation_of(self, geolevel: str) -> GeolevelEstimation:
         """Passes and rounding stages of a geolevel."""
+        # The tuple is in the order of geolevels, root first.
         return dict(self.estimation)[geolevel]
 
     @property
@@ -95,6 +97,7 @@ class EstimationPlan:
     @property
     def tables_apart(self) -> bool:
         """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
+        # Above LARGEST_SCHEMA, blocks of all cells would not fit into the memory of a machine.
         return self.measurements == "small" or self.schema.size > LARGEST_SCHEMA
 
     def query(self, name: str) -> QueryGroup:
@@ -111,6 +114,7 @@ class EstimationPlan:
         queries = self.strategy.queries(geolevel)
         if self.measurements == "full":
             return queries
+        # By sizes alone, which are public: what is written must not depend on the counts.
         if self.measurements == "small":
             sizes = [self.query(name).size for name in queries]
             return tuple(
@@ -148,6 +152,7 @@ def refuse_drawn_counts(estimation: Sequence[tuple[str, GeolevelEstimation]], *,
     Raises:
         ConfigError: both are asked for.
     """
+    # The sweep takes noise of different geounits as independent, which noise on a lattice is not.
     if drawn and any(item.values == "tree" for _, item in estimation):
         raise ConfigError(
             '[estimation] values is "tree", and the release has [[subspace]] queries. Counts drawn on a lattice have '

@@ -22,6 +22,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
             on the spine, or a setting cannot be combined with others.
     """
     schema = plan.schema
+    # In the order of a plan, so that the first error is that of the first key.
     _require(
         "records", tuple(name for name, _ in plan.records.columns) == schema.attribute_names, "attributes"
     )
@@ -39,6 +40,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
     for bounds in plan.bounds:
         partition_query(schema, bounds.query, f"bounds '{bounds.name}'")
         _require_geolevels(plan, f"bounds '{bounds.name}'", [bounds.geolevel])
+    # Before the tables, because a count on a lattice is fixed for everything that follows.
     _refuse_drawn(plan)
     for query in plan.tables:
         known_query(schema, query, "outputs.tables")
@@ -60,6 +62,7 @@ def known_query(schema: Schema, name: str, where: str) -> QueryGroup:
     try:
         return schema.query(name)
     except TallyveilError as error:
+        # The same type and code, so that callers tell errors apart as before.
         raise type(error)(f"{where}: {error}", code=error.code) from None
 
 
@@ -107,6 +110,7 @@ def _refuse_drawn(plan: StatedPlan) -> None:
         partition_query(plan.schema, item.query, where)
         _require_geolevels(plan, where, [item.geolevel])
         _require(where, item.budget > 0, "a budget above 0")
+    # Drawn twice, a count would cost twice and be fixed at two numbers.
     _require_once("subspace", [f"{item.query} at {item.geolevel}" for item in plan.subspace])
     refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
 
@@ -119,6 +123,7 @@ def _refuse_passes(plan: StatedPlan) -> None:
     refuse_lifts(plan.schema, plan.outer, plan.agreement, plan.residents)
     for geolevel, steps in plan.estimation:
         by_pass = measured_by_pass(plan.schema, plan.outer, plan.strategy.queries(geolevel))
+        # A pass without queries at this geolevel is left out of the list.
         _require(f"estimation.{geolevel}", steps.passes == tuple(filter(None, by_pass)), "the outer passes")
         _require(f"estimation.{geolevel}.values", steps.values == "own", '"own", because of the outer passes')
 
@@ -129,6 +134,7 @@ def refuse_steps(plan: StatedPlan | EstimationPlan, geolevel: str, steps: Geolev
     named = [query for queries in steps.passes for query in queries]
     _require(
         where,
+        # Sorted names: each exactly once, whatever its pass.
         sorted(named) == sorted(plan.strategy.queries(geolevel)),
         "every measured query once, in passes",
     )
@@ -152,6 +158,7 @@ def refuse_steps(plan: StatedPlan | EstimationPlan, geolevel: str, steps: Geolev
 
 def _refuse_intervals(plan: StatedPlan, level: Fraction) -> None:
     """Refuse intervals that this release cannot have."""
+    # Exact fractions: 0.95 as a float is not 19/20.
     if not Fraction(1, 2) <= level <= Fraction(LARGEST_LEVEL):
         raise ConfigError(
             f"[outputs] intervals is {level!s:.80}; wanted a coverage of at least 1/2 and at most {LARGEST_LEVEL!r}, "

@@ -54,8 +54,10 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
     """
     strategy = terms.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
+    # From the cost alone; it holds for every spine, so it is stated beside what is proved for this one.
     classical = _classical(strategy, terms.spent, terms.delta)
     exact = _exact(terms, allocation)
+    # Pure differential privacy has delta 0, whatever delta is reported at.
     delta = terms.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
@@ -96,6 +98,7 @@ def check_paths(allocation: Allocation) -> str:
     Source: Cumings-Menon et al. 2023, Theorem 3.
     """
     spine = allocation.spine
+    # In exact fractions: a sum of floats could pass for 1 when it is not.
     total = path_total(spine, allocation.shares)
     if total != 1:
         raise BudgetError(
@@ -113,6 +116,7 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
     strategy, levels = terms.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
+        # On the spine as it is; without it the strategy's own event, as if nothing were bypassed.
         if allocation is not None:
             event = allocation.geolevel_event(geolevel)
         budget = rho_of(event) if strategy.budget_unit == "rho" else epsilon_of(event)
@@ -137,6 +141,7 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
 def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> ProvedEpsilon:
     """Epsilon of the whole release; from the budget alone while nobody knows which geounits are bypassed."""
     strategy = terms.strategy
+    # Nothing below the classical bound is proved before the geography is known.
     if allocation is None and terms.may_bypass:
         classical = _classical(strategy, terms.spent, terms.delta)
         return ProvedEpsilon(Bounds(0.0, classical), (_classical_name(strategy),))
@@ -152,6 +157,7 @@ def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
     """Epsilon that follows from a budget under zCDP (Gaussian noise) or pure differential privacy (Laplace noise)."""
     if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN:
         return zcdp_to_epsilon(budget, delta)
+    # Rounded up to the next float, so that the claim holds.
     return fraction_bounds(budget).upper
 
 
@@ -183,6 +189,7 @@ def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
 def _apart(least: float, other: float) -> tuple[str, str]:
     """Texts of two different upper bounds, with enough digits to show that they differ."""
     texts = claim_text(least, 3), claim_text(other, 3)
+    # More digits until both differ, or a reader would take two bounds for one number.
     for places in range(4, MOST_DIGITS):
         if texts[0] != texts[1]:
             break

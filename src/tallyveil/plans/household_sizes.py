@@ -53,13 +53,13 @@ class SizesOfGroups:
             ConfigError: two groups have several sizes, and these are not the same or have a gap.
         """
         both = meet(cells, sizes)
-        found = representative_cells(both, schema.possible_answers(both).astype(np.int64))
+        cells_of_both = representative_cells(both, schema.possible_answers(both).astype(np.int64))
         has = np.zeros((sum(query.size for query in groups), sizes.size), dtype=np.bool_)
         begin = 0
         for query in groups:
-            answers = query.answers_of(found)
+            answers = query.answers_of(cells_of_both)
             inside = answers >= 0
-            has[begin + answers[inside], sizes.answers_of(found[inside])] = True
+            has[begin + answers[inside], sizes.answers_of(cells_of_both[inside])] = True
             begin += query.size
         number = has.sum(axis=1)
         size = np.where(number > 1, SEVERAL, np.where(number == 1, has.argmax(axis=1) + 1, 0))
@@ -129,10 +129,10 @@ def _finds(schema: Schema, outer_pass: OuterPass, sizes: QueryGroup, size: int, 
     """Whether a pass finds the households of a size in every group that has some."""
     cells = schema.query(outer_pass.cells)
     possible = possible_cells(schema, cells)
-    own = SizesOfGroups.of(schema, sizes, cells, [cells]).size[cells.answers_of(possible)]
+    cell_sizes = SizesOfGroups.of(schema, sizes, cells, [cells]).size[cells.answers_of(possible)]
     part = schema.query(str(outer_pass.part))
     PartCells.of(outer_pass, part, possible, groups.answers_of(possible), groups.size)
-    return np.array_equal(part.answers_of(possible) >= 0, own == size)
+    return np.array_equal(part.answers_of(possible) >= 0, cell_sizes == size)
 
 
 def _misfit(number: int, text: str) -> ConfigError:

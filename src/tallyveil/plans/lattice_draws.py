@@ -114,11 +114,11 @@ def _system(
 
 def _finest(invariants: Sequence[Invariant], spine: Spine, level: int) -> dict[str, int]:
     """Finest geolevel, not below `level`, at which each invariant is exact. Coarser geolevels follow by summation."""
-    found: dict[str, int] = {}
+    exact_level: dict[str, int] = {}
     for item in invariants:
         at = min(level, max(spine.level_index(name) for name in item.geolevels))
-        found[item.query] = max(at, found.get(item.query, 0))
-    return found
+        exact_level[item.query] = max(at, exact_level.get(item.query, 0))
+    return exact_level
 
 
 def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -131,8 +131,8 @@ def _reached(schema: Schema, group: QueryGroup) -> "np.ndarray[tuple[int], np.dt
 
 def _ancestors(spine: Spine, level: int, above: int) -> Integers:
     """Number of the geounit at level `above` that contains each geounit of `level`."""
-    found = np.arange(spine.n_geounits(level), dtype=np.int64)
+    ancestors = np.arange(spine.n_geounits(level), dtype=np.int64)
     for finer in range(level, above, -1):
         offsets = spine.child_offsets[finer - 1]
-        found = np.searchsorted(offsets, found, side="right") - 1
-    return np.asarray(found, dtype=np.int64)
+        ancestors = np.searchsorted(offsets, ancestors, side="right") - 1
+    return np.asarray(ancestors, dtype=np.int64)

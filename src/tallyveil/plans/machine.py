@@ -19,8 +19,10 @@ def machine_memory(limits: Sequence[Path] | None = None) -> int:
     limited = limited_memory()
     for path in CONTAINER_LIMITS if limits is None else limits:
         text = path.read_text().strip() if path.is_file() else ""
+        # "max", or no file, sets no limit.
         if text.isdecimal():
             known.append(int(text))
+    # A system that does not tell its memory gives 0, which is no limit of 0 bytes.
     least = min(size for size in known if size > 0)
     return least if limited is None else min(least, limited)
 

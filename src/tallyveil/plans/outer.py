@@ -37,21 +37,24 @@ def measured_by_pass(
     Raises:
         ConfigError: no pass determines one of the queries.
     """
-    cells, zeros = [schema.query(one.cells) for one in outer], schema.barred_levels()
+    cells, zeros = [schema.query(outer_pass.cells) for outer_pass in outer], schema.barred_levels()
+    # Stable: passes that estimate come first in their order, lift passes after them.
     lifts_last = sorted(range(len(outer)), key=lambda number: outer[number].part is not None)
-    found: list[list[str]] = [[] for _ in outer]
+    by_pass: list[list[str]] = [[] for _ in outer]
     for name in measured:
         group = schema.query(name)
+        # The first pass that determines it: later passes keep its counts anyway.
         number = next((k for k in lifts_last if determines(cells[k], group, zeros)), None)
         if number is None:
             raise ConfigError(
                 f"[[estimation.outer]]: no outer pass determines the measured query '{name}'. A pass determines it if "
                 "the answers of the query are sums of counts of the pass's cells. The passes count: "
-                f"{'; '.join(one.cells for one in outer)}. Give one of them finer cells, or do not measure the query.",
+                f"{'; '.join(outer_pass.cells for outer_pass in outer)}. Give one of them finer cells, or do not "
+                f"measure the query.",
                 code="outer-pass",
             )
-        found[number].append(name)
-    return tuple(map(tuple, found))
+        by_pass[number].append(name)
+    return tuple(map(tuple, by_pass))
 
 
 def early_answers(
@@ -66,6 +69,7 @@ def early_answers(
         measured: Names of the queries that are measured at a geolevel.
     """
     cells, zeros = schema.query(outer[number].cells), schema.barred_levels()
+    # Only answers that this pass determines; the rest of the query waits for its own pass.
     names = [name for name in outer[number].also if name in measured]
     return tuple(determined_answers(cells, schema.query(name), zeros) for name in names)
 
@@ -78,23 +82,26 @@ def refuse_outer(schema: Schema, outer: Sequence[OuterPass]) -> None:
             leaves out, or the passes together do not give whole cells.
         SchemaError: the schema has no such query.
     """
-    for number, one in enumerate(outer, start=1):
-        _refuse_chain(schema, one, f"[[estimation.outer]] pass {number}")
+    for number, outer_pass in enumerate(outer, start=1):
+        _refuse_chain(schema, outer_pass, f"[[estimation.outer]] pass {number}")
         _refuse_early(schema, outer, number)
-    cells = [schema.query(one.cells) for one in outer]
+    # The rules below compare cells of passes, so each pass must be sound by itself first.
+    cells = [schema.query(outer_pass.cells) for outer_pass in outer]
     _refuse_left_out(schema, cells[0])
-    for number, (above, own) in enumerate(pairwise(cells), start=2):
-        if not counts_all_of(above, own):
+    for number, (above, pass_cells) in enumerate(pairwise(cells), start=2):
+        if not counts_all_of(above, pass_cells):
             raise ConfigError(
                 f"[[estimation.outer]] pass {number} counts cells that pass {number - 1} leaves out, so that pass "
-                f"{number - 1} does not say how many records are in them. Leave these levels out of '{own.name}', or "
+                f"{number - 1} does not say how many records are in them. Leave these levels out of "
+                f"'{pass_cells.name}', or "
                 f"count them in '{above.name}'.",
                 code="outer-pass",
             )
     _refuse_open_cells(schema, cells)
     _refuse_lost_counts(cells)
-    for number, own in enumerate(cells[:-1]):
-        finished_cells(schema, own, cells[number + 1])
+    # Raises where records would be left in several cells; its result is used when the run puts cells together.
+    for number, pass_cells in enumerate(cells[:-1]):
+        finished_cells(schema, pass_cells, cells[number + 1])
 
 
 def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
@@ -105,16 +112,18 @@ def sources_of_groups(cells: Sequence[QueryGroup]) -> list[int]:
     Args:
         cells: The cells of each pass.
     """
-    found = [0]
+    sources = [0]
     for number in range(1, len(cells)):
         sizes = [common_groups(cells[number], earlier).size for earlier in cells[:number]]
-        found.append(max(range(number), key=lambda k: (sizes[k], k)))
-    return found
+        # Of several with as many groups in common, the latest, which has fixed most.
+        sources.append(max(range(number), key=lambda k: (sizes[k], k)))
+    return sources
 
 
 def _refuse_lost_counts(cells: Sequence[QueryGroup]) -> None:
     """Refuse a pass that could not keep the counts of all earlier passes."""
     for number, source in enumerate(sources_of_groups(cells)):
+        # For the first pass its own cells stand in, so the comparison below is the same for all.
         fixed = common_groups(cells[number], cells[source]) if number else cells[0]
         for earlier in cells[:number]:
             if not determines(fixed, common_groups(cells[number], earlier)):
@@ -132,7 +141,7 @@ def open_pass(passes: Sequence[QueryGroup]) -> int | None:
 
     Example: the last pass counts households by "rented or no payment", and the first pass counts each of the two.
     """
-    return next((k for k, own in enumerate(passes[:-1]) if not _adds(passes[-1], own)), None)
+    return next((k for k, pass_cells in enumerate(passes[:-1]) if not _adds(passes[-1], pass_cells)), None)
 
 
 def finished_cells(
@@ -149,6 +158,7 @@ def finished_cells(
     Raises:
         ConfigError: such an answer has more than one possible cell, so that nothing says where its records lie.
     """
+    # The usual case: the next pass counts everybody, and no records are finished here.
     if counts_all_of(after, group):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     answers, cells = [], []
@@ -170,6 +180,7 @@ def finished_cells(
 def _refuse_left_out(schema: Schema, first: QueryGroup) -> None:
     """Refuse a first pass that leaves out cells in which records may lie."""
     for attribute, factor in zip(schema.attributes, first.factors, strict=True):
+        # Levels that structural zeros bar entirely may be left out.
         possible = schema.possible_answers(schema.query(attribute.name))
         left_out = possible[factor.codes[possible] < 0]
         if len(left_out):
@@ -181,8 +192,9 @@ def _refuse_left_out(schema: Schema, first: QueryGroup) -> None:
             )
 
 
-def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
-    chain = [schema.query(name) for name in (*one.rounding, one.cells)]
+def _refuse_chain(schema: Schema, outer: OuterPass, where: str) -> None:
+    # Coarse to fine, with the cells themselves at the end.
+    chain = [schema.query(name) for name in (*outer.rounding, outer.cells)]
     for group in chain:
         if group.overlaps:
             raise ConfigError(
@@ -201,12 +213,19 @@ def _refuse_chain(schema: Schema, one: OuterPass, where: str) -> None:
 
 def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> None:
     """Refuse answers of later passes that a pass would use anyway, or cannot use."""
-    one, zeros = outer[number - 1], schema.barred_levels()
-    for name in one.also:
+    outer_pass, zeros = outer[number - 1], schema.barred_levels()
+    for name in outer_pass.also:
         query = schema.query(name)
-        later = next((k for k, own in enumerate(outer) if _fits(schema, own, query, zeros)), -1)
-        kept = () if query.overlaps else determined_answers(schema.query(one.cells), query, zeros).factors
-        if one.part is not None or later < number or not all((factor.codes >= 0).any() for factor in kept):
+        # -1 where no pass determines it, which is below every number and so refused.
+        later = next((k for k, later_pass in enumerate(outer) if _fits(schema, later_pass, query, zeros)), -1)
+        factors = (
+            () if query.overlaps else determined_answers(schema.query(outer_pass.cells), query, zeros).factors
+        )
+        if (
+            outer_pass.part is not None
+            or later < number
+            or not all((factor.codes >= 0).any() for factor in factors)
+        ):
             raise ConfigError(
                 f"[[estimation.outer]] pass {number} has '{name}' in 'also', which has no effect there. Name measured "
                 "queries of later passes. Some of their answers must be sums of this pass's counts, and their groups "
@@ -216,19 +235,21 @@ def _refuse_early(schema: Schema, outer: Sequence[OuterPass], number: int) -> No
 
 
 def _fits(
-    schema: Schema, one: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
+    schema: Schema, outer: OuterPass, query: QueryGroup, zeros: Sequence[Mapping[int, NDArray[np.bool_]]]
 ) -> bool:
     """Whether a pass without a part determines a query."""
-    return one.part is None and determines(schema.query(one.cells), query, zeros)
+    return outer.part is None and determines(schema.query(outer.cells), query, zeros)
 
 
 def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
     """Refuse passes after which it is still open in which cell a record lies."""
     last, number = cells[-1], open_pass(cells)
+    # What may be told apart at the end: by the last pass, and by the one that is still open.
     known = [last] if number is None else [last, cells[number]]
     for place, attribute in enumerate(schema.attributes):
         factors = [group.factors[place] for group in known]
         counted = factors[0].codes >= 0
+        # Distinct pairs of codes; each level needs one of its own.
         told_apart = np.unique(np.stack([factor.codes[counted] for factor in factors]), axis=1).shape[1]
         if told_apart < int(counted.sum()):
             raise ConfigError(
@@ -239,7 +260,9 @@ def _refuse_open_cells(schema: Schema, cells: Sequence[QueryGroup]) -> None:
             )
         if number is not None:
             _refuse_partial(schema, place, known)
-    others = [own for k, own in enumerate(cells[:-1]) if k != number and not _adds(last, own)]
+    others = [
+        pass_cells for k, pass_cells in enumerate(cells[:-1]) if k != number and not _adds(last, pass_cells)
+    ]
     if others:
         raise ConfigError(
             f"[[estimation.outer]]: the last pass, '{last.name}', leaves something open that two earlier passes count, "
@@ -253,6 +276,7 @@ def _refuse_partial(schema: Schema, place: int, known: Sequence[QueryGroup]) -> 
     attribute = schema.attributes[place]
     last, other = (group.factors[place].codes for group in known)
     counted = last >= 0
+    # Pairs of groups that have a level in common.
     pairs = {(int(a), int(b)) for a, b in zip(last[counted], other[counted], strict=True)}
     for group, second in pairs:
         # Two groups that share a level must share one with every group that either of them meets.
@@ -264,6 +288,7 @@ def _refuse_partial(schema: Schema, place: int, known: Sequence[QueryGroup]) -> 
                 "so that not every pair of them has a level. Let one of the two be finer than the other.",
                 code="outer-pass",
             )
+    # Levels that the last pass counts together: the draw gives them to records at random.
     merged = [np.flatnonzero(counted & (last == group)) for group in np.unique(last[counted])]
     for zero in schema.structural_zeros:
         barred = {
@@ -284,10 +309,11 @@ def _refuse_partial(schema: Schema, place: int, known: Sequence[QueryGroup]) -> 
                 )
 
 
-def _adds(last: QueryGroup, own: QueryGroup) -> bool:
+def _adds(last: QueryGroup, earlier: QueryGroup) -> bool:
     """Whether counts of the last pass add up to those of an earlier one, in the cells that the last pass counts."""
-    for fine, coarse in zip(last.factors, own.factors, strict=True):
+    for fine, coarse in zip(last.factors, earlier.factors, strict=True):
         counted = fine.codes >= 0
+        # One level of each group stands for it: all levels of a group must be in one group of the earlier pass.
         first = first_levels(fine)
         if not np.array_equal(coarse.codes[counted], coarse.codes[first[fine.codes[counted]]]):
             return False
@@ -298,9 +324,10 @@ def _are_counted(group: QueryGroup, answers: NDArray[np.int64], after: QueryGrou
     """Whether the query of the next pass counts cells of each answer of this one."""
     counted = np.ones(len(answers), dtype=np.bool_)
     numbers = np.unravel_index(answers, group.shape)
-    for own, later, number in zip(group.factors, after.factors, numbers, strict=True):
-        meets = np.zeros(own.size, dtype=np.bool_)
-        meets[own.codes[(own.codes >= 0) & (later.codes >= 0)]] = True
+    for factor, later, number in zip(group.factors, after.factors, numbers, strict=True):
+        meets = np.zeros(factor.size, dtype=np.bool_)
+        # Levels that both count; an answer meets the next pass if each of its groups has one.
+        meets[factor.codes[(factor.codes >= 0) & (later.codes >= 0)]] = True
         counted &= meets[number]
     return counted
 

@@ -43,16 +43,16 @@ class PartCells:
             ConfigError: a group has other cells than one of the rest and at most one of the part.
         """
         inside = part.answers_of(cells) >= 0
-        found = []
+        cell_columns = []
         for chosen in (inside, ~inside):
             cell = np.full(n_groups, -1, dtype=np.int64)
             cell[groups[chosen]] = cells[chosen]
-            found.append(cell)
+            cell_columns.append(cell)
             if len(np.unique(groups[chosen])) < np.count_nonzero(chosen):
                 raise _wrong_cells(outer_pass)
-        if bool(((found[0] >= 0) & (found[1] < 0)).any()):
+        if bool(((cell_columns[0] >= 0) & (cell_columns[1] < 0)).any()):
             raise _wrong_cells(outer_pass)
-        return cls(*found)
+        return cls(*cell_columns)
 
 
 def possible_cells(schema: Schema, cells: QueryGroup) -> Integers:

@@ -22,6 +22,7 @@ from tallyveil.plans.outer_resources import (
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import FILLED_CELLS, Sizes, filled_cells
 
+# Bytes of a mebibyte.
 MIB: Final = 1 << 20
 ANSWERS_PER_CELL: Final = 2.5
 """Number of answers on the support, over all queries of redistricting data, for each cell of the support."""
@@ -171,10 +172,12 @@ class _Work:
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     levels = plan.geolevels
+    # Outer passes fill cells differently, because each pass divides the counts of the one before.
     entries = filled_cells(sizes, plan.schema.size, FILLED_IN_PASSES if plan.outer else FILLED_CELLS)
     groups = [plan.query(name) for name in plan.tables]
     dense = sum(group.size for group in groups if has_zeros(group))
     bounds = 0
+    # Bounds are summed upward, so a constraint costs its own geolevel and all above it.
     for item in plan.bounds:
         reach = levels.index(item.geolevel) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(item.query).size
@@ -185,6 +188,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
         reach = levels.index(drawn.geolevel) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
     swept, apart = _swept(plan), plan.estimating.tables_apart
+    # What public files decide is taken at its worst: no record is read for a prediction.
     return _Work(
         entries=entries,
         undetermined=_undetermined(plan, sizes),
@@ -212,30 +216,33 @@ def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
     Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people. Cells count once
     for each pass: the last pass takes longer the more passes there are whose answers it keeps.
     """
-    found, support = [], plan.schema.size
+    undetermined, support = [], plan.schema.size
+    # From the root down; the support of a geolevel is what the one above has filled.
     for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
         # The last outer pass is fitted to a query that tells its cells apart.
         detailed = bool(plan.outer) or any(
             plan.query(name).is_detailed for name in plan.strategy.queries(level)
         )
-        found.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
+        undetermined.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
+        # A geounit of n people fills at most n cells, and at least one.
         support = min(plan.schema.size, max(1, sizes.people // n))
-    return tuple(found)
+    return tuple(undetermined)
 
 
 def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
     """Number of noisy values that are written at each geolevel."""
-    found = []
+    values = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
         written = plan.estimating.written(level, n)
         if plan.measurements == "support":
             written = plan.strategy.queries(level)
         answers = sum(plan.query(name).size for name in written)
         if plan.measurements == "support" and number > 0:
+            # Cells that a mean parent fills; on the support, answers follow these and not the size of the query.
             support = entries[number - 1] / sizes.geounits[number - 1]
             answers = min(answers, round(ANSWERS_PER_CELL * support))
-        found.append(n * answers)
-    return tuple(found)
+        values.append(n * answers)
+    return tuple(values)
 
 
 def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
@@ -248,6 +255,7 @@ def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
     answers = [
         sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
     ]
+    # At least all cells: which of cells and answers are kept is known only when the bounds are read.
     return [(size, max(size, plan.schema.size)) for size in answers]
 
 
@@ -260,6 +268,7 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
     released = rates.base_bytes + rates.piece_bytes + held + passing
     if work.passes:
+        # Outer passes hold more of an entry; the difference is added, since the rest is counted above.
         held += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
         reading = PASS_RATES.person_bytes * work.rows_read
         largest = max(largest_family_bytes(sizes), largest_lift_bytes(work.passes, sizes))
@@ -267,6 +276,7 @@ def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
     if not work.intervals:
         return int(released)
     # Intervals are made when the release is finished, and its memory has been freed.
+    # Estimates and variances take as much as the noisy values themselves.
     noisy = min(rates.kept_bytes, 2 * sum(work.values))
     above = rates.interval_bytes * work.cells_above + rates.apart_bytes * work.apart_above
     return int(max(released, rates.base_bytes + above + noisy))
@@ -318,6 +328,7 @@ def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
     size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
     if work.intervals:  # written in intervals/ and once more in the tables
         size += 2 * rates.disk_interval * work.intervals
+    # 8 MiB for plan, manifest, page and log, which hardly depend on the release.
     return int(size) + 8 * MIB
 
 

@@ -70,15 +70,17 @@ def sizes_of_blocks(n_levels: int, blocks: int, people: int | None = None) -> Si
     geounits = [blocks]
     for step in range(n_levels - 1):
         ratio = GEOUNITS_PER_PARENT[min(step, len(GEOUNITS_PER_PARENT) - 1)]
+        # Rounded at each step from the finest upward, so that a hierarchy has at least one geounit everywhere.
         # Nearly every hierarchy has one root.
         geounits.append(max(1, round(geounits[-1] / ratio)) if step < n_levels - 2 else 1)
     geounits.reverse()
-    most = [1, *(_most_children(own, above) for above, own in pairwise(geounits))]
+    most = [1, *(_most_children(below, above) for above, below in pairwise(geounits))]
     return Sizes(tuple(geounits), people if people is not None else PEOPLE_PER_GEOUNIT * blocks, tuple(most))
 
 
 def _most_children(geounits: int, parents: int) -> int:
     """Most children of a parent where only the numbers of both are known: a large county has most tracts of a state."""
+    # A single parent has all children; no guess is needed.
     if parents == 1:
         return geounits
     return max(1, min(MOST_CHILDREN * geounits // parents, round(LARGEST_SHARE * geounits)))
@@ -94,14 +96,16 @@ def filled_cells(
         n_cells: Number of cells of the schema.
         curve: People in a geounit, and how many cells they fill.
     """
-    found = []
+    filled = []
     for n_geounits in sizes.geounits:
         each = sizes.people / n_geounits
-        found.append(round(n_geounits * min(cells_of(each, curve), each, n_cells)))
-    return tuple(found)
+        # No geounit fills more cells than it has people, nor more than the schema has.
+        filled.append(round(n_geounits * min(cells_of(each, curve), each, n_cells)))
+    return tuple(filled)
 
 
 def cells_of(people: float, curve: Sequence[tuple[int, int]] = FILLED_CELLS) -> float:
     """How many cells people fill in one geounit."""
+    # Straight lines between the logarithms; outside the curve its ends hold, and nobody fills one cell.
     given, cells = np.log(np.array(curve, dtype=np.float64)).T
     return float(np.exp(np.interp(np.log(max(people, 1.0)), given, cells)))

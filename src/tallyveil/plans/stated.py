@@ -25,7 +25,9 @@ def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
         StoreError: the plan is not one that a run writes.
     """
     try:
+        # Read, and compared with what the declaration would write: a plan with a key too many is none of a run.
         read = read_written(StatedPlan, plan)
+        # Then the same rules as for a release file, so that no plan of a folder can do what a file cannot.
         refuse_unfit(read)
     except MisfitError as error:
         raise damaged(path, f"plan.{error.place}", _MEND) from None

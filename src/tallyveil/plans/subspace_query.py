@@ -35,7 +35,9 @@ class SubspaceQuery(Declared):
         """
         moved = neighbours.answers_moved
         if mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            # rho = moved / (2 variance), solved for the variance; exact in fractions.
             return GeneralisedGaussian(moved / (2 * self.budget))
+        # l1 Laplace noise of a scale moved / epsilon costs epsilon.
         return GeneralisedLaplace(Norm.L1, self.budget / moved)
 
     def event(

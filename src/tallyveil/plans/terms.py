@@ -35,6 +35,7 @@ class PrivacyTerms:
     @property
     def spent(self) -> Fraction:
         """What the release costs, in the strategy's unit."""
+        # A sum of exact fractions, which the ledger and the declaration are compared with.
         return sum((item.budget for item in self.subspace), self.strategy.total)
 
     def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
@@ -47,4 +48,5 @@ class PrivacyTerms:
         invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
         mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
         drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
+        # In this order; the digest of an event depends on it.
         return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))

@@ -62,6 +62,7 @@ def estimate_release(
     Privacy: post-processing. No record is read and nothing is spent.
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
+    # Before anything is written: counts drawn on a lattice allow only some ways of estimating.
     refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
     product = Estimate(measured, plan)
     progress = Progress.of(observer)
@@ -77,6 +78,7 @@ def _refuse_understated(measured: Measured, privacy: JsonObject) -> None:
     """
     stated = measured.manifest.privacy["exact"]["epsilon"]["upper"]
     least = privacy["exact"]["epsilon"]["lower"]
+    # Proved bounds of two versions may differ, so only a stated upper bound below our lower bound shows a change.
     if stated < least:
         raise StoreError(
             f"{measured.root / MANIFEST} states epsilon <= {stated!r}, and the ledger beside it shows a spend whose "
@@ -95,6 +97,7 @@ class Estimate:
     @property
     def stated(self) -> JsonObject:
         """The plan that is written: that of the measurements, with the estimation that is now asked for."""
+        # Only the estimation may differ from the plan that was measured; all else is what the ledger paid for.
         estimation = {level: mapping_of(item) for level, item in self.plan.estimation}
         return {**self.measured.manifest.body["plan"], "estimation": estimation}
 
@@ -129,7 +132,7 @@ class Estimate:
             observer=observer,
             watch=watch,
             tree=prepared_sweep(self.plan, measured.hierarchies, measured.constraints),
-            kept=measured.kept,
+            taken_over=measured.taken_over,
             groups=self._groups(),
             writing="copy measurements of",
         )
@@ -140,7 +143,7 @@ class Estimate:
         if not self.plan.outer:
             return None
         measured = self.measured
-        return first_groups(self.plan, measured.constraints, measured.kept, measured.hierarchies.spine)
+        return first_groups(self.plan, measured.constraints, measured.taken_over, measured.hierarchies.spine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +163,7 @@ class _Estimate:
             kind=ReleaseKind.TOPDOWN,
             plan_digest=digest.hex(),
             whole_plan=digest,
+            # No records are bound in: the run draws nothing, and its inputs are the published files alone.
             binding=binding_of(b"estimate", self.measured.digest()),
             declaration=self.measured.declaration,
             event=self.measured.spend.event,
@@ -176,8 +180,9 @@ class _Estimate:
         log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
         estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         measured = self.measured
-        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.kept)
+        write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.taken_over)
         self._write_drawn(run)
+        # Worker processes open the public files, so they are told of the run only when these are written.
         run.executor.serve(partial(estimating_site, run, measured.root, measured.manifest.digests))
         estimation.write_measurements(run)
         estimated = estimation.release(run)
@@ -211,6 +216,7 @@ class _Estimate:
         schema, spine = self.plan.schema, self.measured.hierarchies.spine
         items = self.measured.terms.subspace
         # Their constraints come last, and hold the counts as they were read and checked.
+        # Taken from the end, because `read_constraints` puts them last.
         drawn = self.measured.constraints[len(self.measured.constraints) - len(items) :]
 
         def write() -> None:

@@ -45,7 +45,7 @@ from tallyveil.postprocess.families.tree_values import (
 )
 from tallyveil.postprocess.families.unsolved import UNSOLVED
 from tallyveil.postprocess.final_checks import CHECKS, FinalChecks
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.stages import stages_of_passes
 from tallyveil.postprocess.publish import (
@@ -82,6 +82,8 @@ def stages_of(
         passes: Stages of the outer passes; none where each geolevel is finished before the next.
     """
     if passes:
+        # All measurements come first: a pass goes over the whole spine, so that no geolevel is finished before
+        # another.
         return [
             *(f"{writing} {level}" for level in spine.geolevels),
             *passes,
@@ -119,7 +121,7 @@ class Estimation:
         observer: Receives reports of progress.
         watch: Times the stages.
         tree: The sweep up the spine, if the plan asks for it.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
         writing: Verb of the stages that write measurements.
         records: What each finished stage contributes to the manifest, by its name.
@@ -133,7 +135,7 @@ class Estimation:
     observer: Observer
     watch: Stopwatch
     tree: TreeSweep | None = None
-    kept: Kept = field(default_factory=Kept)
+    taken_over: TakenOver = field(default_factory=TakenOver)
     groups: FixedGroups | None = None
     writing: str = "measure"
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -170,8 +172,10 @@ class Estimation:
             StoreError: a file cannot be written or read.
         """
         passes = self._passes()
+        # Counts of every geolevel stay in memory from here on; tables and checks need all of them.
         counts = self._by_geolevel(run) if passes is None else passes.release(run)
         publish(run, self.plan, self.hierarchies, counts, partial(self._stage, run))
+        # Parts of the checks are cut by sizes of files, which this process knows from its counts.
         self._parts = self.final_checks.parts(counts) if run.executor.is_remote else []
         return Estimated(published_sizes(counts), self._solver() if passes is None else passes.solver())
 
@@ -194,7 +198,7 @@ class Estimation:
             allocation=self.allocation,
             source=self.source,
             groups=self.groups,
-            kept=self.kept,
+            taken_over=self.taken_over,
             observer=self.observer,
             watch=self.watch,
             records=self.records,
@@ -219,6 +223,7 @@ class Estimation:
         """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
         geolevel = self.spine.geolevels[level]
         groups = [self.plan.query(query) for query in queries]
+        # Answers, not rows: what the observer sees does not depend on how a query is divided into files.
         total = sum(group.size for group in groups) * self.spine.n_geounits(level)
         with self.watch.stage(f"{self.writing} {geolevel}", total):
             for group in groups:
@@ -264,6 +269,7 @@ class Estimation:
             return passes.chunks(folders, address)
         level = self.spine.level_index(address["geolevel"])
         above = self._read_counts(folders, level - 1)
+        # Sums of the tree come from the file that the run's own process shares; here the sweep is not made again.
         builder = replace(self._builder(level), tree=self._shared_values(folders, level))
         return family_chunks(builder, above, self._keeper(folders, builder), folders)[0]
 
@@ -300,6 +306,7 @@ class Estimation:
 
     def _estimate(self, run: Run, level: int, above: PublicCounts | None) -> PublicCounts:
         geolevel = self.spine.geolevels[level]
+        # Files of the support belong to the stage of the counts: both are written by one pass over the chunks.
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
         if self.plan.measurements == "support" and level > 0:
             places += [measurement_name(geolevel, name) for name in self.plan.strategy.queries(geolevel)]
@@ -312,9 +319,11 @@ class Estimation:
                 run.executor.share(_tree_file(level), partial(tree.save, level))
             outcome = self._estimated(run, replace(self._builder(level), tree=tree), above)
             held.append(outcome.counts)
+            # Values of a geolevel are needed only while it is estimated, and are the largest arrays of a run.
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
             values = {} if tree is None else {"values": tree.name}
+            # The last stage of the stopwatch is this one, which has just ended.
             return {"performance": self.watch.stages[-1], "solver": {**outcome.solver, **values}}
 
         name = f"estimate {geolevel}"
@@ -325,6 +334,7 @@ class Estimation:
         """What the families of a geolevel are fitted to; None for their noisy answers. The sweep is made once."""
         if self.tree is None or self.plan.estimation_of(geolevel).values == "own":
             return None
+        # Lazily, so that plans without the tree, and runs resumed after it, make no sweep.
         if self._values is None:
             n_above = sum(self.spine.n_geounits(level) for level in range(self.spine.finest))
             with self.watch.stage(TREE_VALUES, n_above):
@@ -341,6 +351,7 @@ class Estimation:
 
     def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
         folders = ChunkFolders(run.path, tags=run.tags)
+        # The histogram belongs to the timed stage, for writing it takes a noticeable part of it.
         with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
             outcome = estimate_level(
                 builder,
@@ -360,6 +371,7 @@ class Estimation:
 
         def keep(number: int, wanted: FamilyAnswers, values: Integers) -> None:
             variances = builder.variances(int(wanted.child_begin[0]), int(wanted.child_begin[-1]))
+            # From inside a chunk, and so from several threads; each chunk writes files of its own number.
             root = folders.root(number)
             write_support_measurements(root, number, wanted, values, variances, self.spine, folders.tags)
 
@@ -387,7 +399,7 @@ class Estimation:
     @property
     def final_checks(self) -> FinalChecks:
         """What the published files are held to."""
-        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.kept, self.groups)
+        return FinalChecks(self.plan, self.hierarchies, self.constraints, self.taken_over, self.groups)
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them; returns the names of the checks."""

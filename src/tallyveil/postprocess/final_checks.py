@@ -31,7 +31,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.runs.executor import Chunks, gathered
@@ -58,14 +58,14 @@ class FinalChecks:
         plan: How its counts were estimated, and what was written.
         hierarchies: The spine and the areas off the spine.
         constraints: Every constraint.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         groups: The groups of the first outer pass, if the plan has outer passes.
     """
 
     plan: EstimationPlan
     hierarchies: Hierarchies
     constraints: Sequence[ConstraintTable]
-    kept: Kept
+    taken_over: TakenOver
     groups: FixedGroups | None
 
     @property
@@ -73,7 +73,8 @@ class FinalChecks:
         """What the counts, tables and microdata are held to; the limits of lift passes come on top."""
         plan = self.plan
         # The counts that outer passes keep; without outer passes they are constraints like the others.
-        agreed = self.kept.agreed if plan.outer else ()
+        # With outer passes, agreements are no constraints of families, so they are checked as promises of their own.
+        agreed = self.taken_over.agreed if plan.outer else ()
         return Promises(
             plan.schema,
             self.hierarchies.spine,
@@ -109,7 +110,9 @@ class FinalChecks:
             done: Told of each part that is complete.
         """
         promises = self.promises
+        # A file that is not listed would be published unchecked.
         require_no_other_files(run.path, promises, parts)
+        # The digest of this text is in the address: other files are another piece of work.
         text = json.dumps(
             {
                 "files": {file.path: file.sha256 for file in run.listed() if file.path.split("/")[0] in READ},
@@ -119,9 +122,11 @@ class FinalChecks:
         )
         run.executor.share(CHECKS, lambda path: write_text(path, text))
         chunks = self._chunks(run.path, text)
+        # It alone reads all finest counts, so that no core waits for it at the end.
         limits = [] if self.groups is None else [len(parts)]  # reads the most, so it is begun first
         passed = gathered(run.executor, chunks, [*limits, *range(len(parts))], done)
         names_passed = {name for names in passed for name in names}
+        # The names are compared with what was promised: a worker process that leaves out a check does not pass it.
         for name in promises.names():
             require(name, name in names_passed)
         return promises.names() + [name for number in limits for name in passed[number]]
@@ -135,6 +140,7 @@ class FinalChecks:
         """
         text = folders.shared(CHECKS).read_text(encoding="utf-8")
         digests = [table.digest().hex() for table in self.constraints]
+        # The constraints are compared as well, since they are read from files that somebody may have changed.
         if _address(text) != address or json.loads(text)["constraints"] != digests:
             raise StoreError(
                 f"{folders.shared(CHECKS)} is not what the run wrote on another machine. Run the same command again.",
@@ -146,6 +152,7 @@ class FinalChecks:
         said = json.loads(text)
         parts, files = [part_of(part) for part in said["parts"]], said["files"]
         promises = self.promises
+        # Each process waits once for a file, and hashes it once, however many parts read it.
         seen: set[str] = set()
 
         def work(number: int) -> Passed:
@@ -164,7 +171,7 @@ class FinalChecks:
             return []
         spine = self.hierarchies.spine
         finest = read_histogram(root, spine.geolevels[-1], self.plan.schema, spine)
-        return check_parts(self.plan, self.groups, self.kept, finest, spine)
+        return check_parts(self.plan, self.groups, self.taken_over, finest, spine)
 
 
 def _among(files: JsonObject, places: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from tallyveil.plans.stated import stated_plan
 from tallyveil.plans.terms import PrivacyTerms
 from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.other_releases.kept import Kept, read_kept
+from tallyveil.postprocess.other_releases.kept import TakenOver, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.postprocess.public_inputs import read_constraints
 from tallyveil.runs.earlier import Earlier
@@ -45,7 +45,7 @@ class Measured:
         hierarchies: The spine and the areas off the spine.
         allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, agreements (without outer passes), and counts drawn on a lattice.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         source: The noisy answers.
         declaration: The budget that its ledger declares.
         spend: The ledger's entry of the one spend.
@@ -59,7 +59,7 @@ class Measured:
     hierarchies: Hierarchies
     allocation: Allocation
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    taken_over: TakenOver
     source: StoredMeasurements
     declaration: Declaration
     spend: LedgerEntry
@@ -81,6 +81,8 @@ class Measured:
     def digest(self) -> bytes:
         """SHA-256 of everything on which an estimate depends, except its settings."""
         files = {path: digest for path, digest in self.manifest.digests.items() if _is_read(path)}
+        # Only files that an estimate reads; reports and tables of the old release may change without changing the
+        # estimate.
         return digest_of({**self.estimated_from, "files": files})
 
 
@@ -101,6 +103,7 @@ def open_measurements(root: Path) -> Measured:
             code="measurements-missing",
         )
     read = {name: digest for name, digest in manifest.digests.items() if _is_read(name)}
+    # Compared before they are read, so that a damaged file is reported as damaged and not as strange.
     _require_files(root, read)
     _refuse_others(root, manifest.digests)
     try:
@@ -110,6 +113,7 @@ def open_measurements(root: Path) -> Measured:
     except TallyveilError as error:
         raise _bad_folder(root, f"its geography or its constraints do not fit its plan: {error}") from None
     # Noisy answers are checked again when they are read (`StoredMeasurements`). All else has been read by now.
+    # And once more after they were read: a file that changed in between would otherwise have passed.
     _require_files(root, {name: digest for name, digest in read.items() if not _is_part(name)})
     return opened
 
@@ -119,6 +123,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     hierarchies = read_hierarchies(root)
     hierarchies = replace(hierarchies, geometry=read_geometry(root, hierarchies.spine))
     spine, shares = hierarchies.spine, hierarchies.shares
+    # The geography is bound by the manifest, because it decides which noisy answer belongs to whom.
     if spine.digest().hex() != manifest.body["inputs"].get("geography_sha256"):
         raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")
     plan.require_geolevels(root / MANIFEST, spine.geolevels)
@@ -126,6 +131,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
         hierarchies.family(name)
     allocation = allocation_of(plan.terms.strategy, spine, shares)
     declaration, spend, earlier = _spent(root, manifest)
+    # The event is computed again from plan and geography. If it is not the spend in the ledger, the plan was changed.
     if plan.terms.event(allocation.event()) != spend.event:
         raise _bad_folder(
             root,
@@ -139,7 +145,7 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
         hierarchies=hierarchies,
         allocation=allocation,
         constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, hierarchies),
-        kept=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
+        taken_over=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,
@@ -154,11 +160,13 @@ def _spent(root: Path, manifest: Manifest) -> tuple[Declaration, LedgerEntry, Ea
     """
     data = ledger_bytes(root)
     if record_of(data, manifest.ledger.lines) != manifest.ledger:
+        # The lines that the manifest covers; later lines may only tell what was done with the results.
         raise _bad_folder(root, f"{LEDGER} was changed while it was read")
     content = parse_ledger(first_lines(data, manifest.ledger.lines), root / LEDGER)
     spend = next(
         entry for entry in content.entries if entry.kind == "spend" and entry.run == manifest.spender
     )
+    # Up to the spend: what was declassified later concerns the old release and not the estimate from it.
     earlier = Earlier(spend.run, first_lines(data, spend.sequence + 1), manifest.protected)
     return content.declaration, spend, earlier
 
@@ -181,6 +189,7 @@ def _require_files(root: Path, named: Mapping[str, str]) -> None:
 def _refuse_others(root: Path, listed: Mapping[str, str]) -> None:
     """Refuse a file that would be read and is none of the run; raises StoreError."""
     for folder in READ:
+        # A file too many could be read in the place of one that belongs there (as a part of a query's answers).
         for path in sorted([root / folder, *(root / folder).rglob("*")]):
             if path.is_file() and path.relative_to(root).as_posix() not in listed:
                 raise _changed(path, "is no file of the run")

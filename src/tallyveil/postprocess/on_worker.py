@@ -63,6 +63,7 @@ def estimating_site(run: Run, measurements: Path, digests: Mapping[str, str]) ->
         digests: SHA-256 of its files.
     """
     source = {"measurements": str(measurements.absolute()), "digests": dict(digests)}
+    # By module and name, so that no function has to travel.
     opener = f"{open_estimate.__module__}:{open_estimate.__name__}"
     return Site(opener, {**described(run), **source}, b"", run.secrets.files_key)
 
@@ -72,6 +73,7 @@ def open_estimate(description: JsonObject, secret: bytes) -> "OpenedRun":
 
     def stored(schema: Schema, hierarchies: Hierarchies, allocation: Allocation) -> StoredMeasurements:
         root = Path(description["measurements"])
+        # Checked against these digests whenever a part is read.
         return StoredMeasurements(root, allocation.spine, hierarchies.shares, description["digests"])
 
     return opened_run(description, stored)
@@ -98,6 +100,7 @@ class OpenedRun:
         """
         name = json.dumps(address, sort_keys=True)
         if self._last is None or self._last[0] != name:
+            # Before the new work is made: both together may not fit into the memory of a worker process.
             self._last = None  # frees what it holds
             self._last = name, made_with_patience(lambda: self.estimation.chunks(self.folders, address))
         return self._last[1]
@@ -113,15 +116,17 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
         StoreError: a file is missing, or is not what the run wrote.
     """
     root = Path(description["release"])
+    # Another machine may see files of a shared file system late, so each is waited for.
     for name, digest in description["files"].items():
         await_file(root / name, digest)
     plan = json.loads((root / PLAN).read_text(encoding="utf-8"))
+    # The same reading and the same checks as in the run's own process, so that both make the same work.
     stated = stated_plan(root / PLAN, plan)
     hierarchies = read_hierarchies(root)
     spine, schema = hierarchies.spine, stated.estimating.schema
     allocation = allocation_of(stated.terms.strategy, spine, hierarchies.shares)
     constraints = read_constraints(root, plan, schema, hierarchies)
-    kept = read_kept(root, plan, schema, spine)
+    taken_over = read_kept(root, plan, schema, spine)
     outer = stated.estimating.outer
     estimation = Estimation(
         plan=stated.estimating,
@@ -132,10 +137,12 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
         observer=SilentObserver(),
         watch=Stopwatch(SilentObserver()),
         tree=prepared_sweep(stated.estimating, hierarchies, constraints),
-        kept=kept,
-        groups=first_groups(stated.estimating, constraints, kept, spine) if outer else None,
+        taken_over=taken_over,
+        groups=first_groups(stated.estimating, constraints, taken_over, spine) if outer else None,
     )
     private = root / PRIVATE / CLUSTER
+    # Inside the private folder: staged files are not yet files of the release.
     (private / STAGED).mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A folder for each process, since two may do the same chunk.
     staged = Path(tempfile.mkdtemp(dir=private / STAGED))
     return OpenedRun(estimation, ChunkFolders(root, staged, description["tags"], private / SHARED))

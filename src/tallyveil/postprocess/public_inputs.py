@@ -19,14 +19,14 @@ from tallyveil.postprocess.constraints.constraint_files import (
 )
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn
-from tallyveil.postprocess.other_releases.kept import Kept, read_kept
+from tallyveil.postprocess.other_releases.kept import TakenOver, read_kept
 from tallyveil.postprocess.other_releases.residents import RESIDENTS
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.product import Run
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_json
 
-NOTHING: Final = Kept()
+NOTHING: Final = TakenOver()
 PUBLIC_CHECK = "the geography and the constraints are read back as they were written"
 
 
@@ -35,7 +35,7 @@ def write_public_inputs(
     plan: Mapping[str, Any],
     hierarchies: Hierarchies,
     constraints: Sequence[ConstraintTable],
-    kept: Kept = NOTHING,
+    taken_over: TakenOver = NOTHING,
 ) -> None:
     """Write the files that are needed, together with the measurements, to estimate the counts.
 
@@ -44,7 +44,7 @@ def write_public_inputs(
         plan: Content of `plan.json`.
         hierarchies: The spine and the areas off the spine.
         constraints: The plan's invariants, then its bounds, each in the order of the plan. Further ones are ignored.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
     Raises:
         StoreError: a file cannot be written.
     """
@@ -55,8 +55,9 @@ def write_public_inputs(
         write_geography(root, hierarchies, tags)
         for item, table in zip(stated_constraints(plan, hierarchies), constraints, strict=False):
             item.write(root, table, tags)
-        kept.write(root, hierarchies.spine, tags)
+        taken_over.write(root, hierarchies.spine, tags)
 
+    # All places are named, also those that this plan leaves empty, so that files of an earlier attempt go.
     run.make([PLAN, GEOGRAPHY, NAMES, GEOMETRY, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS], write)
 
 
@@ -76,7 +77,9 @@ def read_constraints(
         StoreError: a file is missing, unreadable, or of another geography.
     """
     spine = hierarchies.spine
+    # With outer passes, agreements fix groups of the first pass and are not constraints of families.
     agreed = () if "outer" in plan else read_kept(root, plan, schema, spine).agreed
+    # The order is part of the interface: `write_public_inputs` and the drawn counts rely on it.
     return (
         *(item.read(root, schema, spine) for item in stated_constraints(plan, hierarchies)),
         *(counts.table() for counts in agreed),
@@ -93,7 +96,7 @@ def check_public_inputs(
     schema: Schema,
     spine: Spine,
     constraints: Sequence[ConstraintTable],
-    kept: Kept = NOTHING,
+    taken_over: TakenOver = NOTHING,
 ) -> str:
     """Read geography and constraints back and compare them with what was written.
 
@@ -105,9 +108,10 @@ def check_public_inputs(
     """
     hierarchies = read_hierarchies(root)
     same = hierarchies.spine.digest() == spine.digest()
+    # Digests are compared, not files: what matters is that reading gives back what was compiled.
     read = [table.digest() for table in read_constraints(root, plan, schema, hierarchies)]
     same = same and read == [table.digest() for table in constraints]
-    same = same and read_kept(root, plan, schema, hierarchies.spine).digests() == kept.digests()
+    same = same and read_kept(root, plan, schema, hierarchies.spine).digests() == taken_over.digests()
     if not same:
         raise SolverError(
             f"final check failed: {PUBLIC_CHECK}. Nothing must be published; please report this.",

@@ -62,6 +62,7 @@ def microdata_chunks(
         root, tags = folders.root(part), folders.tags
         return sum(write_microdata(root, finest, plan.schema, spine, tags, [part]))
 
+    # Polars writes with all threads by itself; more parts at once would only need more memory.
     # Several threads of polars write a part, so one part at a time is enough.
     return folders.chunks({"work": MICRODATA}, int, write, is_threaded=True), n_record_pieces(finest)
 
@@ -71,6 +72,7 @@ def table_chunks(
 ) -> tuple[Chunks[int], int, int]:
     """The writing of tables as chunks, one for each file; their number, and the rows of all tables."""
     groups = [plan.query(name) for name in plan.tables]
+    # Areas off the spine are sums over finest geounits, made once for all tables.
     published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if groups else ()
     files = [
         (area, level, group, part)
@@ -100,6 +102,7 @@ def write_package(run: Run, plan: JsonObject) -> None:
         content = data_package(run.path, plan, run.run_id, warnings, run.listed())
         write_json(run.path / DATA_PACKAGE, content)
 
+    # Every process makes it again, because it lists the files that all stages have written.
     run.make([DATA_PACKAGE], write)
 
 

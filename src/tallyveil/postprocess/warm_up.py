@@ -49,7 +49,9 @@ from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.presets import load_preset
 from tallyveil.storage.system import usable_cores
 
+# Noisy answers of two children: the total of each, then two cells of each.
 NOISY = np.array([2, 4, 2, 0, 1, 3])
+# Counts of the parent in the two cells; with them the smallest family uses all parts of a solver.
 PARENT = np.array([3, 4])
 
 PROCESSES = 4
@@ -71,9 +73,11 @@ def compile_kernels(*, sweeps: bool = False) -> None:
     """
     with _rare_collections():
         n_processes = min(usable_cores(), PROCESSES)
+        # Only where nothing is on disk: otherwise the other processes would load for seconds what this one loads too.
         if not on_disk(estimate_families) and n_processes > 1:
             with _other_processes(n_processes, sweeps):
                 compile_share(0, n_processes, sweeps)
+        # After the shares: this process now finds on disk what the others compiled, and compiles what is lacking.
         estimate_chunk(*smallest_chunk())
         estimate_family(smallest_family())
         if sweeps:
@@ -82,6 +86,7 @@ def compile_kernels(*, sweeps: bool = False) -> None:
 
 def compile_share(process: int, n_processes: int, sweeps: bool) -> None:
     """Compile what falls to one of several processes."""
+    # The longest first, each to the process with least to do: a simple rule that every process follows alike.
     seconds = [0.0] * n_processes
     for work, needed in _WORK:
         least = seconds.index(min(seconds))
@@ -143,6 +148,7 @@ class _Nothing:
 @contextmanager
 def _rare_collections() -> Iterator[None]:
     """Python rarely looks through all its objects for ones in circles. It would take an eighth of compiling."""
+    # The youngest objects are still looked through, so memory stays bounded.
     youngest, younger, old = gc.get_threshold()
     gc.set_threshold(youngest, COLLECTIONS, COLLECTIONS)
     try:
@@ -165,6 +171,7 @@ def _other_processes(n_processes: int, sweeps: bool) -> Iterator[None]:
                 str(n_processes),
                 *(["sweeps"] if sweeps else []),
             ],
+            # The same search path, so that the same installation is compiled, also when it is not installed.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -38,6 +38,7 @@ def public_secrets(earlier: Earlier, binding: bytes, whole_plan: bytes) -> RunSe
         binding: Digest of these files.
         whole_plan: Digest of the settings of the work.
     """
+    # The text in front keeps this key apart from all keys that are derived for anything else.
     key = hashlib.sha256(b"draws nothing" + binding + whole_plan).digest()
     return RunSecrets(key, binding, whole_plan, earlier.protected)
 
@@ -63,6 +64,7 @@ def require_same_work(out: Path, stored: bytes, wanted: JsonObject) -> None:
             "the command that began it. Choose another folder for this work, which spends nothing.",
             code="resume-changed",
         )
+    # The whole text is compared: the same work by the same version gives the same bytes.
     if stored != json.dumps(wanted, indent=2).encode():
         raise StoreError(
             f"the unfinished work in {out} was begun with other measurements, other settings, or another version of "

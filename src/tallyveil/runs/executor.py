@@ -158,6 +158,7 @@ class Threads:
     def completed(self, chunks: Chunks[Result], numbers: Sequence[int]) -> Iterator[tuple[int, Result]]:
         """As `Executor.completed`."""
         if chunks.is_threaded:
+            # Lazy: the next chunk begins when the caller has taken the last one, so only one result is held.
             return ((number, chunks.work(number)) for number in numbers)
         return self.each(chunks.work, numbers)
 
@@ -169,10 +170,13 @@ class Threads:
             numbers: The chunks, in the order in which to begin them.
         """
         with ThreadPoolExecutor(max_workers=max(1, min(self.workers, len(numbers)))) as pool:
+            # All chunks are submitted at once; the pool begins them in this order, so the longest should come first.
             running = {pool.submit(work, number): number for number in numbers}
             try:
                 for finished in as_completed(running):
                     yield running[finished], finished.result()
+            # Also when the caller stops iterating (GeneratorExit): what has not begun is dropped, what runs is waited
+            # for.
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -200,6 +204,7 @@ def gathered(
             raise ValueError(f"the executor completed chunk {number} twice")
         results[number] = result
         done(number)
+    # An executor that loses a chunk must not pass for one that has finished: a release would lack geounits.
     if results.keys() != set(numbers):
         raise ValueError("the executor did not complete the chunks that it was given")
     return [results[number] for number in sorted(results)]

@@ -28,13 +28,16 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
         out: The release folder, whose log tells of every chunk that a cluster does.
     """
     cluster = planned if where is None else where
+    # The word alone, without a cluster in the release file starts one on this machine alone.
     if cluster == "ray":
         cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
+    # Ray's modules are loaded only by a run that uses a cluster.
     from tallyveil.runs.cluster.executor import Cluster
 
     def told(event: JsonObject) -> None:
+        # Opened for each line: chunks are seconds apart, and the folder may not exist when the executor is made.
         RunLog(out).write(**event)
 
     return Cluster(cluster if workers is None else replace(cluster, workers=workers), told)

@@ -51,7 +51,9 @@ from tallyveil.storage.system import (
 )
 from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 
+# Most turns in which owners that finish remove the folder under this process. Far more than processes that wait.
 _ATTEMPTS: Final = 100
+# With 1, a look of another process by `is_locked` would pass for a run; each further one adds `_PAUSE` to a refusal.
 _REFUSALS: Final = 3
 _PAUSE: Final = 0.02
 """Seconds between two attempts at a lock that is taken. A process that calls `is_locked` has it for microseconds."""
@@ -74,6 +76,8 @@ class RunFolder:
     @property
     def private(self) -> Path:
         """Folder of the key and the checkpoints, mode 0700; gone when the run has finished."""
+        # All later steps go through this descriptor, so that a folder put in its place in the meantime is not written
+        # to.
         return self.path / PRIVATE
 
     @property
@@ -85,8 +89,10 @@ class RunFolder:
         try:
             self._claim()
             try:
+                # The lock is held by now: nobody of ours writes while the entries are looked at.
                 self._refuse_planted()
             except StoreError:
+                # Only a lock that this process made is removed; one that was there belongs to a run that is to go on.
                 if self._lock_is_new:
                     self._remove_lock()  # what is refused is left as it was found
                 raise
@@ -135,20 +141,25 @@ class RunFolder:
         """
         temporary = name + TEMPORARY_SUFFIX
         try:
+            # A temporary name that is left over may be a link to elsewhere, so it is removed and never opened.
             self.remove(temporary)
             mode = 0o666 if public else 0o600
-            made = open_new(self._place(temporary), folder=self._directory, mode=mode)
-            with os.fdopen(made, "wb") as stream:
+            descriptor = open_new(self._place(temporary), folder=self._directory, mode=mode)
+            with os.fdopen(descriptor, "wb") as stream:
+                # Whatever the umask is; the mode must not depend on who started the run.
                 if not public:
                     set_mode(stream.fileno(), mode)
                 stream.write(data)
                 stream.flush()
+                # The bytes are on disk before the name points to them; after a crash there is the old file or the new
+                # one.
                 if lasting:
                     os.fsync(stream.fileno())
             if self._is_folder(name):
                 self.remove(name)
             self._move(temporary, self._place(name))
             if lasting:
+                # The rename itself lasts only once the folder is on disk.
                 flush_folder(self._directory)
         except OSError as error:
             with suppress(OSError):
@@ -158,6 +169,7 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove an entry of the private folder, whatever it is; one that is not there is no error."""
         with suppress(FileNotFoundError):
+            # A link to a folder is no folder here: what it points to stays.
             if self._is_folder(name):
                 shutil.rmtree(self.private / name)
             else:
@@ -165,6 +177,7 @@ class RunFolder:
 
     def seal(self, manifest: bytes) -> None:
         """Keep the finished manifest in the private folder; `publish` does the next steps, also after a kill."""
+        # At most one sealed manifest exists, so `sealed` need not choose.
         self.unseal()
         self.write(SEALED + hashlib.sha256(manifest).hexdigest(), manifest, public=True)
 
@@ -191,6 +204,7 @@ class RunFolder:
             raise ValueError("there is no sealed manifest")
         name = SEALED + hashlib.sha256(data).hexdigest()
         try:
+            # The key goes first and for good. A kill after that leaves a sealed release, which needs no key.
             self._remove_all_but(name)
             self._move(name, (self.path / MANIFEST).absolute())
             flush(self.path)
@@ -214,6 +228,7 @@ class RunFolder:
             self._remove_lock()
             self._remove_folder(self.private)
             self._remove_folder(self.path)
+        # The first of the folders was the release folder itself, removed above; its parents go if they are empty.
         remove_empty(self._made[1:])
 
     def _claim(self) -> None:
@@ -222,12 +237,16 @@ class RunFolder:
         for _ in range(_ATTEMPTS):
             try:
                 self._open_private()
+                # Asked before the file is opened, which makes it.
                 self._lock_is_new = LOCK_FILE not in self._names()
                 self._lock = open_for_lock(self._place(LOCK_FILE), folder=self._directory, mode=0o600)
                 if not lock(self._lock, self.private / LOCK_FILE):
+                    # Somebody holds it, so the folder is there; an earlier "not found" is no longer the reason.
                     gone = None
                     refused += 1
                     if refused == _REFUSALS:
+                        # `is_locked` takes the lock for microseconds; three refusals in a row are a process that
+                        # works.
                         break
                     time.sleep(_PAUSE)
                 elif self._is_current():
@@ -238,6 +257,8 @@ class RunFolder:
                 if error.errno in (errno.ELOOP, errno.EISDIR):
                     raise self._not_ours(f"its entry {LOCK_FILE!r} is no file") from None
                 raise
+            # Not current: the lock was taken on a file that its owner has removed. The next attempt opens the new
+            # one.
             self._let_go()
         if gone is not None:
             raise gone
@@ -249,24 +270,28 @@ class RunFolder:
     def _open_private(self) -> None:
         if not self.path.is_dir():
             self._made = absent_folders(self.path)
+            # Noted before they are made, so that a refusal can remove exactly these.
             self.path.mkdir(parents=True, exist_ok=True)
             flush(self.path.parent)
+        # Made with its mode in one step: with a later chmod, others could open it in between.
         with suppress(FileExistsError):
             self.private.mkdir(mode=0o700)
             self._private_is_new = True
             flush(self.path)
         try:
+            # Refuses a link (ELOOP) and a file (ENOTDIR): a planted link must not lead the key elsewhere.
             self._directory = open_folder(self.private)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise self._not_ours("it is a link or a file and not a folder") from None
             raise
-        found = self.private.lstat() if self._directory is None else os.fstat(self._directory)
-        if has_other_owner(found):
+        # The descriptor is asked and not the path, which could be another folder by now.
+        status = self.private.lstat() if self._directory is None else os.fstat(self._directory)
+        if has_other_owner(status):
             raise self._not_ours("it belongs to another user")
-        if is_open_to_others(found):
+        if is_open_to_others(status):
             raise self._not_ours(
-                f"its mode is {stat.S_IMODE(found.st_mode):04o}, so that other users can open it"
+                f"its mode is {stat.S_IMODE(status.st_mode):04o}, so that other users can open it"
             )
         set_mode(self._directory, 0o700)
 
@@ -279,18 +304,22 @@ class RunFolder:
         if state in (FolderState.SEALED, FolderState.FINISHED):
             return  # all that is done with the private folder is to remove it
         started = state is not FolderState.ABSENT
+        # What a run of ours may have left that was killed before its key was on disk.
         begun = {LOCK_FILE, CLUSTER, KEY_FILE + TEMPORARY_SUFFIX, PROGRAMME + TEMPORARY_SUFFIX}
         for name in self._names():
-            found = os.stat(self._place(name), dir_fd=self._directory, follow_symlinks=False)
+            status = os.stat(self._place(name), dir_fd=self._directory, follow_symlinks=False)
             reason = None
-            if stat.S_ISLNK(found.st_mode):
+            if stat.S_ISLNK(status.st_mode):
+                # Others may have changed it, or may read what is written into it.
                 reason = "is a link"
-            elif has_other_owner(found):
+            elif has_other_owner(status):
                 reason = "belongs to another user"
             elif not started and name not in begun:
+                # Nothing of ours comes before the key but the names above. A planted checkpoint or manifest is
+                # refused here.
                 reason = "was there before any run was started"
-            elif not started and is_open_to_others(found):
-                reason = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it"
+            elif not started and is_open_to_others(status):
+                reason = f"has mode {stat.S_IMODE(status.st_mode):04o}, so that others can open it"
             if reason is not None:
                 raise self._not_ours(f"its entry {name!r} {reason}")
 
@@ -308,11 +337,13 @@ class RunFolder:
 
     def _move(self, name: str, to: str | Path) -> None:
         """Rename an entry to another name in the folder, or to an absolute path."""
+        # For an absolute path, the system ignores the descriptor; so one call serves both kinds of targets.
         os.replace(self._place(name), to, src_dir_fd=self._directory, dst_dir_fd=self._directory)
 
     def _remove_lock(self) -> None:
         """Remove the lock file, and with it the lock."""
         if self._lock >= 0:
+            # Forgotten first: a failure below must not close the same number twice.
             descriptor, self._lock = self._lock, -1
             remove_locked(self._place(LOCK_FILE), descriptor, folder=self._directory)
 
@@ -326,13 +357,14 @@ class RunFolder:
     def _sealed_names(self) -> list[str]:
         return [name for name in self._names() if name.startswith(SEALED)]
 
-    def _remove_all_but(self, kept: str) -> None:
+    def _remove_all_but(self, spared: str) -> None:
         """Remove what the private folder holds, the key first and for good before anything else."""
         self.remove(KEY_FILE)
         self.remove(KEY_FILE + TEMPORARY_SUFFIX)
+        # On disk before anything else goes: after a crash, no key may come back beside a published release.
         flush_folder(self._directory)
         for name in self._names():
-            if name not in (LOCK_FILE, kept):
+            if name not in (LOCK_FILE, spared):
                 self.remove(name)
 
     def _remove_folder(self, path: Path) -> None:

@@ -50,12 +50,16 @@ def folder_state(path: Path) -> FolderState:
         )
     except OSError as error:
         raise store_error(path / MANIFEST, error) from error
+    # The order is that of a run's last steps, the last one first: a finished folder may still hold all the earlier
+    # files.
     if MANIFEST in names:
         return FolderState.FINISHED
+    # A name that still ends as a temporary one was never complete.
     if any(name.startswith(SEALED) and not name.endswith(TEMPORARY_SUFFIX) for name in inside):
         return FolderState.SEALED
     if KEY_FILE in inside:
         return FolderState.STARTED
+    # A ledger alone: something was spent here, and no key can repeat its draws.
     if LEDGER in names:
         return FolderState.KEYLESS
     return _without_a_run(names, inside)

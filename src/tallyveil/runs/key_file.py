@@ -16,9 +16,11 @@ from tallyveil.noise.key import KEY_BYTES, NOISE_LAW, derive_key
 from tallyveil.storage.json_files import Json, JsonObject
 from tallyveil.version import VERSION
 
+# What this version writes. A version that does not know a format refuses the run and names the version that began it.
 KEY_FILE_FORMAT: Final = 3
 _VERSIONS: Final = {2: "version", KEY_FILE_FORMAT: "versions"}
 """By format, the field that names the versions of Tallyveil that worked on the run. Format 2 named only the first."""
+# Two digits a byte, lower case only: one key has one spelling, so a comparison of texts is one of keys.
 _HEX: Final = re.compile(f"[0-9a-f]{{{2 * KEY_BYTES}}}")
 _FIELDS: Final = frozenset({"format", "noise_law", "protected", "key", "plan", "inputs", "mac"})
 
@@ -45,6 +47,8 @@ class RunSecrets:
     @property
     def noise_key(self) -> bytes:
         """Key of the noise: other records, geography or plan give another key, hence unrelated noise."""
+        # Bound to the inputs: the same key on other inputs would otherwise give the same noise, and differences the
+        # truth.
         return derive_key(self.key, "noise", self.binding)
 
     @property
@@ -63,6 +67,7 @@ class RunSecrets:
 
     def mac(self, purpose: str, content: Json) -> str:
         """Keyed hash that authenticates what the run keeps in its private folder."""
+        # Sorted and without blanks, so that equal content gives equal bytes whatever made it.
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return derive_key(self.key, purpose, self.binding, self.plan, text.encode()).hex()
 
@@ -76,6 +81,7 @@ class RunSecrets:
 
 def binding_of(*digests: bytes) -> bytes:
     """One digest of several, of the inputs and the plan."""
+    # With the length of each in front: no shift of bytes from one digest to the next gives the same input.
     return hashlib.sha256(b"".join(len(d).to_bytes(4, "little") + d for d in digests)).digest()
 
 
@@ -122,6 +128,7 @@ def read_key_file(
             code="run-damaged",
         )
     versions = _versions(fields)
+    # The noise law is compared first. Under another law the same key draws other noise, whatever else fits.
     if fields["noise_law"] != NOISE_LAW or not _is_known(fields):
         raise StoreError(
             f"the run in {where} was started with Tallyveil {versions[0]!a:.40} (noise law {fields['noise_law']}); "
@@ -132,8 +139,10 @@ def read_key_file(
             code="resume-version",
         )
     secrets = RunSecrets(bytes.fromhex(fields["key"]), binding, plan, fields["protected"])
+    # Before the inputs are compared: with a wrong key, every comparison of keyed digests would fail, and mislead.
     _refuse_other_key(secrets, where, test_key)
     changed = None
+    # The plan is public and is compared as it is. The inputs are compared keyed, as they are stored.
     if fields["plan"] != plan.hex():
         changed = "another plan"
     elif fields["inputs"] != key_file(secrets)["inputs"]:
@@ -145,10 +154,12 @@ def read_key_file(
             "folder, which is a new key and a new spend.",
             code="resume-changed",
         )
+    # A version is listed once for a stretch of work; coming back to an earlier version lists it again.
     return secrets, versions if versions[-1] == VERSION else (*versions, VERSION)
 
 
 def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -> None:
+    # In constant time: the time of a comparison that stops early would tell how many bytes are right.
     if test_key is not None and not hmac.compare_digest(test_key, secrets.key):
         raise StoreError(
             f"the run in {where} was started with another key. Resume it as it was started, or choose another folder, "
@@ -165,9 +176,10 @@ def _refuse_other_key(secrets: RunSecrets, where: str, test_key: bytes | None) -
 
 def _versions(fields: JsonObject) -> tuple[str, ...]:
     """Versions of Tallyveil that worked on the run, as the file names them; none where it does not."""
+    # Format 2 had one version; it is read as a list of one.
     named = fields.get("versions", fields.get("version"))
-    found: list[Json] = named if isinstance(named, list) else [named]
-    return tuple(found) if all(isinstance(one, str) for one in found) else ()
+    versions: list[Json] = named if isinstance(named, list) else [named]
+    return tuple(versions) if all(isinstance(version, str) for version in versions) else ()
 
 
 def _fields(data: bytes) -> JsonObject | None:
@@ -187,6 +199,7 @@ def _fields(data: bytes) -> JsonObject | None:
     versions = _versions(fields)
     if not versions or type(fields.get("noise_law")) is not int:
         return None
+    # A file that names this version last was written by this code, so it must be authentic whatever its format says.
     is_ours = _is_known(fields) or versions[-1] == VERSION
     return fields if fields["noise_law"] != NOISE_LAW or not is_ours or _is_authentic(fields) else None
 
@@ -198,6 +211,7 @@ def _is_known(fields: JsonObject) -> bool:
 
 def _is_authentic(fields: JsonObject) -> bool:
     texts = [fields.get(name) for name in ("key", "mac")]
+    # Exactly these fields: a field that is not under the MAC could otherwise be added.
     if not _is_known(fields) or set(fields) != _FIELDS | {_VERSIONS[fields["format"]]}:
         return False
     if not all(isinstance(text, str) and _HEX.fullmatch(text) for text in texts):

@@ -22,6 +22,7 @@ class RunLog:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
+        # Opening a link for appending would write into whatever it points to.
         if self._path.is_symlink() or not self._path.is_file():
             remove(self._path)
 
@@ -29,6 +30,8 @@ class RunLog:
         """Append one event with the present time."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **details}
         try:
+            # Opened for each line, and appended in one write: lines of several threads do not mix, and a kill loses
+            # at most one.
             with self._path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:

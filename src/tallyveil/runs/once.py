@@ -76,8 +76,10 @@ def run_product(
         TallyveilError: nothing is spent before the folder and all inputs are checked.
     Privacy: as `run_once`.
     """
+    # Before anything is read: a finished release needs neither its inputs nor minutes of reading.
     if (outcome := finished_before(out, Asked(product.plan_digest, last, draws))) is not None:
         return outcome
+    # Noise is a stream of AES-256; a broken cipher library must be noticed before the spend.
     require_aes256()
     product.refuse(out)
     progress = Progress.of(observer)
@@ -102,6 +104,7 @@ def finished_before(out: Path, asked: Asked) -> Outcome | None:
     if state is FolderState.FINISHED and not (out / PRIVATE).exists():
         manifest = written_manifest(out)
         _require_plan(out, manifest, asked)
+        # Nothing is left to do, so the lock is not taken: a finished release can be read-only.
         if asked.last is None or asked.last.is_done(out):
             return Outcome(out, manifest, already_finished=True)
     with RunFolder(out) as folder:
@@ -133,21 +136,28 @@ def run_once(
     """
     job = work.job()
     asked = Asked(job.plan_digest, last, draws=job.earlier is None)
+    # Without the lock, which is cheap. The same question is asked again below, where the answer cannot change any
+    # more.
     if (outcome := finished_before(out, asked)) is not None:
         return outcome
     with RunFolder(out) as folder:
+        # Another process may have finished while this one read its inputs or waited for the lock.
         if (outcome := _last_steps(folder, asked)) is not None:
             return outcome
+        # The executor is tried before `_begin` spends: a cluster that is not there must not cost a budget.
         with executors.begin(folder.private / CLUSTER) as executor:
             run = _begin(folder, job, test_key, executor)
             (progress or Progress()).begin(folder)
             body = work.release(run)
             checks = work.check(run)
+        # The ledger is read again: somebody may have written to it during hours of work.
         require_one_spend(out, ledger_entries(out, draws=asked.draws), job, run.run_id)
         content = _manifest(run, job, body, checks, work.performance()).to_mapping()
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        # From here on a kill leaves a folder that needs neither the key nor the inputs.
         folder.seal(text.encode())
         folder.publish()
+        # Every file was compared with its digest a moment ago (`run.files`), so the last step need not do so.
         _close(folder, last, looked=True)
     return Outcome(out, written_manifest(out), already_finished=False)
 
@@ -180,6 +190,7 @@ def _manifest(
 def _usable_state(out: Path, asked: Asked) -> FolderState:
     """The state of a folder, once it is one that a run may use."""
     state = folder_state(out)
+    # A plan without a ledger is most likely a run whose ledger was lost, and not foreign: say so before "foreign".
     if state is FolderState.FOREIGN and (out / PLAN).is_file():
         raise StoreError(
             f"{out} holds {PLAN}, and neither a ledger nor a manifest. If they were lost, restore them from a copy: "
@@ -226,6 +237,7 @@ def _last_steps(folder: RunFolder, asked: Asked) -> Outcome | None:
         manifest = _sealed_manifest(folder, asked)
     if manifest is None:
         return None
+    # Before `publish`: a folder of another plan is refused as it is found.
     _require_plan(folder.path, manifest, asked)
     if state is FolderState.SEALED:
         folder.publish()
@@ -253,6 +265,7 @@ def _sealed_manifest(folder: RunFolder, asked: Asked) -> Manifest | None:
     """The sealed manifest whose files all stand as it says; None where the key can make them once more."""
     data = folder.sealed()
     manifest = None if data is None else parsed_manifest(folder.path, json.loads(data))
+    # Each listed file is read once more, because the process that checked them may have died long ago.
     changed = (
         "the manifest in its private folder"
         if manifest is None
@@ -263,6 +276,7 @@ def _sealed_manifest(folder: RunFolder, asked: Asked) -> Manifest | None:
     )
     if changed is None:
         return manifest
+    # With the key gone, nothing can make the file again. With the key, the run goes on and makes it.
     if folder.read(KEY_FILE) is None:
         raise StoreError(
             f"the release in {folder.path} was nearly finished and its key is removed, but {changed} has been changed "
@@ -294,32 +308,40 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     """Take or make the key, and enter the spend into the ledger before the first draw."""
     out = folder.path
     entries = ledger_entries(out, draws=job.earlier is None)
+    # The folder shows that the run has drawn or may have drawn. Then the ledger must show its spend, too.
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
     versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
         begun_with = key_file(secrets) if job.earlier is None else work_file(secrets, job.earlier)
+        # On disk (and flushed) before the ledger: a spend without its key could never be continued.
         folder.write(KEY_FILE, json.dumps(begun_with, indent=2).encode())
     elif job.earlier is not None:
+        # Not random: work that draws nothing has the same key on every machine, so it knows itself again.
         secrets = _new_secrets(job, test_key)
         require_same_work(out, stored, work_file(secrets, job.earlier))
     else:
         refuse_other_work(out, stored)
         spent_before = spent_in_words(out)
-        found = read_key_file(stored, str(out), job.binding, job.whole_plan, test_key, spent_before)
-        secrets, versions = found
-        if stored != (kept := json.dumps(key_file(secrets, versions), indent=2).encode()):
-            folder.write(KEY_FILE, kept)  # this version works on the run, too
+        secrets_and_versions = read_key_file(
+            stored, str(out), job.binding, job.whole_plan, test_key, spent_before
+        )
+        secrets, versions = secrets_and_versions
+        if stored != (key_text := json.dumps(key_file(secrets, versions), indent=2).encode()):
+            folder.write(KEY_FILE, key_text)  # this version works on the run, too
+    # Before the spend is entered: entering it again must not repair a ledger from which it was removed.
     if begun:
         require_one_spend(out, entries, job, secrets.run_id)
     try:
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
+        # Nothing was drawn yet, so the folder is left as it was found.
         if not begun:
             (out / LEDGER).unlink(missing_ok=True)
             folder.abandon()
         raise
+    # Read back as written: the first draw comes only after the ledger has been seen to show exactly one spend.
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
     return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
@@ -341,5 +363,6 @@ def _written(out: Path) -> list[str]:
 def _remove_half_written(out: Path) -> None:
     """Remove the files that a killed process was writing."""
     for path in sorted(out.rglob("*" + TEMPORARY_SUFFIX)):
+        # The private folder is looked after by `RunFolder`; its temporary files may be those of this very process.
         if path.is_file() and PRIVATE not in path.relative_to(out).parts[:1]:
             path.unlink(missing_ok=True)

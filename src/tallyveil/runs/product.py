@@ -96,6 +96,7 @@ class Run:
         self.versions = versions
         self.resumed = resumed
         self.executor = executor
+        # The folder itself is not handed on: a product gets stages, and no way to the key file or the seal.
         self._stages = Stages(folder, secrets)
 
     @property
@@ -122,6 +123,7 @@ class Run:
 
     def listed(self) -> tuple[ListedFile, ...]:
         """What the run has written so far, in order of paths, as it was when it was written."""
+        # From digests in memory, not from disk: a file that was changed since is found by `files`, which reads it.
         return tuple(listed_file(self.path, path, digest) for path, digest in self._stages.written().items())
 
     def files(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ PROGRESS: Final = "progress.json"
 _BETWEEN: Final = 1.0
 """Least seconds between two writes while a stage advances."""
 
+# At twice this value a float would skip whole numbers; half of it would still be above everything that a run writes.
 MOST: Final = 1 << 53
 """Above all numbers that a run writes: seconds, families, noisy answers, rows. Floats count exactly up to here."""
 
@@ -78,6 +79,7 @@ class Progress:
     @classmethod
     def of(cls, observer: Observer | None) -> "Progress":
         """The observer itself if it writes progress already; otherwise one that hands everything on to it."""
+        # A `Progress` in a `Progress` would write the file twice.
         return observer if isinstance(observer, Progress) else cls(observer)
 
     def begin(self, folder: RunFolder) -> None:
@@ -88,6 +90,7 @@ class Progress:
     def stage_started(self, stage: str, total: int) -> None:
         """Write that a stage begins, and hand it on."""
         self._stage = BegunStage(stage, _now(), int(total), 0)
+        # At once, whatever the time of the last write: a new stage is what people wait for.
         self._write()
         self._observer.stage_started(stage, total)
 
@@ -95,6 +98,7 @@ class Progress:
         """Write how far the stage has come, unless that was written just now, and hand it on."""
         if self._stage is not None:
             self._stage = replace(self._stage, done=self._stage.done + int(amount))
+        # A monotonic clock: one that is set back would stop the writes.
         if time.monotonic() - self._written >= _BETWEEN:
             self._write()
         self._observer.advanced(amount)
@@ -110,6 +114,7 @@ class Progress:
         self._observer.warned(message)
 
     def _write(self) -> None:
+        # After the lock is given up, the private folder may belong to another process.
         if self._folder is None or not self._folder.is_held:
             return
         content = ProgressFile(

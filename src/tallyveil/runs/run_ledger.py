@@ -25,9 +25,11 @@ def ledger_entries(out: Path, *, draws: bool) -> tuple[LedgerEntry, ...]:
         StoreError: the ledger is no plain file, cannot be read, or is damaged.
     """
     path = out / LEDGER
+    # A link could lead to the ledger of another release, and would pass for this one.
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise _bad_ledger(out, "it is no plain file", draws=draws)
     try:
+        # Without one complete line the ledger was only being begun, which happens before any draw.
         if not path.exists() or b"\n" not in path.read_bytes():
             return ()
     except OSError as error:
@@ -42,11 +44,14 @@ def enter_spend(path: Path, job: Job, secrets: RunSecrets) -> tuple[LedgerEntry,
     """
     with Ledger(path, job.declaration, secrets.run_id) as ledger:
         if not secrets.protected:
+            # A test key protects nobody, so the run is entered as declassified; a second entry of one token changes
+            # nothing.
             ledger.declassify(
                 TEST_KEY,
                 description="run with an insecure test key",
                 token=f"{secrets.run_id} test key",
             )
+        # The ledger enters a token once: a resumed run finds its own spend and does not add another.
         ledger.spend(job.event, description=job.description, token=f"{secrets.run_id} {job.token}")
         return ledger.entries
 
@@ -59,6 +64,7 @@ def copy_ledger(out: Path, earlier: Earlier) -> tuple[LedgerEntry, ...]:
     """
     if not ledger_entries(out, draws=False):
         write_text(out / LEDGER, earlier.ledger.decode())
+    # Byte for byte: a copy that differs anywhere could claim another spend than was made.
     elif (out / LEDGER).read_bytes() != earlier.ledger:
         raise _bad_ledger(
             out, "it does not hold the lines of the run that drew the measurements", draws=False
@@ -80,14 +86,17 @@ def require_one_spend(out: Path, entries: Sequence[LedgerEntry], job: Job, run: 
     draws = job.earlier is None
     run = run if job.earlier is None else job.earlier.run
     others = sorted({entry.run for entry in entries if entry.run != run})
+    # Another run's lines mean that somebody has moved a ledger here; its sum would be that of two releases.
     if others:
         raise _bad_ledger(out, f"it has lines of another run ({', '.join(others)!a:.60})", draws=draws)
     spends = [entry for entry in entries if entry.kind == "spend"]
     tokens = [entry.token for entry in spends]
+    # One spend and its token: none was lost, and none was added.
     if tokens != [f"{run} {job.token}"]:
         raise _bad_ledger(
             out, "it does not show the spend of the run whose files are in the same folder", draws=draws
         )
+    # The same token with another event: the plan was changed, or the ledger.
     if spends[0].event != job.event:
         raise _bad_ledger(out, "it shows another spend than this plan's", draws=draws)
 

@@ -42,14 +42,20 @@ class Stages:
             What `work` returned, now or then.
         """
         known = self._checkpoint(name)
+        # The files as they stand are hashed, also those that were added: a stage has exactly the files of its
+        # checkpoint.
         if known is not None and self._found(places) == known["files"]:
             self._files |= known["files"]
             record: dict[str, Any] = known["record"]
             return record
         record = self.make(places, work)
+        # Hashed from disk after the work, so that the checkpoint vouches for what is really there.
         content = {"stage": name, "files": self._found(places), "record": record}
         text = json.dumps({**content, "mac": self._mac(content)})
+        # Written last: a kill before this line leaves a stage that is done again, a kill after it one that is kept.
         self._folder.write(_file_of(name), text.encode())
+        # Through JSON and back, so that a stage gives the same record whether it was done now or read from its
+        # checkpoint.
         again: dict[str, Any] = json.loads(text)["record"]
         return again
 
@@ -61,6 +67,7 @@ class Stages:
             work: Does it.
         """
         for place in places:
+            # What an earlier, killed process left is removed, or a file that is no longer made would stay.
             remove(self._inside(place))
         record = work()
         self._files |= self._found(places)
@@ -73,6 +80,7 @@ class Stages:
         """
         for place in places:
             remove(self._inside(place))
+            # The slash keeps `tables/a` from taking `tables/ab` with it.
             self._files = {
                 path: digest
                 for path, digest in self._files.items()
@@ -110,6 +118,7 @@ class Stages:
         if not isinstance(content, dict) or not isinstance(content.get("mac"), str):
             return None
         mac = content.pop("mac")
+        # Compared in constant time, and with the name: the checkpoint of one stage must not pass for that of another.
         if content.get("stage") != name or not hmac.compare_digest(mac.encode(), self._mac(content).encode()):
             return None
         return content
@@ -122,18 +131,21 @@ class Stages:
         digests = {}
         for place in places:
             top = self._inside(place)
+            # A link at the top is looked at itself; what it points to is not followed.
             paths = [top] if top.is_symlink() or not top.is_dir() else sorted(top.rglob("*"))
             for path in paths:
                 name = path.relative_to(self._folder.path).as_posix()
                 if path.is_file() and not path.is_symlink():
                     digests[name] = file_digest(path)
                 elif path.is_symlink() or (path.exists() and not path.is_dir()):
+                    # No digest is the empty text, so a place with such an entry never equals a checkpoint.
                     digests[name] = ""
         return digests
 
     def _inside(self, place: str) -> Path:
         """The path of a place, which lies within the run folder."""
         named = PurePosixPath(place)
+        # Names come from plans and so from users: `..` must not lead out of the run folder.
         if named.is_absolute() or not named.parts or ".." in named.parts:
             raise StoreError(
                 f"a stage would write to {place!r}, outside the run folder. Rename the geolevel, query or area from "

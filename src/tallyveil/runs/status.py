@@ -33,8 +33,10 @@ from tallyveil.storage.system import is_locked, open_to_read
 
 _MOST_BYTES: Final = 1 << 22
 """Bytes read of the end of a file. A log of all stages of a run has some thousand."""
+# Twice as many looks would keep a caller waiting no noticeably longer; with one, a folder in change is misjudged.
 _LOOKS: Final = 5
 """How often a folder is looked at that changes from one state to another meanwhile."""
+# Half of either would show times that are off by many times at the start of a stage; twice hides good ones longer.
 _LEAST_SECONDS: Final = 5.0
 _LEAST_SHARE: Final = 0.02
 """Before so many seconds and such a share of a stage, its rate says too little about what is left."""
@@ -88,6 +90,7 @@ class StageUnderWay:
     @property
     def rate(self) -> float | None:
         """Units a second; None before any was finished, and for a stage of one piece."""
+        # `done` is never a count of people, so a rate of it tells nothing of them.
         return self.done / self.seconds if self.done > 0 and self.total > 1 and self.seconds > 0 else None
 
     @property
@@ -104,13 +107,13 @@ class LedgerStatus:
     """What the ledger shows.
 
     Attributes:
-        found: Whether it is there and whole.
+        state: Whether it is there and whole.
         unit: "rho" or "epsilon"; None where it cannot be read.
         declared, spent: Exact; None where it cannot be read.
         marks: What it says of the protection of people; None where it cannot be read.
     """
 
-    found: Literal["absent", "whole", "damaged"]
+    state: Literal["absent", "whole", "damaged"]
     unit: str | None = None
     declared: Fraction | None = None
     spent: Fraction | None = None
@@ -158,6 +161,7 @@ def run_status(path: Path, now: Clock = lambda: datetime.now(UTC)) -> RunStatus:
     Raises:
         StoreError: the path is a file, or cannot be read.
     """
+    # Two looks that agree in state and lock: the files in between belong to one state of the folder.
     status = _look(path, now)
     for _ in range(_LOOKS):
         again = _look(path, now)
@@ -169,12 +173,14 @@ def run_status(path: Path, now: Clock = lambda: datetime.now(UTC)) -> RunStatus:
 
 def _look(path: Path, now: Clock) -> RunStatus:
     state = folder_state(path)
+    # Asked of the operating system, which gives back the lock of a killed process.
     held = is_locked(path / PRIVATE / LOCK_FILE)
     progress = parsed(_tail(path / PRIVATE / PROGRESS), ProgressFile)
     manifest, damage = _manifest(path) if state is FolderState.FINISHED else (None, None)
     ledger = _ledger(path)
     releases = _releases(path, now) if state is FolderState.PROGRAMME else ()
     whole = state is FolderState.FINISHED and damage is None
+    # A programme without any release is not complete.
     is_complete = whole or (bool(releases) and all(status.is_complete for _, status in releases))
     return RunStatus(
         path=path,
@@ -182,6 +188,7 @@ def _look(path: Path, now: Clock) -> RunStatus:
         held=held,
         process=None if progress is None else progress.process,
         finished=_finished(path, progress),
+        # Without a process, time stops at the last word of the run: what was interrupted does not go on ageing.
         under_way=None if progress is None else _under_way(progress, now if held else None),
         ledger=ledger,
         damage=damage,
@@ -210,6 +217,7 @@ def _finished(path: Path, progress: ProgressFile | None) -> tuple[FinishedStage,
     lines = [parsed(line, LoggedStage) for line in _tail(path / LOG).split(b"\n")]
     stages = [FinishedStage(line.stage, line.seconds) for line in lines if line is not None]
     stages += [] if progress is None else progress.finished
+    # By name, and the last one wins: a stage that was repeated after a kill has the time of its last pass.
     return tuple({stage.stage: stage for stage in stages}.values())
 
 
@@ -217,6 +225,7 @@ def _ledger(path: Path) -> LedgerStatus:
     try:
         if not stat.S_ISREG((path / LEDGER).lstat().st_mode):
             return LedgerStatus("damaged")
+        # A first line without its end is what `run_ledger` takes for a ledger that was only begun.
         if b"\n" not in (path / LEDGER).read_bytes():
             return LedgerStatus("absent")  # only being begun
         declaration, entries = read_ledger(path / LEDGER)
@@ -252,6 +261,7 @@ def _releases(path: Path, now: Clock) -> tuple[tuple[str, RunStatus], ...]:
     elif finished is not None:
         names = [release.name for release in finished.releases]
     releases = []
+    # A damaged file may name a release twice.
     for name in dict.fromkeys(names):
         try:
             releases.append((name, _look(inside(path, name), now)))
@@ -274,6 +284,7 @@ def _tail(path: Path) -> bytes:
         if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would never end
             return b""
         with os.fdopen(open_to_read(path), "rb") as stream:
+            # The end, because logs grow at the end; the first line of what is read may be cut, and is then no JSON.
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST_BYTES))
             return stream.read(_MOST_BYTES)
     except (OSError, ValueError):  # ValueError: a name that no file can have

@@ -19,6 +19,7 @@ class Stopwatch:
 
     def on_finish(self, record: Callable[[dict[str, Any]], None]) -> None:
         """Hand the stages finished so far, and every later one, to `record`."""
+        # Stages that ended before the log was open are told as well.
         for stage in self.stages:
             record(stage)
         self._record = record
@@ -31,8 +32,10 @@ class Stopwatch:
     def stage(self, name: str, total: int = 1) -> Iterator[None]:
         """Time what happens inside; `total` is what the observer will see advance."""
         self._observer.stage_started(name, total)
+        # A performance counter, which no change of the wall clock disturbs.
         start = time.perf_counter()
         yield
+        # Not in a `finally`: a stage that fails has no time, and is not told as finished.
         seconds = time.perf_counter() - start
         record = {"stage": name, "seconds": round(seconds, 3), "peak_memory_mib": peak_memory_mib()}
         self.stages.append(record)

@@ -41,7 +41,7 @@ def interrupted(out, progress=None):
 def test_a_folder_that_is_not_there_yet(tmp_path):
     status = run_status(tmp_path / "out")
     assert status.state is FolderState.ABSENT
-    assert (status.held, status.is_complete, status.ledger.found) == (False, False, "absent")
+    assert (status.held, status.is_complete, status.ledger.state) == (False, False, "absent")
     assert not (tmp_path / "out").exists()
 
 
@@ -159,7 +159,7 @@ def test_pipes_links_and_folders_in_the_place_of_files_do_not_hold_it_up(tmp_pat
     (out / "ledger.jsonl").unlink()
     os.mkfifo(out / "ledger.jsonl")
     status = run_status(out)
-    assert (status.finished, status.under_way, status.ledger.found) == ((), None, "damaged")
+    assert (status.finished, status.under_way, status.ledger.state) == ((), None, "damaged")
     (out / "private" / "lock").unlink()
     (out / "private" / "lock").symlink_to("/dev/zero")
     (out / "log.jsonl").unlink()
@@ -175,7 +175,7 @@ def test_damage_is_told(tmp_path, make):
     status = seen(out)
     assert not status.is_complete
     assert "manifest.json" in status.damage
-    assert status.ledger.found == "damaged"
+    assert status.ledger.state == "damaged"
 
 
 def test_a_file_is_no_run(tmp_path):

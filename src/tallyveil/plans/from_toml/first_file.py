@@ -71,13 +71,15 @@ def geolevels_of(text: str) -> tuple[tuple[str, int | str | None], ...]:
         ConfigError: a part before the last has no `=`, the last one has one, or lengths and columns are mixed.
     """
     parts = [part.strip().partition("=") for part in text.split(",")]
-    found = [(name.strip(), _source(source.strip()) if equals else None) for name, equals, source in parts]
-    above, kinds = found[:-1], {type(source) for _, source in found[:-1]}
+    geolevels = [
+        (name.strip(), _source(source.strip()) if equals else None) for name, equals, source in parts
+    ]
+    above, kinds = geolevels[:-1], {type(source) for _, source in geolevels[:-1]}
     if (
-        found[-1][1] is not None
+        geolevels[-1][1] is not None
         or type(None) in kinds
         or len(kinds) > 1
-        or any(not name for name, _ in found)
+        or any(not name for name, _ in geolevels)
     ):
         raise ConfigError(
             f"--geolevels has {text!r}, wanted the geolevels from the root down, such as Region=1,Town=3,Block. A "
@@ -85,7 +87,7 @@ def geolevels_of(text: str) -> tuple[tuple[str, int | str | None], ...]:
             "geocodes. The finest geolevel has none of these.",
             code="bad-flag",
         )
-    return (*above, (found[-1][0], None))
+    return (*above, (geolevels[-1][0], None))
 
 
 def release_text(first: FirstFile) -> str:

@@ -73,7 +73,7 @@ def read_levels(
         StoreError: the file cannot be read.
     Privacy: which values occur becomes public. For records this is a decision of their owner.
     """
-    found = []
+    attributes_read = []
     for name in attributes:
         frame = scan_table(path, [name], what, confidential=confidential)
         require_levels(frame, [name], path, what)
@@ -84,8 +84,8 @@ def read_levels(
                 "attribute out with --attributes.",
                 code="bad-codebook",
             )
-        found.append(_attribute(name, tuple(levels), is_number=False))
-    return tuple(found)
+        attributes_read.append(_attribute(name, tuple(levels), is_number=False))
+    return tuple(attributes_read)
 
 
 def columns_besides(path: Path, others: Iterable[str | None], what: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
         ConstraintError: names the geounit and both constraints.
     """
     for table in tables:
+        # An answer without any possible cell is zero, so no lower bound above zero can hold.
         reachable = np.zeros(table.query.size, dtype=bool)
         reachable[schema.possible_answers(table.query)] = True
         if reachable.all():
@@ -36,20 +37,22 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
             _refuse(
                 conflict, _first_geounits(table, level), spine, level, (table.name, "the structural zeros")
             )
-    for one, other in permutations(tables, 2):
-        covers = _counts_everybody(other.query, schema)
-        if not covers and one.query != other.query:
+    # Both orders, because each table may be the one that asks for too much.
+    for asking, allowing in permutations(tables, 2):
+        covers = _counts_everybody(allowing.query, schema)
+        # Other pairs of queries are left to the estimator, which sees all constraints of a family together.
+        if not covers and asking.query != allowing.query:
             continue
-        for level in range(min(len(one.lower), len(other.lower))):
-            first, second, groups = alike(one, other, level)
+        for level in range(min(len(asking.lower), len(allowing.lower))):
+            first, second, groups = alike(asking, allowing, level)
             starts = range(0, len(first.lower[level]), GEOUNITS_AT_ONCE)
-            found = [_conflicts(first, second, level, start, covers) for start in starts]
+            conflicts = [_conflicts(first, second, level, start, covers) for start in starts]
             _refuse(
-                np.concatenate(found),
+                np.concatenate(conflicts),
                 _starts_of(groups, len(first.lower[level])),
                 spine,
                 level,
-                (one.name, other.name),
+                (asking.name, allowing.name),
             )
 
 
@@ -69,6 +72,7 @@ def geounits_without_room(
         for level, upper in enumerate(table.upper):
             full = ~np.any(upper[:, possible] > 0, axis=1)
             groups = table.groups_at(level)
+            # Without room for a group there is room in none of its geounits.
             empty[level] |= full if groups is None else full[groups]
     if empty[0].all():
         names = ", ".join(repr(table.name) for table in tables)
@@ -90,39 +94,42 @@ def _counts_everybody(query: QueryGroup, schema: Schema) -> bool:
 
 
 def alike(
-    one: ConstraintTable, other: ConstraintTable, level: int
+    table: ConstraintTable, other: ConstraintTable, level: int
 ) -> tuple[ConstraintTable, ConstraintTable, Integers | None]:
     """Both tables with the same rows at a geolevel, and the row of each geounit (None: its own).
 
     Where one table bounds sums of siblings and the other single geounits, the bounds of these are summed. Two tables
     with different groups of geounits are summed to those groups that hold groups of both.
     """
-    groups = _common_groups(one.groups_at(level), other.groups_at(level))
-    return _summed_to(one, level, groups), _summed_to(other, level, groups), groups
+    groups = _common_groups(table.groups_at(level), other.groups_at(level))
+    return _summed_to(table, level, groups), _summed_to(other, level, groups), groups
 
 
-def _common_groups(one: Integers | None, other: Integers | None) -> Integers | None:
+def _common_groups(groups: Integers | None, other: Integers | None) -> Integers | None:
     """The finest groups that are unions of the groups of both, numbered as they first appear."""
-    if one is None or other is None:
-        return other if one is None else one
+    # A table of single geounits is summed to the groups of the other.
+    if groups is None or other is None:
+        return other if groups is None else groups
     from scipy import sparse  # here, since few releases have two constraints on different groups
     from scipy.sparse.csgraph import connected_components
 
-    edges = sparse.coo_matrix((np.ones(len(one), dtype=np.int8), (one, other)))
+    # Both groupings as a bipartite graph: the connected components are the finest common unions.
+    edges = sparse.coo_matrix((np.ones(len(groups), dtype=np.int8), (groups, other)))
     size = max(edges.shape)
     n = int(edges.shape[0])
     edges = sparse.coo_matrix((edges.data, (edges.row, edges.col + n)), shape=(n + size, n + size))
-    joined = connected_components(edges, directed=False)[1][one]
+    joined = connected_components(edges, directed=False)[1][groups]
     first, number = np.unique(joined, return_index=True, return_inverse=True)[1:]
+    # Numbered by first appearance, as `ConstraintTable.groups` wants it.
     return np.asarray(np.argsort(np.argsort(first))[number], dtype=np.int64)
 
 
 def _summed_to(table: ConstraintTable, level: int, groups: Integers | None) -> ConstraintTable:
     """A table whose rows at a geolevel are summed to groups of geounits."""
-    own = table.groups_at(level)
-    if groups is None or (own is not None and np.array_equal(own, groups)):
+    table_groups = table.groups_at(level)
+    if groups is None or (table_groups is not None and np.array_equal(table_groups, groups)):
         return table
-    rows = groups if own is None else groups[_starts_of(own, int(own.max()) + 1)]
+    rows = groups if table_groups is None else groups[_starts_of(table_groups, int(table_groups.max()) + 1)]
     lower = (*table.lower[:level], _sum_groups(table.lower[level], rows))
     upper = (*table.upper[:level], _sum_groups(table.upper[level], rows))
     return ConstraintTable(table.name, table.query, lower, upper, groups)
@@ -131,8 +138,10 @@ def _summed_to(table: ConstraintTable, level: int, groups: Integers | None) -> C
 def _sum_groups(values: NarrowArray, groups: Integers) -> NarrowArray:
     """Sums of rows by group; what is unbounded stays so."""
     wide = widen_limits(values)
+    # int64 holds all sums: a bound is at most 2**32, and there are fewer than 2**30 geounits.
     summed = np.zeros((int(groups.max()) + 1, values.shape[1]), dtype=np.int64)
     open_ended = np.zeros(summed.shape, dtype=np.bool_)
+    # An unbounded term must not be added as a number; it makes the sum unbounded.
     np.add.at(summed, groups, np.where(wide >= UNBOUNDED, 0, wide))
     np.logical_or.at(open_ended, groups, wide >= UNBOUNDED)
     return narrow_limits(np.where(open_ended, UNBOUNDED, summed))
@@ -148,15 +157,16 @@ def _first_geounits(table: ConstraintTable, level: int) -> Integers:
 
 
 def _conflicts(
-    one: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
+    table: ConstraintTable, other: ConstraintTable, level: int, start: int, covers: bool
 ) -> NDArray[np.bool_]:
     """Whether `one` asks for more than `other` allows, in some rows from `start` on."""
     stop = start + GEOUNITS_AT_ONCE
-    lower, upper = one.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
+    lower, upper = table.bounds_of(level, start, stop)[0], other.bounds_of(level, start, stop)[1]
     conflict = np.zeros(len(lower), dtype=np.bool_)
-    if one.query == other.query:
+    if table.query == other.query:
         conflict |= np.any(lower > upper, axis=1)
     if covers:
+        # All upper bounds must be finite for their sum to bound everybody.
         bounded = np.all(upper < UNBOUNDED, axis=1)
         most = np.where(upper < UNBOUNDED, upper, 0).sum(axis=1)
         conflict |= bounded & (lower.sum(axis=1) > most)

@@ -108,6 +108,7 @@ class ConstraintKind:
                     pl.Series(name, values) for name, values in zip(self.columns, numbers, strict=True)
                 ]
                 # Only the last of two bounds may be open; the others have no place for nulls.
+                # `UNBOUNDED` is a number of ours; in files, no bound is a null that every reader understands.
                 columns[1:] = [column.set(column >= UNBOUNDED, None) for column in columns[1:]]
                 answer = enum_column("answer", labels, answers)
                 yield pl.DataFrame([codes.gather(geounits).alias("geocode"), answer, *columns])
@@ -171,9 +172,11 @@ class StatedConstraint:
         level, stated = len(table.lower) - 1, self.stated
 
         def stretches() -> Iterator[tuple[Integers, Integers, list[Integers]]]:
+            # Some geounits at a time: all bounds of the blocks of a country do not fit as int64.
             for start in range(0, stated.n_geounits, GEOUNITS_AT_ONCE):
                 limits = table.bounds_of(level, start, start + GEOUNITS_AT_ONCE)[: len(self.kind.columns)]
                 says_more = np.zeros(limits[0].shape, dtype=np.bool_)
+                # What an absent row says anyway is left out, which leaves few rows of most tables.
                 for values, absent in zip(limits, (0, self.absent_upper), strict=False):
                     says_more |= values != absent
                 geounits, answers = np.nonzero(says_more)
@@ -187,6 +190,7 @@ class StatedConstraint:
         """The constraint as it was compiled, at every geolevel; raises StoreError as `ConstraintKind.rows`."""
         query, stated = schema.query(self.query), self.stated
         geounits, answers, numbers = self.kind.rows(root, self.number, query, stated.areas, stated.place)
+        # Absent rows get their meaning back here, by the same numbers as in `write`.
         limits = [
             filled(stated.n_geounits, query, geounits, answers, values, absent)
             for values, absent in zip(numbers, (0, self.absent_upper), strict=False)
@@ -216,6 +220,7 @@ def stated_bounds(items: Iterable[Mapping[str, Any]], hierarchies: Hierarchies) 
     for number, item in enumerate(items):
         name, query = item["name"], item["query"]
         stated = stated_geounits(hierarchies, item["geolevel"], f"'{name}', bounds on '{query}',")
+        # A plan that states no bound for missing rows means that they are unbounded.
         absent_upper = UNBOUNDED if item["missing_upper"] is None else int(item["missing_upper"])
         yield StatedConstraint(BETWEEN, number, name, query, stated, absent_upper, {"bounds": name})
 
@@ -228,6 +233,7 @@ def invariant_name(query: str) -> str:
 def stated_invariant(hierarchies: Hierarchies, query: str, geolevels: Sequence[str]) -> StatedGeounits:
     """Where an invariant's geounits are on the spine, at the finest of its geolevels; the others follow from it."""
     each = [stated_geounits(hierarchies, name, f"the invariant on '{query}'") for name in geolevels]
+    # The finest geolevel has most geounits; the exact sums above it follow, so one file holds all.
     return max(each, key=lambda stated: (stated.level, stated.n_geounits))
 
 

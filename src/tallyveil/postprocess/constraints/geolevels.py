@@ -77,6 +77,7 @@ class ConstraintTable:
 
     def digest(self) -> bytes:
         """SHA-256 of the bounds, so that a resumed run can tell that they have changed."""
+        # Hashed as int64, so that the digest does not depend on the compact type.
         digest = hashlib.sha256(f"{self.name}\0{self.query.name}".encode())
         for array in (*self.lower, *self.upper):
             for start in range(0, len(array), GEOUNITS_AT_ONCE):
@@ -103,6 +104,7 @@ class ConstraintTable:
         if groups is None:
             lower, upper = self.bounds_of(level, start, stop)
         else:
+            # Renumbered from 0 within the family; siblings stand together, and so do their groups.
             groups = groups[start:stop] - groups[start]
             first = int(self.groups[start]) if self.groups is not None else start
             lower, upper = self.bounds_of(level, first, first + int(groups.max()) + 1)
@@ -111,6 +113,7 @@ class ConstraintTable:
         # An answer without a cell on the support is zero. It matters only if its lower bound is above zero.
         present |= (lower > 0).any(axis=0)
         answers = np.flatnonzero(present)
+        # One column more than there are answers: -1, for cells in no answer, indexes this last one and gives -1.
         column = np.full(self.query.size + 1, -1, dtype=np.int32)
         column[answers] = np.arange(len(answers), dtype=np.int32)
         return LinearConstraint(
@@ -130,6 +133,7 @@ def public_zeros(plan: ReleasePlan, hierarchies: Hierarchies) -> tuple[Zeros, ..
 def zeros_of(table: ConstraintTable, spine: Spine) -> Zeros:
     """Answers that bounds keep at zero; where a sum is zero, all its parts are."""
     level = len(table.upper) - 1
+    # A zero sum of counts that are not negative leaves every term zero.
     zero = table.upper[-1] == 0
     return Zeros(table.query, spine.geolevels[level], zero if table.groups is None else zero[table.groups])
 
@@ -171,6 +175,7 @@ def constraint_table(
         stated: Where the geounits are on the spine.
         spine: The spine that is measured.
     """
+    # Summed once where both bounds are one array, so that `is_exact` still finds one array.
     lower = summed_upward(bounds[0], stated.level, spine, stated.groups)
     upper = lower if bounds[1] is bounds[0] else summed_upward(bounds[1], stated.level, spine, stated.groups)
     name_of_groups = None if stated.groups is None else stated.geolevel
@@ -199,6 +204,7 @@ def _read_bounds(
     table = read_table(bounds.path, ["geocode", *names, "lower", "upper"], f"bounds '{bounds.name}'")
     require_levels(table.lazy(), ["geocode", *names], bounds.path, "bounds")
     for column in ("lower", "upper"):
+        # A type that is not a count would be cut to one without a word.
         if table[column].dtype != pl.Null:  # a column without any bound may have no type
             require_counts(table.lazy(), column, bounds.path, "bounds")
     rows = stated.areas.locate(stated.place, table["geocode"].cast(pl.String))
@@ -218,6 +224,7 @@ def _read_bounds(
             f"{'; '.join(query.labels()[:12])}.",
             code="bounds-answer",
         )
+    # One number for each pair of geounit and answer; equal neighbours after sorting are duplicates.
     places = np.sort(rows * query.size + answers)
     if bool((places[1:] == places[:-1]).any()):
         raise ConstraintError(
@@ -247,6 +254,7 @@ def _limits(bounds: BoundsInput, column: pl.Series, missing: int) -> Integers:
 
 def _answers(table: pl.DataFrame, query: QueryGroup) -> Integers:
     """Answer of each row of labels; -1 if a label does not belong to its factor. Each combination is looked up once."""
+    # Few combinations, many rows: labels are looked up once for each combination.
     names = list(query.factor_names)
     if not names:
         return np.zeros(table.height, dtype=np.int64)
@@ -279,6 +287,7 @@ def summed_upward(
     sums = [narrow_limits(values)]
     for finer in range(level, 0, -1):
         offsets = spine.child_offsets[finer - 1]
+        # Groups are numbered by first appearance, so those of a parent's children are consecutive.
         if finer == level and groups is not None:  # siblings stand together, and so do their groups
             offsets = np.append(groups[offsets[:-1]], len(values))
         sums.append(_sum_children(sums[-1], offsets))
@@ -289,6 +298,7 @@ def _sum_children(values: NarrowArray, child_offsets: Integers) -> NarrowArray:
     summed = np.zeros((len(child_offsets) - 1, values.shape[1]), dtype=np.int64)
     for start, stop in row_ranges(child_offsets, GEOUNITS_AT_ONCE):
         begin, end = int(child_offsets[start]), int(child_offsets[stop])
+        # Widened only for some rows at a time; the compact arrays stay compact.
         children = widen_limits(values[begin:end])
         starts = child_offsets[start:stop] - begin
         open_ended = np.logical_or.reduceat(children >= UNBOUNDED, starts, axis=0)

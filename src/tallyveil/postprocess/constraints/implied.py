@@ -51,17 +51,20 @@ def with_implied_bounds(
         spine: The spine that is measured.
         schema: The universe.
     """
-    found = list(tables)
-    for fine, coarse in permutations(range(len(found)), 2):
-        level = min(len(found[fine].lower), len(found[coarse].lower)) - 1
-        part_of = adding_up(schema, found[fine].query, found[coarse].query)
+    bounded = list(tables)
+    # In this order and in place: later pairs start from bounds that earlier pairs have made narrower.
+    for fine, coarse in permutations(range(len(bounded)), 2):
+        # At the finest geolevel that both reach; above it, bounds follow by sums.
+        level = min(len(bounded[fine].lower), len(bounded[coarse].lower)) - 1
+        part_of = adding_up(schema, bounded[fine].query, bounded[coarse].query)
+        # At the root nothing is above whose bounds could follow.
         if level == 0 or not (part_of >= 0).any():
             continue
-        own, other, groups = alike(found[fine], found[coarse], level)
-        best = _best_of_rows(own, other, level, part_of)
+        fine_table, coarse_table, groups = alike(bounded[fine], bounded[coarse], level)
+        best = _best_of_rows(fine_table, coarse_table, level, part_of)
         for place, limits in zip((fine, coarse), best, strict=True):
-            found[place] = _with_parents(found[place], limits, level, spine, groups)
-    return tuple(found)
+            bounded[place] = _with_parents(bounded[place], limits, level, spine, groups)
+    return tuple(bounded)
 
 
 def _with_parents(
@@ -69,6 +72,7 @@ def _with_parents(
 ) -> ConstraintTable:
     """A table whose bounds above a geolevel are the sums of the given bounds of this geolevel."""
     lower, upper = (summed_upward(side, level, spine, groups)[:level] for side in limits)
+    # Only above `level`: the families below have both constraints anyway.
     return replace(table, lower=(*lower, *table.lower[level:]), upper=(*upper, *table.upper[level:]))
 
 
@@ -88,6 +92,7 @@ def _best_of_rows(
 
 def _joined(pieces: Sequence[NarrowArray]) -> NarrowArray:
     """Bounds of all rows, in int32 where all pieces are."""
+    # int32 has another number for "no bound", so mixed pieces are widened before they are joined.
     if any(piece.dtype != np.int32 for piece in pieces):
         return np.concatenate([widen_limits(piece) for piece in pieces])
     return np.concatenate([piece.astype(np.int32, copy=False) for piece in pieces])
@@ -100,8 +105,10 @@ def _best(
     lower, upper, least, most = (side.copy() for side in (*fine, *coarse))
     for whole in np.unique(part_of[part_of >= 0]).tolist():
         parts = np.flatnonzero(part_of == whole)
-        own, other = (side[:, parts] for side in fine), (side[:, [whole]] for side in coarse)
-        lower[:, parts], upper[:, parts], least[:, [whole]], most[:, [whole]] = _best_of_one(*own, *other)
+        of_parts, of_whole = (side[:, parts] for side in fine), (side[:, [whole]] for side in coarse)
+        lower[:, parts], upper[:, parts], least[:, [whole]], most[:, [whole]] = _best_of_one(
+            *of_parts, *of_whole
+        )
     return tuple(narrow_limits(side) for side in (lower, upper, least, most))
 
 
@@ -109,17 +116,21 @@ def _best_of_one(
     lower: Integers, upper: Integers, least: Integers, most: Integers
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """The same for one coarse answer and its parts. Rows that contradict each other stay as they are."""
+    # Open terms are counted apart from finite ones: with one open term a sum is open, and its others still bound it.
     is_open = upper >= UNBOUNDED
     finite = np.where(is_open, 0, upper)
     low, high = lower.sum(axis=1, keepdims=True), finite.sum(axis=1, keepdims=True)
     n_open = is_open.sum(axis=1, keepdims=True)
     best = (
+        # Another open part can take any rest, so the coarse lower bound forces this part to nothing.
         np.where(n_open > is_open, lower, np.maximum(lower, least - (high - finite))),
+        # The others have at least their lower bounds; what is left of the coarse bound is for this part.
         np.where(most >= UNBOUNDED, upper, np.minimum(upper, most - (low - lower))),
         np.maximum(least, low),
         np.where(n_open > 0, most, np.minimum(most, high)),
     )
+    # A contradiction is reported by the estimator with the family's name; here it must not produce other numbers.
     agree = (best[0] <= best[1]).all(axis=1, keepdims=True) & (best[2] <= best[3])
-    kept = (np.where(agree, new, old) for new, old in zip(best, (lower, upper, least, most), strict=True))
-    new_lower, new_upper, new_least, new_most = kept
+    limits = (np.where(agree, new, old) for new, old in zip(best, (lower, upper, least, most), strict=True))
+    new_lower, new_upper, new_least, new_most = limits
     return new_lower, new_upper, new_least, new_most

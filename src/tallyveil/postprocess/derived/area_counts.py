@@ -43,7 +43,8 @@ def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
             raise GeographyError(f"{name} has no geocodes, wanted one or more of finest geounits.")
         named = pl.Series([name]).new_from_index(0, len(geocodes))
         members.append(entities_from_pairs(spine, name, geocodes, named).members)
-    offsets = np.cumsum([0, *(len(own) for own in members)]).astype(np.int64)
+    offsets = np.cumsum([0, *(len(rows) for rows in members)]).astype(np.int64)
+    # Padded, so that texts sort as the numbers do.
     numbers = tuple(f"{number:010d}" for number in range(len(areas)))  # the codes of a family rise
     return EntityFamily("areas", numbers, offsets, np.concatenate(members), spine.n_geounits(spine.finest))
 
@@ -57,12 +58,13 @@ def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[
     Raises:
         StoreError: the release lacks its bounds, or a file was changed.
     """
-    made = made_intervals(release.root, release.manifest.run)
-    if made is not None:
-        with_bounds = not made["bounds_left_out"]
+    interval_manifest = made_intervals(release.root, release.manifest.run)
+    # The choice made for `intervals/` is kept, or standard errors would not belong to the estimates.
+    if interval_manifest is not None:
+        with_bounds = not interval_manifest["bounds_left_out"]
     places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}
     require_unchanged_files(release.root, release.manifest, places)
-    return made, with_bounds
+    return interval_manifest, with_bounds
 
 
 def published_counts(
@@ -107,31 +109,33 @@ def written_estimates(
         rows = rows.filter(pl.col("answer").is_in(list(answers)))
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
     codes = release.spine.geocodes[-1].text.gather(family.members).cast(pl.String)
+    # One row for each pair of area and finest geounit: a block in two areas counts in both.
     members = pl.LazyFrame({"geocode": codes.alias("geocode"), "entity": entity})
     sums = (
         rows.with_columns(pl.col("geocode").cast(pl.String))
         .join(members, on="geocode")
         .group_by("entity", "answer")
         .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
+        # An area has an estimate only if each of its terms has one.
         .filter(pl.col("lacking") == 0)
         .collect()
     )
-    found = np.full((family.n_entities, group.size), np.nan)
-    found[sums["entity"].to_numpy(), sums["answer"].to_numpy()] = sums["estimate"].to_numpy()
-    return np.round(found, DECIMALS)  # as exact as its terms, and the same whatever their order
+    estimates = np.full((family.n_entities, group.size), np.nan)
+    estimates[sums["entity"].to_numpy(), sums["answer"].to_numpy()] = sums["estimate"].to_numpy()
+    return np.round(estimates, DECIMALS)  # as exact as its terms, and the same whatever their order
 
 
-def why_no_estimates(*, made: bool, written: bool, query: str) -> str | None:
+def why_no_estimates(*, has_intervals: bool, written: bool, query: str) -> str | None:
     """Why a query has no estimates; None if it has estimates.
 
     Args:
-        made: Whether the release has intervals.
+        has_intervals: Whether the release has intervals.
         written: Whether the query has intervals.
         query: Name of the query.
     """
     if written:
         return None
-    if not made:
+    if not has_intervals:
         return (
             "they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full measurements; "
             "standard errors need neither"

@@ -79,13 +79,17 @@ def quantities_of(
     """
     refuse_level(level)
     release = open_release(root)
-    made, with_bounds = bounds_choice(release, with_bounds=with_bounds)
+    interval_manifest, with_bounds = bounds_choice(release, with_bounds=with_bounds)
     model = release_model(release, with_bounds=with_bounds)
-    family, area = _areas(release.spine, [one.area for one in chosen])
-    cells = np.array([_cells(one.query, one.answer) for one in chosen])
+    family, area = _areas(release.spine, [count.area for count in chosen])
+    cells = np.array([_cells(count.query, count.answer) for count in chosen])
+    # Once for all; the block of each pair of areas follows from it.
     tree = tree_covariance(model, workers=workers or usable_cores())
     covariance = _covariance(release, tree, family, area, cells)
-    estimates, lacking = _estimates(release, family, area, chosen, made=made is not None)
+    estimates, lacking = _estimates(
+        release, family, area, chosen, has_intervals=interval_manifest is not None
+    )
+    # What is known exactly has a variance of rounding errors alone; it becomes zero with all its covariances.
     exact = np.diag(covariance) < model.rounding
     covariance[exact] = covariance[:, exact] = 0.0
     estimates = np.where(exact, np.rint(estimates), estimates)
@@ -93,9 +97,10 @@ def quantities_of(
     reasons = [
         None if given else reason or NOT_DETERMINED for given, reason in zip(there, lacking, strict=True)
     ]
+    # Read-only: quantities that were derived share these arrays.
     covariance.flags.writeable = estimates.flags.writeable = False
     return Quantities(
-        tuple(one.name for one in chosen),
+        tuple(count.name for count in chosen),
         _published(release, family, area, chosen),
         estimates,
         covariance,
@@ -109,10 +114,14 @@ def quantities_of(
 
 def _areas(spine: Spine, given: Sequence[pl.Series]) -> tuple[EntityFamily, Integers]:
     """The different areas as a family, and the area of each count. An area may be given several times."""
+    # Equal sets given in another order are one area, which saves a sweep for each pair.
     codes = {id(area): tuple(area.sort()) for area in given}
-    number = {own: place for place, own in enumerate(dict.fromkeys(codes.values()))}
+    number = {area_codes: place for place, area_codes in enumerate(dict.fromkeys(codes.values()))}
     digits = len(str(len(number)))
-    named = {f"area {place + 1:0{digits}}": pl.Series(own, dtype=pl.String) for own, place in number.items()}
+    named = {
+        f"area {place + 1:0{digits}}": pl.Series(area_codes, dtype=pl.String)
+        for area_codes, place in number.items()
+    }
     return area_family(spine, named), np.array([number[codes[id(area)]] for area in given], np.int64)
 
 
@@ -130,14 +139,16 @@ def _covariance(
     """The matrix, from one block for each pair of areas."""
     rows = [np.flatnonzero(area == number) for number in range(family.n_entities)]
     regions = [region_of(release.spine, family.members_of(number)) for number in range(family.n_entities)]
-    asked = [questions_of(covariance.algebra, cells[own]) for own in rows]
-    found = np.empty((len(area), len(area)))
-    for one in range(len(rows)):
-        for other in range(one, len(rows)):
-            block = answer_covariance(covariance, (regions[one], asked[one]), (regions[other], asked[other]))
-            found[np.ix_(rows[one], rows[other])] = block
-            found[np.ix_(rows[other], rows[one])] = block.T
-    return 0.5 * (found + found.T)
+    asked = [questions_of(covariance.algebra, cells[counts_of_area]) for counts_of_area in rows]
+    matrix = np.empty((len(area), len(area)))
+    for row in range(len(rows)):
+        # Each pair once; the other half is the transpose.
+        for other in range(row, len(rows)):
+            block = answer_covariance(covariance, (regions[row], asked[row]), (regions[other], asked[other]))
+            matrix[np.ix_(rows[row], rows[other])] = block
+            matrix[np.ix_(rows[other], rows[row])] = block.T
+    # Symmetric to the last bit, which quadratic forms below rely on.
+    return 0.5 * (matrix + matrix.T)
 
 
 def _estimates(
@@ -146,39 +157,40 @@ def _estimates(
     area: Integers,
     chosen: Sequence[ChosenCount],
     *,
-    made: bool,
+    has_intervals: bool,
 ) -> tuple[Floats, list[str | None]]:
     """Estimate of each count, NaN where there is none; and why its query has none."""
-    found = np.full(len(chosen), np.nan)
+    estimates = np.full(len(chosen), np.nan)
     reasons: list[str | None] = [None] * len(chosen)
-    for query in {one.query.name: one.query for one in chosen}.values():
-        rows = [place for place, one in enumerate(chosen) if one.query.name == query.name]
+    for query in {count.query.name: count.query for count in chosen}.values():
+        rows = [place for place, count in enumerate(chosen) if count.query.name == query.name]
         answers = [chosen[place].answer for place in rows]
-        written = written_estimates(release, family, query, answers) if made else None
+        written = written_estimates(release, family, query, answers) if has_intervals else None
         if written is not None:
-            found[rows] = written[area[rows], answers]
-        reason = why_no_estimates(made=made, written=written is not None, query=query.name)
+            estimates[rows] = written[area[rows], answers]
+        reason = why_no_estimates(has_intervals=has_intervals, written=written is not None, query=query.name)
         for place in rows:
             reasons[place] = reason
-    return found, reasons
+    return estimates, reasons
 
 
 def _published(
     release: FinishedRelease, family: EntityFamily, area: Integers, chosen: Sequence[ChosenCount]
 ) -> Integers | None:
-    groups = list({one.query.name: one.query for one in chosen}.values())
+    groups = list({count.query.name: count.query for count in chosen}.values())
     counts = published_counts(release, family, groups)
     if counts is None:
         return None
     begins = np.cumsum([0, *(group.size for group in groups)])
     begin = {group.name: int(start) for group, start in zip(groups, begins, strict=False)}
-    return counts[area, [begin[one.query.name] + one.answer for one in chosen]]
+    return counts[area, [begin[count.query.name] + count.answer for count in chosen]]
 
 
 def _counted(model: TreeModel, family: EntityFamily, area: Integers, cells: Floats) -> CountedCells:
     inside = np.zeros((family.n_entities, family.n_finest), np.bool_)
     for number in range(family.n_entities):
         inside[number, family.members_of(number)] = True
+    # Finest geounits that the same areas have need no row of their own: few classes instead of millions of blocks.
     _, first = np.unique(np.packbits(inside, axis=0), axis=1, return_index=True)
     possible = model.schema.possible(np.arange(model.schema.size))
     return CountedCells(inside[:, first].T[:, area], (cells > 0) & possible)

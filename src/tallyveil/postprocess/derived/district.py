@@ -146,7 +146,7 @@ class District:
         )
         lead = " ".join(said for said in (self.unpublished, self.covers, more) if said)
         title = f"District: {self._what()}{short_mark(self.warnings)}"
-        return tabulated(title, headings, [one.shown() for one in shown], lead)
+        return tabulated(title, headings, [answer.shown() for answer in shown], lead)
 
 
 def district_answers(
@@ -250,10 +250,12 @@ def _answers(
     """
     level, threads = wanted.level, wanted.workers
     family = area_family(release.spine, areas)
+    # Names of queries that intervals are written for are taken, whatever the order of their factors.
     groups = named_queries(release, wanted.tables, known_queries(release.root, release.manifest))
-    made, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
+    interval_manifest, with_bounds = bounds_choice(release, with_bounds=wanted.with_bounds)
     refuse_level(level)
     area_regions = [region_of(release.spine, family.members_of(place)) for place in range(family.n_entities)]
+    # A difference is a region with weights 1 and -1, so its variance has the covariance in it.
     regions = [_less([area_regions[place] for place in places]) for places in asked]
     parts = []
     for fit in fits_of(release, groups, with_bounds=with_bounds):
@@ -261,7 +263,9 @@ def _answers(
         parts.append(region_variances(covariance, regions, fit.questions, workers=threads))
     variances = np.concatenate(parts, axis=1)
     counts = published_counts(release, family, groups)
-    written = [None if made is None else written_estimates(release, family, group) for group in groups]
+    written = [
+        None if interval_manifest is None else written_estimates(release, family, group) for group in groups
+    ]
     values = np.concatenate(
         [
             np.full((len(asked), group.size), np.nan)
@@ -275,7 +279,9 @@ def _answers(
         variances == 0, np.rint(values), values
     )  # what is exact is whole, and its terms are rounded
     n_given = int((np.isfinite(values) & np.isfinite(variances)).sum())
+    # Bonferroni over the intervals that are really given; those without an estimate need none of the error.
     together = max(n_given, 1) if wanted.simultaneous else 1  # the number of intervals that are given
+    # A difference of two counts can be negative, so the unified interval of a count does not apply.
     kind: IntervalKind = "normal" if any(len(places) > 1 for places in asked) else "unified"
     asking, sizes = _Asked(model, kind, level, together), family.sizes.tolist()
     districts = []
@@ -285,7 +291,9 @@ def _answers(
         start = 0
         for group, sums in zip(groups, written, strict=True):
             span = slice(start, start + group.size)
-            lacking = why_no_estimates(made=made is not None, written=sums is not None, query=group.name)
+            lacking = why_no_estimates(
+                has_intervals=interval_manifest is not None, written=sums is not None, query=group.name
+            )
             answers += _lines(
                 asking,
                 group,
@@ -337,13 +345,13 @@ def _lines(
     values: np.ndarray,
     lacking: str | None,
 ) -> list[DistrictAnswer]:
-    found = Answers(np.nan_to_num(values), variances)
+    answers = Answers(np.nan_to_num(values), variances)
     intervals = intervals_if_any(
-        asked.model, found, level=asked.level, kind=asked.kind, simultaneous=asked.together
+        asked.model, answers, level=asked.level, kind=asked.kind, simultaneous=asked.together
     )
     low, high = intervals.low, intervals.high
     if intervals.kind == "normal":  # a difference of counts is an integer as well
-        low, high = rounded_inward(found.estimates, low, high, least=-np.inf)
+        low, high = rounded_inward(answers.estimates, low, high, least=-np.inf)
     lines = []
     for number, label in enumerate(group.labels()):
         determined = bool(np.isfinite(variances[number]))

@@ -134,6 +134,7 @@ class Quantities:
         """
         weights = self._weights(what)
         whole = bool((weights == np.rint(weights)).all())
+        # Only a sum with whole weights that are not negative is a count, which is never below zero.
         return self._linear(weights, whole=whole, count=whole and bool((weights >= 0).all()))
 
     def difference(self, first: "Weights | Derived", second: "Weights | Derived") -> Derived:
@@ -142,19 +143,22 @@ class Quantities:
         Raises:
             ConfigError: as for `sum`; or a number was made from other counts.
         """
-        one, other = self._derived(first), self._derived(second)
-        slope = one._slope - other._slope
-        if {one.method, other.method} <= {"unified", "normal"}:
+        minuend, subtrahend = self._derived(first), self._derived(second)
+        slope = minuend._slope - subtrahend._slope
+        # Differences of sums are sums again, with an exact variance; all others need the delta method.
+        if {minuend.method, subtrahend.method} <= {"unified", "normal"}:
             return self._linear(slope, whole=bool((slope == np.rint(slope)).all()), count=False)
         published = (
-            None if one.published is None or other.published is None else one.published - other.published
+            None
+            if minuend.published is None or subtrahend.published is None
+            else minuend.published - subtrahend.published
         )
         value: float | None = None
         ends: Ends = (None, None)
-        if one.estimate is not None and other.estimate is not None:
-            value = one.estimate - other.estimate
+        if minuend.estimate is not None and subtrahend.estimate is not None:
+            value = minuend.estimate - subtrahend.estimate
             ends = self._ends(value, self._variance(slope) or 0.0, whole=False, count=False)
-        return self._by_delta(slope, published, value, ends, one.lacking or other.lacking, "delta")
+        return self._by_delta(slope, published, value, ends, minuend.lacking or subtrahend.lacking, "delta")
 
     def share(self, part: Weights, whole: Weights) -> Derived:
         """The share of a count in another count that contains it.
@@ -186,17 +190,20 @@ class Quantities:
             ConfigError: as for `difference`; or there is no estimate, or the noise is not Gaussian.
         """
         refuse_intervals(self._model, self.level)
-        found = self.difference(first, second)
-        if found.estimate is None or found.standard_error is None:
+        difference = self.difference(first, second)
+        if difference.estimate is None or difference.standard_error is None:
             raise ConfigError(
-                f"there is no test, because an estimate is lacking: {found.lacking}.", code="bad-argument"
+                f"there is no test, because an estimate is lacking: {difference.lacking}.",
+                code="bad-argument",
             )
-        if found.standard_error == 0:
-            statistic = math.copysign(math.inf, found.estimate) if found.estimate else 0.0
+        if difference.standard_error == 0:
+            # Known exactly and not zero: no noise could explain it.
+            statistic = math.copysign(math.inf, difference.estimate) if difference.estimate else 0.0
         else:
-            statistic = found.estimate / found.standard_error
+            statistic = difference.estimate / difference.standard_error
+        # Two-sided: erfc(|z| / sqrt 2) is the probability of a normal deviate beyond z in either direction.
         p_value = math.erfc(abs(statistic) / math.sqrt(2))
-        return Equality(found, statistic, p_value, p_value < 1 - self.level)
+        return Equality(difference, statistic, p_value, p_value < 1 - self.level)
 
     def to_frame(self) -> pl.DataFrame:
         """One row for each count: `name`, `published`, `estimate`, `standard_error`, `lower`, `upper`, `lacking`."""
@@ -248,12 +255,14 @@ class Quantities:
 
     def _variance(self, slope: Floats) -> float | None:
         """Variance of a weighted sum; None if a count with a weight is not determined."""
+        # Counts with weight 0 may have no variance (NaN), which 0 * NaN would carry into the sum.
         used = np.flatnonzero(slope)
-        own, weights = self.covariance[np.ix_(used, used)], slope[used]
-        if not np.isfinite(own).all():
+        covariance, weights = self.covariance[np.ix_(used, used)], slope[used]
+        if not np.isfinite(covariance).all():
             return None
-        variance = float(weights @ own @ weights)
-        reach = float(np.abs(weights) @ np.sqrt(np.maximum(np.diag(own), 0.0)))
+        variance = float(weights @ covariance @ weights)
+        reach = float(np.abs(weights) @ np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+        # Below this, the variance is what cancellation leaves of zero.
         return variance if variance > (EXACT * reach) ** 2 else 0.0
 
     def _value(self, weights: Floats) -> float | None:
@@ -289,8 +298,8 @@ class Quantities:
         """Ends of the interval of a weighted sum; None if the noise allows none."""
         answers = Answers(np.array([value]), np.array([variance]))
         kind: IntervalKind = "unified" if count else "normal"
-        made = intervals_if_any(self._model, answers, level=self.level, kind=kind)
-        low, high = made.low, made.high
+        interval = intervals_if_any(self._model, answers, level=self.level, kind=kind)
+        low, high = interval.low, interval.high
         if not np.isfinite(low[0]):
             return None, None
         if whole and not count:
@@ -312,6 +321,7 @@ class Quantities:
         ends: Ends = (None, None)
         if lacking is None and ratio is not None and divisor is not None:
             ratio /= divisor
+            # The gradient of u'x / v'x at the estimates, g = (u - r v) / v'x.
             slope = (above - ratio * below) / divisor
             if self._model.gaussian:
                 ends = self._quotient_ends(above, below, most)

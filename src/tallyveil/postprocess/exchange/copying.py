@@ -36,6 +36,7 @@ _BESIDES: Final = ("report.html", LOG)
 _RESTORE: Final = "Copy the release again from where it was made."
 _AT_ONCE: Final = 8
 """How many files are on their way at a time. Most of them are small, and each waits for several answers."""
+# 256 MiB. A manifest has some megabytes; this refuses only what cannot be one, before it is read into memory.
 _MOST_MANIFEST: Final = 1 << 28
 
 
@@ -48,7 +49,7 @@ class Copied:
         manifest: Of the release.
         files: How many files the copy has.
         bytes: How many bytes they have.
-        kept: How many of the files were there already, whole.
+        already_there: How many of the files were there already, whole.
         left_out: Names of files beside the release that were not copied, in order.
     """
 
@@ -56,7 +57,7 @@ class Copied:
     manifest: Manifest
     files: int
     bytes: int
-    kept: int
+    already_there: int
     left_out: tuple[str, ...]
 
 
@@ -91,14 +92,15 @@ def copy_release(source: Path, target: Path, observer: Observer | None = None) -
 
 def _manifest_at(place: Place, source: Path) -> Manifest:
     """The manifest of a release in an object store."""
-    found = place.names()
-    if MANIFEST not in found:
+    sizes = place.names()
+    if MANIFEST not in sizes:
         raise StoreError(
             f"{address_of(source)} holds no complete release: it has no manifest. Name the address that `tallyveil "
             "copy` wrote to. If a copy was interrupted there, give its command again.",
             code="no-release",
         )
-    if found[MANIFEST] > _MOST_MANIFEST:
+    # The size is looked at first, since the object could be anything.
+    if sizes[MANIFEST] > _MOST_MANIFEST:
         raise damaged(source / MANIFEST, "the whole", _RESTORE)
     try:
         with place.open(MANIFEST) as stream:
@@ -124,15 +126,16 @@ class _Job:
     def to_store(self) -> Copied:
         """Copy to an object store."""
         wanted, left_out = self._wanted()
-        found = self.target.names()
-        others = sorted(found.keys() - wanted.keys())
-        if others or (MANIFEST in found and not self._is_there(found, MANIFEST, wanted[MANIFEST])):
+        sizes = self.target.names()
+        # Objects that are no part of the release are never overwritten and never mixed with it.
+        others = sorted(sizes.keys() - wanted.keys())
+        if others or (MANIFEST in sizes and not self._is_there(sizes, MANIFEST, wanted[MANIFEST])):
             what = f"other objects, such as {others[0]!a:.200}" if others else "another release"
             raise StoreError(
                 f"{address_of(self.target_path)} holds {what}. Choose another address, or remove what is there.",
                 code="folder-taken",
             )
-        return self._copied(wanted, self._copy(wanted, found), left_out)
+        return self._copied(wanted, self._copy(wanted, sizes), left_out)
 
     def to_folder(self) -> Copied:
         """Copy to a folder."""
@@ -144,50 +147,55 @@ class _Job:
                 self.target_path, "a copy of a release", {UNFINISHED, *(began if claim.goes_on else ())}
             )
             claim.begin()
-            kept = self._copy(wanted, self.target.names() if claim.goes_on else {})
+            n_there = self._copy(wanted, self.target.names() if claim.goes_on else {})
+            # The copy must pass as a release by itself, with its own ledger.
             if entered_manifest(self.target_path, *ReleaseKind) != self.manifest:  # the ledger must fit, too
                 raise damaged(self.source_path / MANIFEST, "the whole", _RESTORE)
-        return self._copied(wanted, kept, left_out)
+        return self._copied(wanted, n_there, left_out)
 
     def _wanted(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """SHA-256 of every file to copy, the manifest last, and the names of all others."""
         listed = self.manifest.digests
         for name in listed:
             parts = name.split("/")
+            # Names come from a manifest that others may have written: none may lead out of the folder.
             if parts[0] == PRIVATE or {"", ".", ".."} & set(parts):
                 raise damaged(self.source_path / MANIFEST, "files", _RESTORE)
-        found = self.source.names()
-        if missing := sorted(listed.keys() - found.keys()):
+        sizes = self.source.names()
+        if missing := sorted(listed.keys() - sizes.keys()):
             raise StoreError(
                 f"{shown_path(self.source_path)} lacks {missing[0]!a:.200}, which its manifest lists. Restore it "
                 "from a copy of the release.",
                 code="release-damaged",
             )
-        besides = [name for name in sorted(found) if name in _BESIDES or name.split("/")[0] == INTERVALS]
-        last = [name for name in (LEDGER, MANIFEST) if name in found]
+        besides = [name for name in sorted(sizes) if name in _BESIDES or name.split("/")[0] == INTERVALS]
+        # The ledger and the manifest come last, in this order: what has a manifest is whole.
+        last = [name for name in (LEDGER, MANIFEST) if name in sizes]
         unlisted = {name: digest_at(self.source, name) for name in (*besides, *last) if name not in listed}
-        left_out = sorted(found.keys() - listed.keys() - unlisted.keys())
+        left_out = sorted(sizes.keys() - listed.keys() - unlisted.keys())
         return {**listed, **unlisted}, tuple(left_out)
 
-    def _copy(self, wanted: Mapping[str, str], found: Mapping[str, int]) -> int:
+    def _copy(self, wanted: Mapping[str, str], sizes: Mapping[str, int]) -> int:
         """Copy what is not there, several files at once and the manifest after them; returns how many were there."""
         *others, manifest = wanted
 
         def copy(name: str) -> bool:
-            if self._is_there(found, name, wanted[name]):
+            if self._is_there(sizes, name, wanted[name]):
                 return True
             with self.source.open(name) as stream:
                 self.target.put(name, stream)
+            # Read back from the target, because an object store may accept what it does not keep.
             self._require(name, wanted[name])
             return False
 
         with self.watch.stage("copy", len(wanted)):
-            kept = 0
+            n_there = 0
             copies = Threads(_AT_ONCE).each(lambda number: copy(others[number]), range(len(others)))
             for _, was_there in copies:
-                kept += was_there
+                n_there += was_there
                 self.watch.advanced(1)
-            return kept + copy(manifest)
+            # The manifest alone at the end: until it is there, the copy is incomplete for everybody.
+            return n_there + copy(manifest)
 
     def _require(self, name: str, digest: str) -> None:
         """Refuse a file of the copy that is not as it should be; raises StoreError."""
@@ -199,10 +207,10 @@ class _Job:
                 code="release-damaged",
             )
 
-    def _is_there(self, found: Collection[str], name: str, digest: str) -> bool:
-        return name in found and digest_at(self.target, name) == digest
+    def _is_there(self, names: Collection[str], name: str, digest: str) -> bool:
+        return name in names and digest_at(self.target, name) == digest
 
-    def _copied(self, wanted: Collection[str], kept: int, left_out: tuple[str, ...]) -> Copied:
-        found = self.source.names()
-        size = sum(found[name] for name in wanted)
-        return Copied(self.target_path, self.manifest, len(wanted), size, kept, left_out)
+    def _copied(self, wanted: Collection[str], n_there: int, left_out: tuple[str, ...]) -> Copied:
+        sizes = self.source.names()
+        size = sum(sizes[name] for name in wanted)
+        return Copied(self.target_path, self.manifest, len(wanted), size, n_there, left_out)

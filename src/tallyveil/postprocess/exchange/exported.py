@@ -66,6 +66,7 @@ class _Tidy:
         self._measured = measured
         strategy = measured.plan.strategy
         self._queries = {name: strategy.queries(name) for name in measured.hierarchies.spine.geolevels}
+        # Names become folders, and two of them must not fall together.
         for queries in self._queries.values():
             tidy.require_names(self._queries, queries)
 
@@ -119,6 +120,8 @@ class _Census2020:
                     self._write_answers(writer, level, plan.query(query))
                     observer.advanced(1)
         for table in measured.constraints:
+            # Totals that the tables of 2020 leave out are written beside them, or an estimate from the export would
+            # lack them.
             if table.is_exact and not self._holds_totals(table):
                 self._write_totals(out, table)
 
@@ -149,6 +152,7 @@ class _Census2020:
     def _write_totals(self, out: Path, table: ConstraintTable) -> None:
         """Write the totals that the tables leave out, with the geocodes of the tabulation geography."""
         hierarchies, level = self._measured.hierarchies, len(table.lower) - 1
+        # By the geocodes of the tabulation geography, since steps of the spine may have cut the States.
         stated = stated_invariant(hierarchies, table.query.name, [_STATE])
         counts, _ = table.bounds_of(level, 0, stated.n_geounits)
         codes = stated.areas.geocodes[stated.place]
@@ -160,9 +164,10 @@ def _require_product(measured: Measured) -> None:
     """Refuse measurements that files of the layout cannot hold; raises SchemaError."""
     plan, terms = measured.plan, measured.terms
     known = [load_preset(name) for name in ("pl94-persons", "pl94-units")]
-    alike = [one for one in known if one.attributes == plan.schema.attributes]
+    alike = [preset for preset in known if preset.attributes == plan.schema.attributes]
     invariants = [(item.query, item.geolevels) for item in terms.invariants]
     bounded = [table.query.name for table in measured.constraints if not table.is_exact]
+    # The first reason that applies is given; each is one that an export cannot work around.
     wrong = (
         f"their schema '{plan.schema.name}' is none of the redistricting data"
         if not alike or alike[0].structural_zeros != plan.schema.structural_zeros

@@ -43,6 +43,7 @@ def import_measurements(
     Privacy: post-processing of published measurements. The ledger of the folder shows what measuring has cost.
     """
     outcome = run_product(Import(published), out, observer=observer, draws=False)
+    # The same plan can be imported from other files; the digests of the files tell the two apart.
     if outcome.manifest.body.get("imported") != published.imported:
         raise StoreError(
             f"{out} holds finished measurements on the same plan from other files. Choose another folder.",
@@ -94,8 +95,10 @@ class _Import:
         protected = published.files.protected
         # The folder's own name stands for the run of the publisher, which is not known.
         run = public_secrets(Earlier("", b"", protected), binding, whole_plan).run_id
+        # The cost is computed here from the event, and not taken from the publisher.
         cost = declaration.cost_of(event)
         description = f"measurements of {plan.name}, published by others and imported"
+        # A test key of the publisher is entered as in a run of ours, so that the mark follows every estimate.
         acts = [] if protected else [_test_key(run)]
         spend = LedgerEntry(len(acts) + 1, "spend", event, cost, description, f"{run} {_TOKEN}", run)
         ledger = whole_ledger(declaration, [*acts, spend], run)
@@ -132,6 +135,7 @@ class _Import:
 
     def check(self, run: Run) -> list[str]:
         """Look at the source once more, and compare the public files with what was written."""
+        # Copying takes hours, and the files may have changed meanwhile.
         self.published.files.require_unchanged()
         plan = self.published.plan
         spine, constraints = self.published.source.spine, self.published.constraints

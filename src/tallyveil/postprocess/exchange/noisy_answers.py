@@ -28,6 +28,7 @@ def noisy_parts(root: Path, manifest: Manifest, geolevel: str, query: str) -> It
 
 def _part_names(manifest: Manifest, geolevel: str, query: str) -> list[str]:
     folder = measurement_name(geolevel, query) + "/"
+    # Sorted: parts are numbered with leading zeros, so that this is the order of geounits.
     return sorted(name for name in manifest.digests if name.startswith(folder))
 
 
@@ -72,6 +73,7 @@ def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> 
         )
     group = plan.query(query)
     parts = noisy_parts(root, manifest, geolevel, query)
+    # The empty frame gives the columns and their types where there is no part.
     rows = pl.concat([tidy_rows(group, _NO_PART), *(tidy_rows(group, part) for part in parts)])
     return rows.drop(summed_out(group))
 

@@ -96,11 +96,13 @@ def open_published(
     source = read_spine(files)
     strategies = {plan.name: plan.strategy for plan in products}
     settings = find_settings(files, source, strategies)
+    # The settings are found from the variances in the files, because these do not name their strategy.
     product = next(plan for plan in products if plan.name == settings.name)
     families = () if entities is None else _families(entities, source.spine)
     hierarchies = replace(source.hierarchies, families=families, shares=settings.shares)
     plan = _plan_on(product, hierarchies)
     constraints = _constraints(files, source, plan, hierarchies, totals)
+    # Before anything is copied, which takes long.
     refuse_conflicts(constraints, source.spine, plan.schema)
     beside = {"totals": totals, "entities": entities}
     inputs = {name: path for name, path in beside.items() if path is not None}
@@ -121,9 +123,10 @@ def _families(path: Path, spine: Spine) -> tuple[EntityFamily, ...]:
     names = family_columns(path)
     check_areas(spine.geolevels, names, names)
     table = read_assignments(path, names, "entities")
+    # A table of all blocks of the country may be given for the files of one State.
     known = spine.locate(spine.finest, table[GEOCODE]) >= 0
-    kept = table.filter(known)
-    columns = {name: kept[name] for name in kept.columns}
+    rows = table.filter(known)
+    columns = {name: rows[name] for name in rows.columns}
     blank = {name: columns[name].replace("", None) for name in names}
     return entities_from_columns(spine, {**columns, **blank}, names)
 
@@ -134,6 +137,7 @@ def _plan_on(product: ReleasePlan, hierarchies: Hierarchies) -> ReleasePlan:
     if not (hierarchies.replaced or families or hierarchies.shares is not None):
         return product
     bypassing = None if hierarchies.shares is None else BypassRule.SINGLE_CHILD
+    # Only that the spine is another one is known and stated, not how it was made.
     spine = SpineInput(
         original=product.geolevels, geocode="geocode", families=families, steps=(), bypassing=bypassing
     )
@@ -150,7 +154,7 @@ def _constraints(
     """The plan's invariants and bounds, with the values of the files."""
     bounded = [plan.query(item.query) for item in plan.bounds]
     require_known_constraints(files, plan.schema, bounded[0] if bounded else None)
-    made = []
+    tables = []
     for invariant in plan.invariants:
         query = plan.query(invariant.query)
         stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
@@ -162,11 +166,12 @@ def _constraints(
             exact = read_totals_file(totals, codes, stated.geolevel)
         else:
             raise lacking_totals(files, stated.geolevel)
+        # Whatever file the totals are from, they must add up to the published total of the root.
         require_root_total(files, exact)
         limits: tuple[Integers, Integers] = (exact, exact)
-        made.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))
+        tables.append(constraint_table(invariant_name(query.name), query, limits, stated, source.spine))
     for item, query in zip(plan.bounds, bounded, strict=True):
         stated = stated_invariant(hierarchies, item.query, (item.geolevel,))
         limits = read_bounds(files, source, query)
-        made.append(constraint_table(item.name, query, limits, stated, source.spine))
-    return tuple(made)
+        tables.append(constraint_table(item.name, query, limits, stated, source.spine))
+    return tuple(tables)

@@ -89,11 +89,14 @@ def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
         child_begin: First child of each parent; shape (parents + 1,).
     """
     children = np.diff(child_begin)
+    # Work of a family: children times cells of the support; one more, so that empty parents count as well.
     ends = np.cumsum(children * (np.diff(above.offsets) + 1))
+    # At SMALLEST and less, the call costs more than the work; above LARGEST, one chunk takes too much memory.
     limit = min(max(int(ends[-1]) // CHUNKS_WANTED, SMALLEST), LARGEST)
     spans: list[Span] = []
     first, done = 0, 0
     while first < len(children):
+        # At least one family, however large.
         last = max(int(np.searchsorted(ends, done + limit, side="right")), first + 1)
         spans.append(Span(len(spans), first, last, int(ends[last - 1]) - done))
         first, done = last, int(ends[last - 1])
@@ -102,6 +105,7 @@ def cut(above: PublicCounts, child_begin: Integers) -> list[Span]:
 
 def largest_first(spans: Sequence[Span]) -> list[int]:
     """Numbers of chunks in the order in which to begin them."""
+    # By number where equal, so that the order is the same on every machine.
     return [span.number for span in sorted(spans, key=lambda span: (-span.unknowns, span.number))]
 
 
@@ -129,12 +133,15 @@ def estimate_span(
     if builder.tree is None or keep is not None:
         noisy = builder.source.measure_families(wanted)
         if keep is not None:
+            # The noisy answers are kept as drawn, also where families are fitted to values of the tree.
             keep(span.number, wanted, noisy)
     values = noisy.astype(np.float64) if builder.tree is None else builder.tree.families(wanted)
+    # Sums of siblings bind families in a way that the compiled loop does not know.
     if builder.binds_siblings:
         outcome = _none_found(span.last - span.first, int(wanted.child_begin[-1] - wanted.child_begin[0]))
     else:
         outcome = _found(rules, builder.chunk(span.first, span.last, above, wanted, values))
+    # One family at a time with the slower solvers, which certify their answer or say that they cannot.
     left = {
         int(f): estimate_or_keep(builder.family(span.first + int(f), above), unsolved)
         for f in np.flatnonzero(outcome.ended == LEFT)
@@ -180,10 +187,12 @@ def _with_left(
 ) -> ChunkOutcome:
     """The kernel's results, completed by the results of the families that the kernel did not certify."""
     lengths, cells, counts = outcome.lengths, outcome.cells, outcome.counts
+    # Usually no family is left, and then no array is copied.
     if left:
         lengths = lengths.copy()
         ends = np.concatenate([[0], np.cumsum(outcome.lengths)])
         cell_parts, count_parts, done = [], [], 0
+        # Families come in order, so each gap in the kernel's cells is filled at its place and nothing is sorted.
         for f, solution in left.items():
             child = int(child_begin[f] - child_begin[0])
             support, _ = above.entries(span.first + f)

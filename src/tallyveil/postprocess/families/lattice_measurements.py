@@ -67,6 +67,7 @@ class DrawnRows:
     ) -> None:
         self._rows = rows
         self._drawn: Mapping[tuple[int, str], Numbers] = {
+            # Read once: all geounits of a drawn query are small beside the measurements.
             (spine.level_index(item.geolevel), _renamed(schema, item).name): narrowed(
                 read_drawn(root, item, schema, spine)
             )
@@ -85,6 +86,7 @@ class DrawnRows:
 
 def _renamed(schema: Schema, item: SubspaceQuery) -> QueryGroup:
     """The query under a name that no query of the strategy has."""
+    # The same query may be measured as well, with other noise.
     return replace(schema.query(item.query), name=f"{INTEGER_SUBSPACE} {item.query}")
 
 
@@ -140,6 +142,7 @@ def read_drawn(root: Path, item: SubspaceQuery, schema: Schema, spine: Spine) ->
     group, level = schema.query(item.query), spine.level_index(item.geolevel)
     rows, answers, frame = read_located(path, group, spine, level, ["count"], "drawn counts")
     table = np.zeros((spine.n_geounits(level), group.size), np.int64)
+    # Every answer of every geounit must be there: a missing row would pass for a count of zero.
     if frame.height != table.size:
         raise StoreError(
             f"the counts in {path} belong to another release. Restore the file from a copy of this release.",

@@ -72,6 +72,7 @@ def estimate_level(
         if above is None:
             return _estimate_roots(builder, observer, folders.unsolved)
         outcomes = _estimate_chunks(builder, above, observer, executor, keep, folders)
+    # In order of chunks, whatever the order in which they were completed.
     counts = _joined(builder.geolevel, outcomes)
     return LevelOutcome(
         counts,
@@ -102,6 +103,7 @@ def family_chunks(
     Returns:
         The chunks, and the families of each.
     """
+    # Shared by all chunks, and made once for each process.
     rules = builder.rules()
     spans = cut(above, builder.spine.child_offsets[builder.level - 1])
 
@@ -126,6 +128,7 @@ def _estimate_chunks(
     def done(number: int) -> None:
         observer.advanced(spans[number].last - spans[number].first)
 
+    # The longest begins first, so that the end is not one core with the largest chunk.
     return gathered(executor, chunks, largest_first(spans), done)
 
 

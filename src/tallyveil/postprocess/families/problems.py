@@ -74,8 +74,10 @@ class FamilyBuilder:
         """
         last = np.arange(self.spine.n_geounits(0))
         for groups in self._groups:
+            # Reversed, so that the first place of each group found is its last geounit.
             first, count = np.unique(groups[::-1], return_index=True)
             last = np.maximum(last, (len(groups) - 1 - count)[np.searchsorted(first, groups)])
+        # A family ends where no group that began in it reaches further.
         reached = np.maximum.accumulate(last)
         ends = np.flatnonzero(reached == np.arange(len(last))) + 1
         return list(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
@@ -151,6 +153,7 @@ class FamilyBuilder:
         """
         offsets, cells, persons = counts.slice(first, last)
         start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
+        # An array without columns keeps the concatenation defined where nothing is bounded.
         none = np.zeros((stop - start, 0), dtype=np.int64)
         bounding = [table.bounds_of(self.level, start, stop) for table in self.bounding]
         return Chunk(
@@ -184,6 +187,7 @@ class FamilyBuilder:
         measured = tuple(
             self._measured(group, names[:number].count(group.name), variances[number], start, support)
             for number, group in enumerate(self.queries)
+            # Nothing is measured for a family whose counts are settled; its noisy answers stay undrawn.
             if not trivial
         )
         return FamilyProblem(
@@ -220,6 +224,7 @@ def _labels(group: QueryGroup, support: Integers) -> tuple[np.ndarray, Integers]
     """The answers that have a cell on the support, and the position among them of each support cell's answer."""
     answer_of_cell = group.answers_of(support)
     answers, column = np.unique(answer_of_cell, return_inverse=True)
+    # Cells in no answer of the query come first as -1, and are taken out of the list of answers.
     if len(answers) and answers[0] < 0:
         answers, column = answers[1:], column - 1
     return column.astype(np.int32).reshape(-1), answers.astype(np.int64)

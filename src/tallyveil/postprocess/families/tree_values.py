@@ -98,6 +98,7 @@ def prepared_sweep(
         if table.is_exact and table.of_geounits >= 0:
             invariants.setdefault(table.of_geounits, []).append(table)
     zeros = [zeros_of(table, spine) for table in constraints if not table.is_exact]
+    # The number of patterns is bounded before the model is built, whose arrays have this size.
     leave = n_zero_patterns(spine, zeros) > max(1, MOST_PATTERN_NUMBERS // plan.schema.size)
     named = {
         spine.geolevels[level]: [table.query.name for table in tables] for level, tables in invariants.items()
@@ -125,6 +126,7 @@ def _sweep_of(model_for: Callable[..., TreeModel]) -> Sweep:
     """The sweep with full precision if its blocks are small and few, else query by query."""
     try:
         model = model_for(largest_block=LARGEST_BLOCK)
+    # Blocks that are too large are refused by the model; query by query there are none.
     except (SchemaError, ConstraintError):
         return query_sweep(model_for(largest_block=sys.maxsize))
     if len(model.zero_patterns) * model.algebra.n_block_entries > MOST_PATTERN_NUMBERS:
@@ -147,10 +149,13 @@ class TreeValues:
     def keep(self, level: int, first: int, results: Floats) -> None:
         """Round and keep the estimates of some geounits. The geounits of a geolevel come in order."""
         self._first[level].append(first)
+        # Rounded before anything is summed: sums of multiples of 2**-16 are exact in int64, so any order gives the
+        # same.
         self._kept[level].append(narrow(np.rint(results * GRID).astype(np.int64)))
 
     def pieces(self) -> dict[tuple[int, int], NarrowArray]:
         """The estimates by geolevel and first geounit, in order, as they were kept."""
+        # Geounits of a geolevel come in order, so places are found by bisection.
         return {
             (level, first): estimates
             for level, firsts in enumerate(self._first)
@@ -180,6 +185,7 @@ class TreeValues:
     def units(self, level: int, start: int, stop: int) -> Integers:
         """Estimates of geounits start to stop - 1 in multiples of 1 / GRID persons; a row for each geounit."""
         firsts = np.array(self._first[level])
+        # Pieces are as the sweep handed them out; the range asked for may begin within one.
         begin = int(np.searchsorted(firsts, start, side="right")) - 1
         end = int(np.searchsorted(firsts, stop, side="left"))
         pieces = np.concatenate(self._kept[level][begin:end]).astype(np.int64)
@@ -215,6 +221,7 @@ class TreeValues:
         """Listed answers of one query, in the layout of `FamilyAnswers`; `units` are the children's estimates."""
         out = np.empty(int((np.diff(begin) * np.diff(runs)).sum()), np.int64)
         family_answers(answers, begin, runs, self.sweep.table(level, group), group.size, units, out)
+        # 2**16 is a power of two, so the division is exact for sums below 2**53 units.
         return out / GRID
 
 
@@ -273,6 +280,7 @@ def swept_values(
 
         sweep_up(tree.sweep, source, tree.exact, receive, workers=executor.threads)
         return values
+    # Chunks on other machines hold the sums of all subtrees at once; threads need only a few at a time.
     chunks, level, spans = sweep_chunks(tree, source)
     numbers = range(len(spans))
     swept = gathered(
@@ -282,6 +290,7 @@ def swept_values(
         for (geolevel, first), estimates in subtrees.pieces.items():
             values.take(geolevel, first, estimates)
     done = Done(level, joined_sums([subtrees.sums for subtrees in swept]))
+    # What is above the roots of the subtrees is small, and done here.
     sweep_up(tree.sweep, source, tree.exact, values.keep, done=done)
     observer.advanced(sum(tree.sweep.model.spine.n_geounits(above) for above in range(level)))
     return values

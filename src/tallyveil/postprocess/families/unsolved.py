@@ -24,8 +24,10 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
     try:
         return estimate_family(problem)
     except SolverError as error:
+        # Where no folder is given, the error alone says what happened.
         if folder is None:
             raise
+        # Names of geolevels and geocodes are turned into file names that stay in this folder.
         path = inside(folder, file_name(problem.geolevel), f"{file_name(problem.geocode)}.json")
         write_json(path, problem_to_mapping(problem))
         raise SolverError(

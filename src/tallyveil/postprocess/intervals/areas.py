@@ -65,7 +65,7 @@ def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily
         GeographyError: a family has the name of a geolevel, or that of a released family with other members.
         SchemaError: the name of a family cannot be a file name.
     """
-    own = {area.family.name: area.family for area in areas if area.is_entity}
+    released = {area.family.name: area.family for area in areas if area.is_entity}
     levels = {*spine.geolevels, *(area.family.name for area in areas if not area.is_entity)}
     for family in given:
         if family.name in levels:
@@ -74,15 +74,17 @@ def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily
                 "intervals would be in one folder. Rename the column, or leave it out with --families.",
                 code="entity-table",
             )
-        if family.name in own and family.digest() != own[family.name].digest():
+        # The same family given again is no conflict; the released one is used.
+        if family.name in released and family.digest() != released[family.name].digest():
             raise GeographyError(
                 f"the entity table has a family '{family.name}', and the release has a family of that name with "
                 "other members. Rename the column, or leave it out with --families.",
                 code="entity-table",
             )
-    families = {*own, *(family.name for family in given)}
+    # Folders are named by families on all systems, so names must also differ without regard to case.
+    families = {*released, *(family.name for family in given)}
     check_areas(sorted(levels), sorted(families), sorted(families))
-    new = [family for family in given if family.name not in own]
+    new = [family for family in given if family.name not in released]
     return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
 
 
@@ -124,10 +126,12 @@ def family_counts(counts: PublicCounts, family: EntityFamily, groups: Sequence[Q
     member = sparse.csr_matrix(
         (ones, family.members, family.offsets), shape=(family.n_entities, family.n_finest)
     )
+    # By columns, because each step takes some finest geounits and all areas.
     columns = member.tocsc()
-    found = np.zeros((family.n_entities, sum(group.size for group in groups)), np.int64)
+    sums = np.zeros((family.n_entities, sum(group.size for group in groups)), np.int64)
     for start in range(0, family.n_finest, FINEST_AT_ONCE):
         stop = min(start + FINEST_AT_ONCE, family.n_finest)
         answers = [group.apply(*counts.rows(start, stop), stop - start) for group in groups]
-        found += columns[:, start:stop] @ np.concatenate(answers, axis=1)
-    return found
+        # Sums of int64, so the division into steps does not change a number.
+        sums += columns[:, start:stop] @ np.concatenate(answers, axis=1)
+    return sums

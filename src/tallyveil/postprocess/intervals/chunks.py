@@ -111,7 +111,9 @@ def pieces_of(job: IntervalJob, *, is_remote: bool) -> list[Piece]:
     spine = job.release.spine
     steps = steps_of(spine, job.areas)
     if not is_remote:
+        # Threads share one fit, so a chunk may be all tables of a geolevel.
         return [Piece(fit, step) for fit in range(len(job.fits)) for step in range(len(steps))]
+    # A model for each table: whoever estimates it writes all its tables.
     if job.fits[0].merged is not None:
         return [Piece(fit) for fit in range(len(job.fits))]
     width = sum(group.size for group in job.groups)
@@ -121,6 +123,7 @@ def pieces_of(job: IntervalJob, *, is_remote: bool) -> list[Piece]:
             pieces.append(Piece(0, number, rows=size * width))
             continue
         for query, group in enumerate(job.groups):
+            # The cut of files is that of one process, so that both write the same files.
             files = files_of_intervals(size, at_once_of(spine, level), group.size)
             pieces += [
                 Piece(0, number, query, file, (stop - start) * group.size)
@@ -133,6 +136,7 @@ def pieces_of(job: IntervalJob, *, is_remote: bool) -> list[Piece]:
 def interval_executor(root: Path, executors: Executors) -> Iterator[Executor]:
     """What does the work, with a folder for its results that is removed at the end."""
     folder = root / CHUNKS
+    # Results of an interrupted command are of another key, and would never be believed.
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with executors.begin(folder) as executor:
@@ -160,6 +164,7 @@ def write_tables(
     executor.serve(lambda: _site(executor, question, work.job.release.root.absolute()))
     started = list[Folders]()
 
+    # Made with the first result and not before: a refusal must leave earlier intervals in place.
     def folders() -> Folders:
         if not started:
             started.append(start())
@@ -174,6 +179,7 @@ def write_tables(
         return chunks.read(path)
 
     largest_first = sorted(range(len(work.pieces)), key=lambda number: -work.pieces[number].rows)
+    # With results of other processes, the folders must exist before files are moved into them.
     with work.watch.stage("intervals", len(work.pieces)):
         done = replace(chunks, read=read)
         return _joined(gathered(executor, done, largest_first, lambda _: work.observer.advanced(1)))
@@ -195,6 +201,7 @@ def _site(executor: Executor, question: IntervalQuestion, root: Path) -> Site:
         "entities": entities,
     }
     opener = f"{open_intervals.__module__}:{open_intervals.__name__}"
+    # A new key for each command, for results are not kept beyond it.
     return Site(opener, description, b"", os.urandom(KEY_BYTES))
 
 
@@ -205,6 +212,7 @@ def open_intervals(description: JsonObject, secret: bytes) -> "IntervalWork":
         StoreError: a file is missing, or is not what the command read.
     """
     root = Path(description["release"])
+    # The manifest names every other file by its digest, so this one binds them all.
     await_file(root / MANIFEST, description["manifest"])
     table = None
     if description["entities"] is not None:
@@ -256,7 +264,7 @@ class IntervalWork:
         step: Step = list(tables.steps())[piece.step]
         if piece.query is not None and step.level is not None:
             return self._of_level(tables, step.level).write_file(folders, piece.query, piece.file)
-        with self.watch.stage(tables.own.stage(f"intervals {step.name}"), step.size):
+        with self.watch.stage(tables.interval_fit.stage(f"intervals {step.name}"), step.size):
             return step.write(folders, self.observer)
 
     def _folders(self, number: int) -> Folders:
@@ -265,6 +273,7 @@ class IntervalWork:
 
     def _fit(self, number: int) -> FitTables:
         if self._estimate is None or self._estimate[0] != number:
+            # The model before is freed first; two may not fit.
             self._estimate = None  # frees what it holds
             self._estimate = number, self.job.tables_of(self.job.fits[number], self.workers, self.watch)
         return self._estimate[1]

@@ -49,11 +49,12 @@ class AreaDeviations:
     @property
     def largest(self) -> NDArray[np.float64]:
         """Largest standard deviation of any answer, for each geounit or entity."""
-        found: NDArray[np.float64] = self.deviations.max(axis=1)
-        return found
+        largest: NDArray[np.float64] = self.deviations.max(axis=1)
+        return largest
 
     def summary(self) -> dict[str, Any]:
         """Plain data: smallest, median and largest standard deviation; None for those that are not determined."""
+        # Infinite ones sort last, so the largest is None where any answer is not determined.
         values = np.sort(self.deviations, axis=None)
         chosen = {"smallest": values[0], "median": values[len(values) // 2], "largest": values[-1]}
         known = {name: float(value) if np.isfinite(value) else None for name, value in chosen.items()}
@@ -78,11 +79,11 @@ class AreaDeviations:
             }
 
 
-def deviations_record(found: Sequence[AreaDeviations]) -> dict[str, Any]:
+def deviations_record(deviations: Sequence[AreaDeviations]) -> dict[str, Any]:
     """Standard deviations as plain data: a summary of each area, and a value for every entity and answer."""
     return {
-        "summaries": [item.summary() for item in found],
-        "entities": [entry for item in found if item.is_entity for entry in item.entries()],
+        "summaries": [item.summary() for item in deviations],
+        "entities": [entry for item in deviations if item.is_entity for entry in item.entries()],
     }
 
 
@@ -110,15 +111,16 @@ def expected_deviations(
     """
     groups = [plan.query(name) for name in dict.fromkeys(queries or plan.tables)]
     threads = workers or usable_cores()
-    found: list[AreaDeviations] = []
+    deviations: list[AreaDeviations] = []
     for fit in planned_fits(plan, hierarchies, groups):
         covariance = tree_covariance(fit.model, workers=threads)
         for group, questions in fit.asked:
-            found += _of_table(covariance, hierarchies, families, group, questions, threads)
-    order = list(dict.fromkeys(one.area for one in found))
-    found.sort(key=lambda item: order.index(item.area))
-    levels = [item for item in found if not item.is_entity]
-    return sorted(levels, key=lambda item: len(item.codes)) + [item for item in found if item.is_entity]
+            deviations += _of_table(covariance, hierarchies, families, group, questions, threads)
+    order = list(dict.fromkeys(entry.area for entry in deviations))
+    # Stable: tables of an area stay in the order in which they were asked for.
+    deviations.sort(key=lambda item: order.index(item.area))
+    levels = [item for item in deviations if not item.is_entity]
+    return sorted(levels, key=lambda item: len(item.codes)) + [item for item in deviations if item.is_entity]
 
 
 def _of_table(
@@ -133,12 +135,13 @@ def _of_table(
     spine, labels = hierarchies.spine, tuple(group.labels())
     for level in hierarchies.known_levels:
         sizes, codes = np.diff(spine.finest_offsets(level)), tuple(spine.geocodes[level])
+        # The model may have geolevels of sums besides those of the spine, so numbers differ.
         place = covariance.model.spine.level_index(spine.geolevels[level])
         errors = np.sqrt(level_variances(covariance, place, questions))
         yield AreaDeviations(spine.geolevels[level], False, group.name, labels, codes, sizes, errors)
     for family, is_entity in (
-        *((own, False) for own in hierarchies.replaced),
-        *((own, True) for own in families),
+        *((family, False) for family in hierarchies.replaced),
+        *((family, True) for family in families),
     ):
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         errors = np.sqrt(region_variances(covariance, regions, questions, workers=workers))

@@ -88,7 +88,11 @@ class IntervalFit:
         spine = self.model.spine
         return {
             spine.geolevels[level]: np.concatenate(
-                [one.apply(exact_answers(release, spine, level, one.query)) for one in sums], axis=1
+                [
+                    answer_sum.apply(exact_answers(release, spine, level, answer_sum.query))
+                    for answer_sum in sums
+                ],
+                axis=1,
             )
             for level, sums in enumerate(self.merged.exact)
             if sums
@@ -102,7 +106,7 @@ class IntervalFit:
         for geolevel, sums in zip(self.model.spine.geolevels, self.merged.measured, strict=True):
             if geolevel not in release.spine.geolevels:
                 continue  # nothing is measured of the sums of siblings
-            names = used[geolevel] = list(dict.fromkeys(one.query.name for one in sums))
+            names = used[geolevel] = list(dict.fromkeys(answer_sum.query.name for answer_sum in sums))
             queries = strategy.queries(geolevel) if geolevel in strategy.geolevels else ()
             unused[geolevel] = [name for name in queries if name not in names]
         return {"query": self.groups[0].name, "atoms": self.merged.atoms.n, "used": used, "unused": unused}
@@ -138,6 +142,7 @@ def planned_fits(
 
 def _whole_fit(model: TreeModel, groups: Sequence[QueryGroup]) -> IntervalFit:
     """All tables with the model of all cells; raises SchemaError if the blocks of their answers do not fit."""
+    # Eight bytes a number; blocks that are equal for several queries are held once.
     needed = 8 * model.algebra.n_block_entries * n_distinct_blocks(model.algebra, groups)
     _refuse_needed([group.name for group in groups], needed, machine_memory(), "the blocks of their answers")
     return IntervalFit(tuple(groups), model)
@@ -149,8 +154,8 @@ def _table_fits(measured: UnmergedModel, groups: Sequence[QueryGroup]) -> list[I
             "no tables are named, and the release publishes no tables. Name queries with --tables.",
             code="interval-tables",
         )
-    found = [(group, table_model(measured, group)) for group in groups]
-    return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in found]
+    models = [(group, table_model(measured, group)) for group in groups]
+    return [IntervalFit((group,), merged.tree, measured, merged) for group, merged in models]
 
 
 def table_model(measured: UnmergedModel, group: QueryGroup, memory: int | None = None) -> MergedModel:
@@ -166,6 +171,7 @@ def table_model(measured: UnmergedModel, group: QueryGroup, memory: int | None =
     """
     has = machine_memory() if memory is None else memory
     atoms = measured.atoms_of(group)
+    # Three looks, each with a better estimate: what is far too large is refused before costly steps.
     _refuse_large(group, atoms, needed_bytes(measured.spine, atoms.n), has)  # before the algebra is derived
     merged = merged_model(measured, group, atoms)
     algebra = merged.tree.algebra
@@ -174,6 +180,7 @@ def table_model(measured: UnmergedModel, group: QueryGroup, memory: int | None =
     _refuse_large(group, atoms, needed, has)
     needed += 8 * algebra.n_block_entries * n_distinct_blocks(algebra, [merged.asked])
     _refuse_large(group, atoms, needed, has)
+    # Nothing that is written determines any answer: an empty table would say nothing.
     if not merged.determined.any():
         raise ConfigError(
             f"no noisy answers that are written determine the table '{group.name}' in any geounit. With "
@@ -195,6 +202,7 @@ def needed_bytes(spine: Spine, n_atoms: int, n_block_entries: int = 0, n_queries
         n_queries: Most queries of a geolevel of the flat schema.
     """
     inner = 1 + sum(spine.n_geounits(level) for level in range(spine.finest))
+    # Blocks are held for all inner geounits, and once more for those that are worked on.
     geounits = BLOCK_ARRAYS * (inner + min(inner, ROWS)) + FINEST_ARRAYS
     blocks = (geounits + QUERY_ARRAYS * n_queries) * n_block_entries
     return 8 * (blocks + ESTIMATE_ARRAYS * inner * n_atoms + n_atoms * n_queries)

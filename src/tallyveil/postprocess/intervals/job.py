@@ -115,10 +115,13 @@ def make_intervals(
     written_manifest(root, ReleaseKind.TOPDOWN)  # no file is made in a folder that holds no release
     threads = workers or usable_cores()
     question = IntervalQuestion(tables, entities, families, level, simultaneous, with_bounds, in_tables)
+    # The claim keeps two commands from exchanging the same tables.
     with Claim(root, COMMAND) as claim, interval_executor(root, executors or Threads(threads)) as executor:
         release = open_release(root, in_run=in_run)
         refuse_partial_measurements(release)
+        # A command that was killed while tables were exchanged left both; the released ones are put back.
         undo_exchange(root, release.manifest)
+        # In a run's last step every file has just been compared, which takes as long as reading all of them.
         if not looked:
             require_unchanged_files(root, release.manifest, READ | ({TABLES} if in_tables else set()))
         if in_tables:
@@ -145,6 +148,7 @@ def make_intervals(
         )
         tallies = write_tables(executor, question, work, start)
         readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
+        # From here on the folder counts as unfinished until everything is exchanged.
         claim.begin()
         stages = watch.stages if in_run else []
         manifest = _finish(job, folders[0], job.in_order(tallies), readme, stages)
@@ -210,6 +214,7 @@ def _finish(
         stages: Stages that the manifest of the release is to list.
     """
     root = job.release.root
+    # Intervals first, tables next, the manifest last: it lists the digests of both.
     if folders.staging is not None:
         clear_other_tables(root, folders.staging, job.without_intervals)
     manifest = finish_intervals(root, folders.root, job.content(), compared, readme)
@@ -223,9 +228,11 @@ def _finish(
     beside = [ListedFile(**file) for file in manifest["files"]]
     whole = manifest_with_tables(root, job.release.manifest, exchanged, beside, stated)
     timed = {stage["stage"] for stage in stages}
-    kept = tuple(stage for stage in whole.performance if stage.stage not in timed)
-    write_manifest(root, replace(whole, performance=kept + stage_times(stages)))
+    # Stages that are timed again replace their earlier lines.
+    earlier = tuple(stage for stage in whole.performance if stage.stage not in timed)
+    write_manifest(root, replace(whole, performance=earlier + stage_times(stages)))
     if folders.staging is not None:
+        # Only after the new manifest names the new tables may the old ones go.
         forget_replaced(folders.staging)
     return manifest
 

@@ -97,6 +97,7 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     Raises:
         StoreError: the folder holds no finished release.
     """
+    # The run's own process still holds the private folder, but the key is gone by then.
     if not in_run:
         refuse_unfinished(root)
     # The answers for a district need only the manifest, the geography and the bounds. So a copy of the release may
@@ -144,10 +145,10 @@ def named_queries(
 
 def refuse_partial_measurements(release: FinishedRelease) -> None:
     """Refuse a release that does not hold all its noisy answers; raises StoreError."""
-    kept = release.plan["measurements"]
-    if kept not in ("full", "small"):
+    written = release.plan["measurements"]
+    if written not in ("full", "small"):
         raise StoreError(
-            f'{release.root} was made with measurements = "{kept}"; estimates and intervals need noisy answers. '
+            f'{release.root} was made with measurements = "{written}"; estimates and intervals need noisy answers. '
             "These cannot be drawn again, because the key of the noise has been removed. Make the next release with "
             'measurements = "full" under [outputs], or "small" for a large schema. This costs no additional budget. '
             "Standard errors need no measurements: ask for those of a district with --district, or of a plan with "
@@ -241,12 +242,14 @@ def _measured(
     levels = levels_of_strategy(
         schema, spine, strategy, shares=hierarchies.shares, invariants=invariants, besides=drawn
     )
+    # Only answers that are written can be used; the others were drawn but nobody has them.
     if plan.measurements == "small":
         levels = [
             with_queries(level, plan.written(level.geolevel, spine.n_geounits(number)))
             for number, level in enumerate(levels)
         ]
     by_name = {level.geolevel: level for level in levels}
+    # Geolevels of sums of siblings have no measurements, but exact answers.
     for name in with_wholes.geolevels:
         if name not in by_name:
             exact = tuple(schema.query(query) for query in invariants[name])
@@ -277,13 +280,13 @@ def exact_geolevels(
     """
     placed = [(query, stated_invariant(hierarchies, query, geolevels)) for query, geolevels in stated]
     spine = with_sums(hierarchies.spine, [at for _, at in placed])
-    found: dict[str, list[str]] = {}
+    invariants: dict[str, list[str]] = {}
     for query, at in placed:
         name = at.summed or hierarchies.spine.geolevels[at.level]
-        own = found.setdefault(name, [])
-        if query not in own:
-            own.append(query)
-    return spine, found
+        queries = invariants.setdefault(name, [])
+        if query not in queries:
+            queries.append(query)
+    return spine, invariants
 
 
 def published_invariants(release: FinishedRelease, model: TreeModel) -> dict[str, NDArray[np.int64]]:
@@ -309,5 +312,6 @@ def exact_answers(release: FinishedRelease, spine: Spine, level: int, group: Que
     counts = read_histogram(release.root, spine.geolevels[at], release.schema, release.spine)
     answers = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
     for above in range(at - 1, level - 1, -1):
+        # The sums of siblings are summed from their histograms, as the release published them.
         answers = np.add.reduceat(answers, spine.child_offsets[above][:-1], axis=0)
     return answers

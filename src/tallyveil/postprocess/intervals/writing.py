@@ -43,6 +43,7 @@ from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.version import VERSION
 
+# Of `intervals/_manifest.json`; readers refuse a format that they do not know.
 INTERVALS_FORMAT = 2
 
 
@@ -173,20 +174,20 @@ class FitTables:
 
     Attributes:
         job: What is asked.
-        own: The fit.
+        interval_fit: What is estimated together.
         fit: Its estimates.
         workers: Number of threads.
     """
 
     job: IntervalJob
-    own: IntervalFit
+    interval_fit: IntervalFit
     fit: TreeEstimate
     workers: int
 
     @property
     def questions(self) -> Questions:
         """The answers of all tables, one table after the other."""
-        return self.own.questions
+        return self.interval_fit.questions
 
     def steps(self) -> Iterator[Step]:
         """The tables, geolevel by geolevel, and then of the areas."""
@@ -200,8 +201,9 @@ class FitTables:
         """The tables of a geolevel, which can be written file by file."""
         release = self.job.release
         geolevel = release.spine.geolevels[number]
+        # Published counts stand beside every interval, and are read once for all tables of the geolevel.
         counts = read_histogram(release.root, geolevel, release.schema, release.spine)
-        place = self.own.model.spine.level_index(geolevel)
+        place = self.interval_fit.model.spine.level_index(geolevel)
         return LevelTables(self, counts, LevelAnswers.of(self.fit, place, self.questions))
 
     def _write_level(self, number: int, folders: Folders, observer: Observer) -> list[Tally]:
@@ -210,10 +212,13 @@ class FitTables:
         codes, counts = spine.geocodes[number].text, level.counts
         tables = self.tables(folders, counts.geolevel, is_entity=False, tabulated=True)
         for start, stop, answers in level.answers.stream(workers=self.workers):
-            published = [group.apply(*counts.rows(start, stop), stop - start) for group in self.own.groups]
+            published = [
+                group.apply(*counts.rows(start, stop), stop - start) for group in self.interval_fit.groups
+            ]
             self._add(tables, len(codes), codes[start:stop], np.concatenate(published, axis=1), answers)
             observer.advanced(stop - start)
         tallies = [table.finish() for table in tables]
+        # Read back as written, like every file of a release.
         self._check(folders, counts, spine)
         return tallies
 
@@ -225,7 +230,7 @@ class FitTables:
         regions = [region_of(spine, family.members_of(entity)) for entity in range(family.n_entities)]
         answers = region_answers(self.fit, regions, self.questions, workers=self.workers)
         tables = self.tables(folders, family.name, is_entity=area.is_entity, tabulated=area.tabulated)
-        published = family_counts(counts, family, self.own.groups)
+        published = family_counts(counts, family, self.interval_fit.groups)
         self._add(tables, family.n_entities, pl.Series(family.codes), published, answers)
         observer.advanced(family.n_entities)
         tallies = [table.finish() for table in tables]
@@ -238,7 +243,7 @@ class FitTables:
     ) -> list[IntervalTable]:
         """The tables of an area, empty; their files are numbered from `first`."""
         job = self.job
-        tags = {**job.release.tags, "level": f"{job.level:g}", "covers": job.covers(self.own.model)}
+        tags = {**job.release.tags, "level": f"{job.level:g}", "covers": job.covers(self.interval_fit.model)}
         return [
             IntervalTable(
                 folders.root,
@@ -249,21 +254,24 @@ class FitTables:
                 folders.staging if tabulated and group.name in job.tabulated else None,
                 first,
             )
-            for group in self.own.groups
+            for group in self.interval_fit.groups
         ]
 
     def add(
         self, table: IntervalTable, n_rows: int, codes: pl.Series, published: Integers, part: Answers
     ) -> None:
         """Add some of the `n_rows` geounits or entities of an area to a table."""
+        # Bonferroni over all rows of the table, although they are written some at a time.
         together = n_rows * table.group.size if self.job.simultaneous else 1
-        intervals = intervals_if_any(self.own.model, part, level=self.job.level, simultaneous=together)
+        intervals = intervals_if_any(
+            self.interval_fit.model, part, level=self.job.level, simultaneous=together
+        )
         table.add(codes, published, part, intervals)
 
     def _check(self, folders: Folders, counts: PublicCounts, spine: Spine) -> None:
         """Read back the tables that got new columns and check them."""
         if folders.staging is not None:
-            groups = [group for group in self.own.groups if group.name in self.job.tabulated]
+            groups = [group for group in self.interval_fit.groups if group.name in self.job.tabulated]
             check_tables(folders.staging, counts, groups, spine, whole=True)
 
     def _add(
@@ -308,9 +316,10 @@ class LevelTables:
             file: Number of the file.
         """
         work, counts = self.work, self.counts
-        codes = work.own.model.spine.geocodes[self.answers.level].text
+        codes = work.interval_fit.model.spine.geocodes[self.answers.level].text
         table = work.tables(folders, counts.geolevel, is_entity=False, tabulated=True, first=file)[query]
-        group, place = table.group, sum(group.size for group in work.own.groups[:query])
+        group, place = table.group, sum(group.size for group in work.interval_fit.groups[:query])
+        # Only these rows, but all questions: floats are summed as in one process.
         rows = list(files_of_intervals(len(codes), self.answers.at_once, group.size))[file]
         for start, stop, answers in self.answers.stream(rows, workers=work.workers):
             columns = slice(place, place + group.size)

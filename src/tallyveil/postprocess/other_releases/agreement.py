@@ -51,6 +51,7 @@ class AgreedCounts:
         finest = self.counts[-1]
         for array in (finest.offsets, finest.cells, finest.counts):
             for start in range(0, len(array), ENTRIES_AT_ONCE):
+                # As int64, whatever the compact type is.
                 digest.update(array[start : start + ENTRIES_AT_ONCE].astype("<i8").tobytes())
         return digest.digest()
 
@@ -62,6 +63,7 @@ class AgreedCounts:
             dense = np.zeros((counts.n_geounits, self.query.size), dtype=np.int64)
             dense[rows, self.query.answers_of(cells)] = persons
             lower.append(narrow_limits(dense))
+        # One array for both bounds, which marks the constraint as exact.
         return ConstraintTable(self.name, self.query, tuple(lower), tuple(lower))
 
 
@@ -102,14 +104,15 @@ def read_agreement(item: Agreement, schema: Schema, hierarchies: Hierarchies) ->
     query = schema.query(item.query)
     answers = same_answers(item, query, other)
     spine, rows = hierarchies.spine, theirs.same_geounits(hierarchies.spine)
-    found = theirs.finest_counts()
+    their_counts = theirs.finest_counts()
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    for start, stop in row_ranges(found.offsets):
-        own, cells, persons = found.rows(start, stop)
-        kept = other.answers_of(cells)
-        inside = kept >= 0
-        named = representative_cells(query, answers[kept[inside]])
-        total.add(rows[start + own[inside]], named, persons[inside])
+    for start, stop in row_ranges(their_counts.offsets):
+        geounits, cells, persons = their_counts.rows(start, stop)
+        their_answers = other.answers_of(cells)
+        # Records that their query leaves out have no answer, and no promise.
+        inside = their_answers >= 0
+        named = representative_cells(query, answers[their_answers[inside]])
+        total.add(rows[start + geounits[inside]], named, persons[inside])
     finest = PublicCounts(spine.geolevels[-1], *total.finish())
     counts = AgreedCounts(agreement_name(item.name), query, summed_to_root(finest, spine, schema.size))
     return Agreed(counts, {**mapping_of(item), **theirs.release.named}, theirs.release)
@@ -130,6 +133,7 @@ def promised_counts(item: Agreement, schema: Schema, spine: Spine) -> AgreedCoun
     return AgreedCounts(agreement_name(item.name), schema.query(item.query), tuple(levels))
 
 
+# Each geolevel from the one below: fewer entries than the finest.
 def summed_to_root(finest: PublicCounts, spine: Spine, n_cells: int) -> tuple[PublicCounts, ...]:
     """Counts of every geolevel, root first, from those of the finest one."""
     counts = [finest]
@@ -161,6 +165,7 @@ def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integ
     Raises:
         ConstraintError: the labels of the two differ.
     """
+    # Two totals agree whatever they are called.
     if query.size == 1 and other.size == 1 and not other.overlaps:
         return np.zeros(1, dtype=np.int64)
     ours, theirs = _named_in_order(query, item.query), _named_in_order(other, item.theirs)
@@ -168,6 +173,7 @@ def same_answers(item: Agreement, query: QueryGroup, other: QueryGroup) -> Integ
     fit = len(ours) == len(theirs) and not other.overlaps
     for mine, its in zip(ours, theirs, strict=False):
         labels, wanted = query.factors[mine].labels, other.factors[its].labels
+        # The same labels in any order; the order is translated below.
         fit = fit and sorted(labels) == sorted(wanted)
         if not fit:
             break

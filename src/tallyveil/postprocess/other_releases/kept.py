@@ -17,7 +17,7 @@ from tallyveil.schema.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class TakenOver:
     """Published counts of finished releases.
 
     Attributes:
@@ -30,7 +30,7 @@ class Kept:
 
     def digests(self) -> list[bytes]:
         """SHA-256 of the counts of each."""
-        return [*(one.digest() for one in self.agreed), *(one.digest() for one in self.residents)]
+        return [*(counts.digest() for counts in self.agreed), *(counts.digest() for counts in self.residents)]
 
     def write(self, root: Path, spine: Spine, tags: Mapping[str, str]) -> None:
         """Write everything into a release folder; raises StoreError.
@@ -43,7 +43,7 @@ class Kept:
             write_residents(root, number, residents, spine, tags)
 
 
-def read_kept(root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine) -> Kept:
+def read_kept(root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine) -> TakenOver:
     """What a release folder holds of other releases.
 
     Args:
@@ -55,7 +55,7 @@ def read_kept(root: Path, plan: Mapping[str, Any], schema: Schema, spine: Spine)
         StoreError: a file is missing, unreadable, or of another geography.
     """
     agreed, residents = (enumerate(plan.get(key, ())) for key in ("agreement", "residents"))
-    return Kept(
+    return TakenOver(
         tuple(read_agreed_counts(root, number, item, schema, spine) for number, item in agreed),
         tuple(read_resident_counts(root, number, item, spine) for number, item in residents),
     )

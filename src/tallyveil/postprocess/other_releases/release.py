@@ -65,8 +65,8 @@ class OtherRelease:
 
     def same_geounits(self, spine: Spine) -> Integers:
         """The finest geounit of another spine for each of its own; raises ConstraintError if the two sets differ."""
-        made = self.spine
-        theirs = made.geocodes[made.finest].text
+        their_spine = self.spine
+        theirs = their_spine.geocodes[their_spine.finest].text
         rows = spine.locate(spine.finest, theirs)
         ours = spine.n_geounits(spine.finest)
         if len(theirs) == ours and bool((rows >= 0).all()):
@@ -74,7 +74,8 @@ class OtherRelease:
         missing = theirs.filter(pl.Series(rows < 0))
         example = f", such as '{missing[0]}', which only the other has" if len(missing) else ""
         raise ConstraintError(
-            f"{self.where}: the release in {self.path} has {len(theirs):,} {made.geolevels[-1]} geounits and this one "
+            f"{self.where}: the release in {self.path} has {len(theirs):,} {their_spine.geolevels[-1]} geounits "
+            f"and this one "
             f"has {ours:,} {spine.geolevels[-1]} geounits, and they are not the same{example}. Both releases must have "
             "the same finest geounits. Make both from one geography table.",
             code="agreement-geography",

@@ -84,14 +84,15 @@ def read_residents(item: Residents, spine: Spine) -> ReadResidents:
     """
     theirs = open_finished(f"[[residents]] '{item.name}'", item.path)
     people, adults = resident_levels(item, theirs.schema)
-    rows, found = theirs.same_geounits(spine), theirs.finest_counts()
+    rows, their_counts = theirs.same_geounits(spine), theirs.finest_counts()
     counts = np.zeros((2, spine.n_geounits(spine.finest)), dtype=np.int64)
-    for start, stop in row_ranges(found.offsets):
-        own, cells, persons = found.rows(start, stop)
+    for start, stop in row_ranges(their_counts.offsets):
+        geounits, cells, persons = their_counts.rows(start, stop)
         codes = theirs.schema.decode(cells)
         chosen = _have(people, codes)
         for kind, inside_ in enumerate((chosen, chosen & _have(adults, codes))):
-            np.add.at(counts[kind], rows[start + own[inside_]], persons[inside_])
+            # Several cells of a geounit fall together, so the sum must not be buffered.
+            np.add.at(counts[kind], rows[start + geounits[inside_]], persons[inside_])
     record = {**mapping_of(item), **theirs.release.named}
     read = ResidentCounts(item.name, counts[0], counts[1], item.households, item.geolevel)
     return ReadResidents(read, record, theirs.release)
@@ -108,18 +109,19 @@ def resident_levels(item: Residents, schema: Schema) -> tuple[list[Bools], list[
 
 
 def _levels(levels: Levels, schema: Schema, where: str) -> list[Bools]:
-    found = {
+    allowed = {
+        # Attributes that are not named allow every level.
         name: np.ones(size, dtype=np.bool_)
         for name, size in zip(schema.attribute_names, schema.shape, strict=True)
     }
-    for name, own in levels:
+    for name, level_names in levels:
         attribute = schema.attribute(name, where)
         try:
-            codes = [attribute.code(level) for level in own]
+            codes = [attribute.code(level) for level in level_names]
         except TallyveilError as error:
             raise type(error)(f"{where}: {error}", code=error.code) from None
-        found[name] = np.isin(np.arange(attribute.size), codes)
-    return list(found.values())
+        allowed[name] = np.isin(np.arange(attribute.size), codes)
+    return list(allowed.values())
 
 
 def _have(levels: list[Bools], codes: Integers) -> Bools:
@@ -176,6 +178,7 @@ def read_resident_counts(root: Path, number: int, item: Mapping[str, Any], spine
     frame = collect(scan_parquet(path).select("geocode", "people", "adults"), path, RESIDENTS)
     rows = spine.locate(spine.finest, frame["geocode"])
     numbers = frame.select("people", "adults")
+    # Nulls and floats would become wrong whole numbers without an error.
     whole = all(kind.is_integer() for kind in numbers.dtypes) and not sum(numbers.null_count().row(0))
     if not whole or bool((rows < 0).any()) or len(np.unique(rows)) < len(rows):
         raise StoreError(

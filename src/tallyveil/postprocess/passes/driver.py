@@ -20,7 +20,7 @@ from tallyveil.plans.part_cells import PartCells
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.chunks import cut
 from tallyveil.postprocess.other_releases.agreement import summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass
@@ -79,7 +79,7 @@ class TreePasses:
         allocation: The share of the budget of each geounit.
         source: Source of the noisy answers.
         groups: The groups of the first pass.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         observer: Receives reports of progress.
         watch: Times the stages.
         records: What each finished stage contributes to the manifest, by its name.
@@ -89,7 +89,7 @@ class TreePasses:
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups
-    kept: Kept
+    taken_over: TakenOver
     observer: Observer
     watch: Stopwatch
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -123,10 +123,12 @@ class TreePasses:
         places = [f"{HISTOGRAM}/{histogram_path(run.path, name).name}" for name in self.spine.geolevels]
         self.records[WHOLE_CELLS] = run.stage(WHOLE_CELLS, places, work)
         self.records |= self.records[WHOLE_CELLS]["passes"]
+        # Only now: the checkpoint above says that the published counts are written.
         run.remove([PASSES])
         counts = published or [
             read_histogram(run.path, name, self.plan.schema, self.spine) for name in self.spine.geolevels
         ]
+        # On the support of the published counts, which is known only now. At the root every answer is written.
         if self.plan.measurements == "support":
             for level in range(1, self.spine.n_levels):
                 self._write_support(run, level, counts[level - 1])
@@ -168,6 +170,7 @@ class TreePasses:
                 above = counts[-1] if counts else None
                 counts.append(self._level(run, number, level, groups, lift, above))
             finest.append(counts[-1])
+            # Counts of a pass cover the whole spine; freed as soon as no later pass divides them.
             # The counts of a pass stay in memory for as long as a later pass divides them.
             every = [
                 levels if place in sources[number + 1 :] else []
@@ -200,6 +203,7 @@ class TreePasses:
         groups, is_lift = self.groups, address["work"] == LIFT
         if number > 0:
             source = sources_of_groups(self._cells)[number]
+            # A lift needs counts of all geolevels, because its flows reach down to the finest.
             if is_lift:
                 levels = [self._written(root, source, place) for place in range(self.spine.n_levels)]
                 groups = self._groups_after(number, levels)
@@ -237,12 +241,13 @@ class TreePasses:
         part = self.plan.query(str(outer.part))
         cells = cells_of_part(schema, outer, groups)
         of_columns = part_groups(cells)
+        # Nothing here depends on the geolevel, so it is made once for the pass.
         return _LiftPass(
             number=number,
             groups=groups,
             cells=cells,
-            limits=part_limits(schema, outer, groups, cells, self.kept, self.spine),
-            weights=part_weights(schema, outer, groups, cells, self.kept),
+            limits=part_limits(schema, outer, groups, cells, self.taken_over, self.spine),
+            weights=part_weights(schema, outer, groups, cells, self.taken_over),
             of_part=PartQueries(schema, meet(columns, part), cells.part[of_columns]),
             of_rest=PartQueries(schema, columns, cells.rest[of_columns]),
             of_total=PartQueries(schema, part, cells.part[of_columns][:1]),
@@ -272,9 +277,11 @@ class TreePasses:
         measured = self.plan.strategy.queries(geolevel)
         answers = lift.of_part.at(geolevel, measured, self.allocation)
         rest = None if answers is None else lift.of_rest.at(geolevel, [answers.query], self.allocation)
+        # The rest is measured by the same query, so that both have the same variance of an answer.
         if answers is not None and rest is not None and not rest.as_few_as(answers):
             rest = None  # it would tell less about a column than the answers for the part do
         total = lift.of_total.at(geolevel, measured, self.allocation)
+        # The same noisy answers must not count as two independent measurements.
         if total is not None and answers is not None and total.query == answers.query:
             total = None  # it would be used twice
         return PartTargets(self.source, answers, rest, total, self.plan.outer[lift.number].prior or "shares")
@@ -348,6 +355,7 @@ class TreePasses:
             span = spans[number]
             offsets, cells, _ = above.slice(span.first, span.last)
             child_begin = children[span.first : span.last + 1].copy()
+            # A single child and an empty parent need no measurements; the same rule as in the estimates.
             settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
             wanted = answers_on_support(geolevel, queries, child_begin, offsets, cells, settled)
             variances = self._variances(queries, geolevel, int(child_begin[0]), int(child_begin[-1]))

@@ -31,7 +31,7 @@ from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name, summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
@@ -48,6 +48,7 @@ from tallyveil.schema.nested_queries import (
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
+# Geounits with dense counts by kind at once; twice as many need twice the memory, and numbers do not depend on it.
 GEOUNITS_DIVIDED_AT_ONCE = 1 << 14
 
 
@@ -68,16 +69,18 @@ def divide_groups(
     both = meet(query, table.query)
     classes = common_groups(query, table.query)
     _refuse_incomplete(schema, query, table, classes, both)
+    # The seed is a digest of published counts: the draw is public, and the same whoever repeats it.
     choice = Choice.of(query, table.query, digest_of_counts(exact))
     total = TripletSum(exact.n_geounits, schema.size)
     for start, stop in row_ranges(exact.offsets, GEOUNITS_DIVIDED_AT_ONCE):
-        own = exact.rows(start, stop)
-        kinds = _kinds(classes, table, own, (start, stop), spine)
-        rows, cells, persons = choice.cells(own, kinds, start, stop - start)
+        records = exact.rows(start, stop)
+        kinds = _kinds(classes, table, records, (start, stop), spine)
+        rows, cells, persons = choice.cells(records, kinds, start, stop - start)
         total.add(start + rows, representative_cells(both, both.answers_of(cells)), persons)
     finest = PublicCounts(exact.geolevel, *total.finish())
+    # Summed up from the finest, so that children always add up to their parents in every group.
     counts = summed_to_root(finest, spine, schema.size)
-    return FixedGroups((both,), tuple(in_groups((both,), one) for one in counts))
+    return FixedGroups((both,), tuple(in_groups((both,), level_counts) for level_counts in counts))
 
 
 def _refuse_incomplete(
@@ -94,6 +97,7 @@ def _refuse_incomplete(
     kind_possible = np.zeros(table.query.size, dtype=np.bool_)
     answer_possible[answers[inside & possible]] = True
     kind_possible[kinds[inside & possible]] = True
+    # Pairs that are barred although both members occur; with these, records could not be matched freely.
     wanted = inside & ~possible & (of_class >= 0)
     wanted[wanted] = answer_possible[answers[wanted]] & kind_possible[kinds[wanted]]
     if wanted.any():
@@ -110,7 +114,7 @@ def _refuse_incomplete(
 def _kinds(
     classes: QueryGroup,
     table: ConstraintTable,
-    own: tuple[Integers, Integers, Integers],
+    records: tuple[Integers, Integers, Integers],
     span: tuple[int, int],
     spine: Spine,
 ) -> tuple[Integers, Integers, Integers]:
@@ -120,12 +124,13 @@ def _kinds(
     cells = representative_cells(table.query, np.arange(table.query.size))
     class_of_kind = classes.answers_of(cells)
     held = np.zeros((stop - start, classes.size), dtype=np.int64)
-    np.add.at(held, (own[0], classes.answers_of(own[1])), own[2])
+    np.add.at(held, (records[0], classes.answers_of(records[1])), records[2])
     counts = np.zeros(lower.shape, dtype=np.int64)
-    for one in range(classes.size):
-        kinds = np.flatnonzero(class_of_kind == one)
+    for class_number in range(classes.size):
+        kinds = np.flatnonzero(class_of_kind == class_number)
         low, high = lower[:, kinds], upper[:, kinds]
-        wrong = (low.sum(axis=1) > held[:, one]) | (_most(high) < held[:, one])
+        # Checked for every geounit before the spend: the class must fit between the sums of the bounds.
+        wrong = (low.sum(axis=1) > held[:, class_number]) | (_most(high) < held[:, class_number])
         if wrong.any():
             geocode = spine.geocodes[spine.finest][start + int(np.argmax(wrong))]
             raise ConstraintError(
@@ -134,7 +139,7 @@ def _kinds(
                 "are, or allow fewer. Correct one of them. Nothing was spent.",
                 code="constraints-conflict",
             )
-        counts[:, kinds] = _divided(held[:, one], low, high, table)
+        counts[:, kinds] = _divided(held[:, class_number], low, high, table)
     rows, kind = np.nonzero(counts)
     return rows, cells[kind], counts[rows, kind]
 
@@ -143,6 +148,7 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
     """Records of a class among its kinds, in each geounit."""
     is_open = high >= UNBOUNDED
     rest = held - low.sum(axis=1)
+    # Finite upper bounds above the lower ones would need a division that respects them; none is proved here.
     bounded = ~is_open & (high > low)
     if (bounded.any(axis=1) & ((high > low).sum(axis=1) > 1) & (rest > 0)).any():
         raise ConstraintError(
@@ -150,11 +156,15 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
             "passes keep upper bounds only if they are absent, or equal to the lower bounds. Correct these bounds.",
             code="passes-groups",
         )
+    # Lower bounds count facilities, so they are the weights; kinds without room have none.
     weight = np.where(high > low, low, 0)
+    # No facility counted at all: all open kinds alike.
     weight = np.where((high > low) & (weight.sum(axis=1, keepdims=True) == 0), 1, weight)
     whole = np.maximum(weight.sum(axis=1), 1)[:, None]
+    # Whole numbers throughout: quotient first, then the largest remainders, so that the sum is exact.
     more, remainder = np.divmod(rest[:, None] * weight, whole)
     left = rest - more.sum(axis=1)
+    # Stable, so ties go to the first kind on every machine.
     order = np.argsort(-remainder, axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
@@ -165,7 +175,10 @@ def _divided(held: Integers, low: Integers, high: Integers, table: ConstraintTab
 def _most(high: Integers) -> Integers:
     """The largest sum that upper bounds allow."""
     most: Integers = np.where(
-        (high >= UNBOUNDED).any(axis=1), UNBOUNDED, np.minimum(high, UNBOUNDED // 64).sum(axis=1)
+        # Divided by 64, so that a sum over answers stays below the overflow of int64.
+        (high >= UNBOUNDED).any(axis=1),
+        UNBOUNDED,
+        np.minimum(high, UNBOUNDED // 64).sum(axis=1),
     )
     return most
 
@@ -211,7 +224,7 @@ class _Records:
     def answer_of_groups(self, queries: Sequence[QueryGroup], query: QueryGroup) -> Integers | None:
         """The answer of `query` that each group lies in, -1 for none; None where a group is in several answers."""
         groups, answers = groups_of(queries, self.cells), query.answers_of(self.cells)
-        places = np.full(sum(one.size for one in queries), -1, dtype=np.int64)
+        places = np.full(sum(group.size for group in queries), -1, dtype=np.int64)
         places[groups] = answers
         return places if np.array_equal(places[groups], answers) else None
 
@@ -219,7 +232,7 @@ class _Records:
 def first_groups(
     plan: EstimationPlan,
     constraints: Sequence[ConstraintTable],
-    kept: Kept,
+    taken_over: TakenOver,
     spine: Spine,
 ) -> FixedGroups:
     """The groups of the first pass, after a check that all constraints hold whatever the passes estimate.
@@ -227,7 +240,7 @@ def first_groups(
     Args:
         plan: The release, with outer passes.
         constraints: Its invariants and bounds.
-        kept: What it takes over from finished releases.
+        taken_over: What it takes over from finished releases.
         spine: The spine that is measured.
     Raises:
         ConstraintError: the exact counts do not count every record once, contradict each other or the bounds, or a
@@ -235,16 +248,18 @@ def first_groups(
         ConfigError: the first pass is a lift pass, and its cells do not fit the groups; or the groups do not tell apart
             kinds of households that can have different sizes.
     """
+    # Totals of a first lift pass are no groups: they limit the pass itself.
     lift = plan.outer[0] if plan.outer[0].part is not None else None
-    records, exact, chosen = covering_counts(plan, constraints, kept.agreed, spine)
-    queries = tuple(one.query for one in chosen)
+    records, exact, chosen = covering_counts(plan, constraints, taken_over.agreed, spine)
+    queries = tuple(part.query for part in chosen)
     groups = FixedGroups(queries, tuple(_joined(chosen, level) for level in range(spine.n_levels)))
     _refuse_unreachable(records, groups)
-    for one in exact:
-        if one not in chosen:
-            _require_implied(records, one, groups)
+    for counts in exact:
+        if counts not in chosen:
+            _require_implied(records, counts, groups)
     for table in constraints:
         if not table.is_exact and _divides(records, table, groups):
+            # Bounds divide one query at a time; after that the groups are those of both.
             finest = chosen[0].counts[-1]
             groups = divide_groups(plan.schema, queries[0], finest, table, spine)
             queries = groups.queries
@@ -252,8 +267,8 @@ def first_groups(
         if not table.is_exact:
             _require_within(records, table, groups)
     if lift is not None:
-        refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), kept, spine)
-    refuse_impossible_sizes(plan, groups, kept.residents, spine)
+        refuse_totals(lift, groups, cells_of_part(plan.schema, lift, groups), taken_over, spine)
+    refuse_impossible_sizes(plan, groups, taken_over.residents, spine)
     return groups
 
 
@@ -273,15 +288,18 @@ def covering_counts(
     first = plan.query(plan.outer[0].cells)
     records = _Records(first, possible_cells(plan.schema, first), spine)
     total = plan.outer[0].total
+    # The total of the first lift is taken out; it would cover records twice.
     held = None if total is None else agreement_name(total)
-    exact = [Exact(one.name, one.query, one.counts) for one in agreed if one.name != held]
+    exact = [Exact(counts.name, counts.query, counts.counts) for counts in agreed if counts.name != held]
     exact += [_exact(table, spine) for table in constraints if table.is_exact]
-    for one in exact:
-        if not determines(first, one.query):
+    for counts in exact:
+        if not determines(first, counts.query):
             raise ConstraintError(
-                f"{one.name} fixes answers of '{one.query.name}', and the first outer pass cannot keep them: these "
+                f"{counts.name} fixes answers of '{counts.query.name}', and the first outer pass cannot keep them: "
+                f"these "
                 "answers "
-                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave out {one.name}.",
+                f"are no sums of the cells '{first.name}'. Give the first pass finer cells, or leave out "
+                f"{counts.name}.",
                 code="passes-groups",
             )
     return records, exact, _covering(records, exact)
@@ -333,21 +351,23 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     """
     chosen: list[Exact] = []
     counted = np.zeros(len(records.cells), dtype=np.bool_)
-    answers = [one.query.answers_of(records.cells) for one in exact]
+    answers = [counts.query.answers_of(records.cells) for counts in exact]
+    # The query with most answers first: coarser counts are then sums of what was taken.
     finest_first = sorted(zip(exact, answers, strict=True), key=lambda pair: -len(np.unique(pair[1])))
-    for one, own in finest_first:
-        left = np.setdiff1d(own[own >= 0], own[counted])
-        overlaps = bool((counted & (own >= 0)).any())
-        if len(one.counts) < records.spine.n_levels or (overlaps and not len(left)):
+    for counts, count_answers in finest_first:
+        left = np.setdiff1d(count_answers[count_answers >= 0], count_answers[counted])
+        overlaps = bool((counted & (count_answers >= 0)).any())
+        if len(counts.counts) < records.spine.n_levels or (overlaps and not len(left)):
             continue
-        part = replace(one, query=only_answers(one.query, left)) if overlaps else one
+        # Of an overlapping query only the answers that nothing finer counts.
+        part = replace(counts, query=only_answers(counts.query, left)) if overlaps else counts
         inside = part.query.answers_of(records.cells) >= 0
         if not (counted & inside).any():
             chosen.append(part)
             counted |= inside
     finest = records.spine.geolevels[-1]
     if not counted.all():
-        given = "; ".join(f"{one.name} on '{one.query.name}'" for one in exact)
+        given = "; ".join(f"{counts.name} on '{counts.query.name}'" for counts in exact)
         raise ConstraintError(
             "outer passes need exact counts that count every record once at every geolevel. Nothing fixes how many "
             f"records with {records.label(int(np.argmin(counted)))} there are in each {finest}. Add an [[agreement]] "
@@ -355,11 +375,11 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
             f"{given or 'none'}.",
             code="passes-groups",
         )
-    queries = [one.query for one in chosen]
-    for one in exact:
-        if records.answer_of_groups(queries, one.query) is None:
+    queries = [part.query for part in chosen]
+    for counts in exact:
+        if records.answer_of_groups(queries, counts.query) is None:
             raise ConstraintError(
-                f"{one.name}, on '{one.query.name}', divides records that other exact counts take together "
+                f"{counts.name}, on '{counts.query.name}', divides records that other exact counts take together "
                 f"({', '.join(other.name for other in chosen)}), and does not count all of these by itself. Outer "
                 "passes cannot keep both. Make them one query that counts every record once, or leave one out.",
                 code="passes-groups",
@@ -369,17 +389,17 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
 
 def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
     """Counts of all chosen queries, with groups numbered query by query."""
-    queries = tuple(one.query for one in chosen)
+    queries = tuple(part.query for part in chosen)
     total = TripletSum(chosen[0].counts[level].n_geounits, sum(query.size for query in queries))
     begin = 0
-    for one in chosen:
-        counts = one.counts[level]
+    for part in chosen:
+        counts = part.counts[level]
         for start, stop in row_ranges(counts.offsets):
             rows, cells, persons = counts.rows(start, stop)
-            answers = one.query.answers_of(cells)
+            answers = part.query.answers_of(cells)
             inside = answers >= 0
             total.add(start + rows[inside], begin + answers[inside], persons[inside])
-        begin += one.query.size
+        begin += part.query.size
     return GroupCounts(*total.finish())
 
 
@@ -396,13 +416,14 @@ def _refuse_unreachable(records: _Records, groups: FixedGroups) -> None:
         )
 
 
-def _require_implied(records: _Records, one: Exact, groups: FixedGroups) -> None:
+def _require_implied(records: _Records, exact: Exact, groups: FixedGroups) -> None:
     """Require that counts are the sums of the groups' counts; raises ConstraintError."""
-    for level, counts in enumerate(one.counts):
-        stated = in_groups((one.query,), counts)
-        summed = _summed_to(records, one.query, groups, level)
-        size = one.query.size
+    for level, counts in enumerate(exact.counts):
+        stated = in_groups((exact.query,), counts)
+        summed = _summed_to(records, exact.query, groups, level)
+        size = exact.query.size
         rows = [np.repeat(np.arange(counts.n_geounits), np.diff(given.offsets)) for given in (stated, summed)]
+        # Differences of both are summed; what does not cancel is a contradiction, and its geounit is named.
         both = sum_triplets(
             np.concatenate(rows),
             np.concatenate([stated.groups, summed.groups]),
@@ -410,7 +431,9 @@ def _require_implied(records: _Records, one: Exact, groups: FixedGroups) -> None
             size,
         )
         if len(both[0]):
-            raise _contradiction(records.spine, level, int(both[0][0]), (one.name, "the other exact counts"))
+            raise _contradiction(
+                records.spine, level, int(both[0][0]), (exact.name, "the other exact counts")
+            )
 
 
 def _summed_to(records: _Records, query: QueryGroup, groups: FixedGroups, level: int) -> GroupCounts:

@@ -65,11 +65,12 @@ class PassBuilder:
         groups = self.groups.groups_of(possible)
         begin, end = self.groups.levels[0].offsets[geounit : geounit + 2]
         present = self.groups.levels[0].groups[begin:end]
+        # Only groups that have records in this root; a column in another group is zero.
         place, inside = places_in(present, groups)
         columns, group = possible[inside], place[inside]
-        one = np.zeros(len(columns), dtype=np.int64)
+        only_family = np.zeros(len(columns), dtype=np.int64)
         code = str(self.spine.geocodes[0][geounit])
-        chain = self._chain(columns, one, group, np.array([0, len(columns)]))
+        chain = self._chain(columns, only_family, group, np.array([0, len(columns)]))
         return TileProblem(
             geocode=code,
             geolevel=self.geolevel,
@@ -88,6 +89,7 @@ class PassBuilder:
         offsets, cells, _ = above.slice(first, last)
         child_begin = self.spine.child_offsets[self.level - 1][first : last + 1]
         # A single child has its parent's counts, and an empty parent has empty children: neither needs measurements.
+        # The same rule as for families of one pass (`FamilyBuilder.answers`).
         settled = (np.diff(child_begin) == 1) | (np.diff(offsets) == 0)
         return answers_on_support(self.geolevel, self.queries, child_begin.copy(), offsets, cells, settled)
 
@@ -102,9 +104,11 @@ class PassBuilder:
         """The families of parents first..last, with the values of their answers."""
         offsets, cells, persons = above.slice(first, last)
         family = np.repeat(np.arange(last - first), np.diff(offsets))
+        # Family and group in one number, so that groups of all families are numbered in one sort.
         keys = family * self.groups.size + self.groups.groups_of(cells)
         present, place = np.unique(keys, return_inverse=True)
         begins = np.searchsorted(present, np.arange(last - first + 1) * self.groups.size)
+        # Numbered from 0 in each family, as the kernel wants it.
         group = (place.reshape(-1) - begins[family]).astype(np.int32)
         fixed_begin, fixed = self._fixed(wanted.child_begin, present, begins)
         start, stop = int(wanted.child_begin[0]), int(wanted.child_begin[-1])
@@ -143,6 +147,7 @@ class PassBuilder:
         family = np.searchsorted(child_begin, child, side="right") - 1
         keys = family * self.groups.size + groups[entries]
         place, inside = places_in(present, keys)
+        # A child with records where its parent has none would mean that an earlier pass is wrong: nothing may follow.
         if not inside.all():
             raise SolverError(
                 f"{self.geolevel}: a child has records in a group in which its parent has none. Nothing was published; "
@@ -165,6 +170,7 @@ class PassBuilder:
         """
         answers = []
         for query in self.chain:
+            # One more than the answers: cells in no answer (-1) form a set of their own.
             keys = sets.astype(np.int64) * (query.size + 1) + query.answers_of(cells) + 1
             sets = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
             first = np.zeros(len(offsets) - 1, dtype=np.int64)
@@ -177,8 +183,9 @@ class PassBuilder:
     def _measured(self, number: int, geounit: int, columns: Integers) -> MeasuredQuery:
         """One query, or one of its layers, measured in a root."""
         group = self.queries[number]
-        found = group.answers_of(columns)
-        answers, labels = np.unique(found, return_inverse=True)
+        column_answers = group.answers_of(columns)
+        answers, labels = np.unique(column_answers, return_inverse=True)
+        # -1, for columns in no answer, comes first; labels are shifted so that it stays -1.
         if len(answers) and answers[0] < 0:
             answers, labels = answers[1:], labels - 1
         noisy = self.source.measure(self.geolevel, group.name, geounit, geounit + 1, answers.astype(np.int64))

@@ -42,8 +42,9 @@ def read_pass(root: Path, number: int, geolevel: str, n_geounits: int, n_cells: 
     path = _path(root, number, geolevel)
     frame = read_published(path, _COLUMNS)
     rows, cells, persons = (frame[name].to_numpy() for name in _COLUMNS)
-    for found, size in ((rows, n_geounits), (cells, n_cells)):
-        if len(found) and (int(found.min()) < 0 or int(found.max()) >= size):
+    for numbers, size in ((rows, n_geounits), (cells, n_cells)):
+        # Checked before they index arrays: the file may have been changed since its checkpoint was compared.
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= size):
             raise StoreError(
                 f"{path} was changed while the run was in progress. Run the same command again: it makes the counts "
                 "once more, with the same numbers.",

@@ -55,6 +55,7 @@ def groups_of(queries: Sequence[QueryGroup], cells: Integers) -> Integers:
     begin = 0
     for query in queries:
         answers = query.answers_of(cells)
+        # Each cell is in one answer of one query, so no group is overwritten.
         groups[answers >= 0] = begin + answers[answers >= 0]
         begin += query.size
     return groups
@@ -71,12 +72,13 @@ def groups_of_earlier_pass(
         counts: Counts of the pass before it, of every geolevel; each answer by its representative cell.
     """
     queries = (common_groups(cells, earlier),)
-    return FixedGroups(queries, tuple(in_groups(queries, one) for one in counts))
+    return FixedGroups(queries, tuple(in_groups(queries, level_counts) for level_counts in counts))
 
 
 def groups_at(cells: QueryGroup, earlier: QueryGroup, level: int, counts: PublicCounts) -> FixedGroups:
     """As `groups_of_earlier_pass`, of one geolevel: its number, and the earlier pass's counts there."""
     queries = (common_groups(cells, earlier),)
+    # Only one geolevel is summed, because a chunk needs no other.
     return FixedGroups(queries, {level: in_groups(queries, counts)})
 
 

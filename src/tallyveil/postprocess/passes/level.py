@@ -81,6 +81,7 @@ def estimate_pass(
             if above is None
             else _chunks(builder, above, number, observer, executor)
         )
+    # Children follow each other in the order of chunks, so lengths alone give the offsets.
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]).astype(
         np.int64
     )
@@ -126,6 +127,7 @@ def pass_chunks(builder: PassBuilder, above: PublicCounts, number: int) -> tuple
         The chunks, and the families of each.
     """
     spans = cut(above, builder.spine.child_offsets[builder.level - 1])
+    # Chunks return counts; the run's own process writes them.
     folders = ChunkFolders(None)  # a chunk writes nothing but its result
 
     def work(span: int) -> _Part:
@@ -166,6 +168,7 @@ def _estimated(builder: PassBuilder, span: Span, above: PublicCounts) -> _Part:
     efforts = [effort_of(record) for record in solved.effort]
     lengths = np.diff(solved.offsets)
     family = np.repeat(np.arange(span.last - span.first), np.diff(chunk.child_begin))
+    # Columns of a family are numbered from its own begin; this finds the parent's cells again.
     begin = chunk.offsets[np.repeat(family, lengths)]
     _, cells, _ = above.slice(span.first, span.last)
     return _Part(

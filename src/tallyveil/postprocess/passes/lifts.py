@@ -101,12 +101,14 @@ def lift_pass(lift: Lift, above: PublicCounts | None, observer: Observer, execut
         observer.advanced(len(parts))
     else:
         parts = _below(lift, above, observer, executor)
+    # What is fixed is entered as "not of the part"; the part is then moved out of it, so that sums stay as fixed.
     total = TripletSum(lift.spine.n_geounits(lift.level), lift.n_cells)
     offsets, groups, counts = lift.groups.levels[lift.level]
     total.add(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), lift.cells.rest[groups], counts)
-    for one in parts:
-        total.add(one.rows, lift.cells.part[one.groups], one.counts)
-        total.add(one.rows, lift.cells.rest[one.groups], -one.counts)
+    for part in parts:
+        total.add(part.rows, lift.cells.part[part.groups], part.counts)
+        # Subtracted from the rest: counts of both cells sum to the fixed count of the group.
+        total.add(part.rows, lift.cells.rest[part.groups], -part.counts)
     status = Counter({TileStatus.SETTLED: sum(part.settled for part in parts)})
     status[TileStatus.LIFTED] = sum(part.lifted for part in parts)
     return PassOutcome(PublicCounts(lift.geolevel, *total.finish()), _record(status))
@@ -126,6 +128,7 @@ def _record(status: "Counter[TileStatus]") -> dict[str, Any]:
 def _root(lift: Lift, geounit: int) -> _Split:
     columns = lift.columns
     base = _group_counts(lift, slice(geounit, geounit + 1), columns)
+    # A group without records cannot have a part.
     columns = columns[base[0] > 0]
     return _split(lift, slice(geounit, geounit + 1), columns, None)
 
@@ -159,6 +162,7 @@ def _chunk(lift: Lift, span: Span, above: PublicCounts) -> _Split:
         cells, persons = above.entries(parent)
         groups = lift.groups.groups_of(cells)
         inside = np.flatnonzero(lift.cells.part[groups] == cells)
+        # Ascending by group, as `_split` wants its columns.
         inside = inside[np.argsort(groups[inside], kind="stable")]
         family = slice(int(children[parent]), int(children[parent + 1]))
         parts.append(_split(lift, family, groups[inside], persons[inside].astype(np.int64)))
@@ -181,13 +185,16 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         parent: The parent's counts, above zero; None at a root.
     """
     n_children = children.stop - children.start
+    # Nothing to divide, or a single child, which has its parent's counts.
     if not len(columns) or (parent is not None and n_children == 1):
         counts = np.zeros((n_children, 0), np.int64) if parent is None else np.tile(parent, (n_children, 1))
         is_settled = True
     else:
         leaves = _leaves(lift, children, columns)
+        # With one column, a flow to each leaf is no more than a flow to each child.
         if len(columns) == 1:
             leaves = _one_leaf_each(leaves, n_children)
+        # Above zero in every column, so that the shares below do not divide by zero.
         base = _base(lift, children, columns)
         if parent is None:
             share = _root_total(lift, children, columns, leaves) / base.sum()
@@ -197,6 +204,7 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
         fixed = _group_counts(lift, children, columns)
         target, variance = lift.targets.near(base * share, fixed, children, numbers)
         where = f"{lift.geolevel} '{lift.spine.geocodes[lift.level][children.start]}' and its siblings"
+        # Where totals are given, a measured total could not change them.
         totals = None if _are_fixed(leaves) else lift.targets.totals(children, variance)
         counts = split_with_lift(LiftedSplit(where, parent, target, variance, leaves, totals))
         is_settled = False
@@ -208,10 +216,12 @@ def _split(lift: Lift, children: slice, columns: Integers, parent: Integers | No
 
 def _root_total(lift: Lift, root: slice, columns: Integers, leaves: Leaves) -> float:
     """About how many records of the part a root has: as measured, but within the limits of its finest geounits."""
+    # Given totals need no measurement.
     least, most = float(leaves.lower.sum()), float(leaves.upper.sum())
     if _are_fixed(leaves):
         return least
     measured = lift.targets.measured_total(root, np.searchsorted(lift.columns, columns))
+    # A noisy total outside its limits is moved to the nearest of them.
     return (least + most) / 2 if measured is None else min(max(measured, least), most)
 
 
@@ -223,6 +233,7 @@ def _are_fixed(leaves: Leaves) -> bool:
 def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
     """The geounits with limits below some children, or the children themselves where the limits are above them."""
     limits, last = lift.limits, max(lift.level, lift.limits.level)
+    # From children down to the geounits that have limits; the geolevels between need no variables of their own.
     ends = np.arange(children.start, children.stop + 1)
     for level in range(lift.level, last):
         ends = lift.spine.child_offsets[level][ends]
@@ -236,6 +247,7 @@ def _leaves(lift: Lift, children: slice, columns: Integers) -> Leaves:
     if lift.level <= limits.level:
         lower, upper = limits.lower[begin:stop], limits.upper[begin:stop]
     else:
+        # Below the limits, the only limit is that of the counts in the groups.
         np.add.at(upper, leaf, capacity)
     return Leaves(
         child=np.repeat(np.arange(children.stop - children.start), np.diff(ends)),
@@ -252,12 +264,13 @@ def _one_leaf_each(leaves: Leaves, n_children: int) -> Leaves:
     most = leaves.upper.copy()
     held = np.zeros_like(most)
     np.add.at(held, leaves.leaf, leaves.capacity)
+    # A leaf cannot get more than its groups have.
     most = np.minimum(most, held)
     lower, upper = np.zeros((2, n_children), dtype=np.int64)
     np.add.at(lower, leaves.child, leaves.lower)
     np.add.at(upper, leaves.child, most)
-    own = np.arange(n_children)
-    return Leaves(own, lower, upper, own, np.zeros(n_children, dtype=np.int64), upper)
+    child = np.arange(n_children)
+    return Leaves(child, lower, upper, child, np.zeros(n_children, dtype=np.int64), upper)
 
 
 def _base(lift: Lift, children: slice, columns: Integers) -> Floats:
@@ -267,6 +280,7 @@ def _base(lift: Lift, children: slice, columns: Integers) -> Floats:
         return fixed
     everything = np.maximum(fixed.sum(axis=1), 1)
     weighted = fixed * (lift.weights[children] / everything)[:, None]
+    # A column without any weight falls back on its fixed counts.
     return np.where(weighted.sum(axis=0) > 0, weighted, fixed)
 
 

@@ -17,6 +17,7 @@ from tallyveil.schema.nested_queries import determines, meet, representative_cel
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
+# 32 MiB of noisy values at once; twice as many would double it, and half costs more calls. Sums stay the same.
 VALUES_AT_ONCE = 1 << 22
 
 
@@ -64,6 +65,7 @@ class PartAnswers:
         first = np.concatenate([[0], np.cumsum(terms)])
         entries = np.repeat(self.begin[columns] - first[:-1], terms) + np.arange(int(first[-1]))
         wanted = self.answers[entries]
+        # The source wants answers in ascending order; they are put back by column below.
         order = np.argsort(wanted, kind="stable")
         column = np.repeat(np.arange(len(columns)), terms)[order]
         by_column = np.argsort(column, kind="stable")
@@ -73,6 +75,7 @@ class PartAnswers:
             stop = min(start + step, geounits.stop)
             noisy = source.measure(self.geolevel, self.query, start, stop, wanted[order])
             begin = slice(start - geounits.start, stop - geounits.start)
+            # reduceat needs a run that is not empty for each column; `as_few_as` requires this of the rest.
             sums[begin] = np.add.reduceat(noisy.values[:, by_column], first[:-1], axis=1)
         return sums
 
@@ -109,10 +112,12 @@ class PartQueries:
             if terms is not None:
                 variances = np.asarray(allocation.variances(geolevel, name, 0, n_geounits))
                 sums.append(PartAnswers(geolevel, name, *terms, variances))
+        # Of several queries the least noise; the first one where equal.
         return min(sums, key=_typical_variance, default=None)
 
     def _terms(self, query: QueryGroup) -> Terms | None:
         """The answers of a query that make up each cell; None where it does not tell the cells apart."""
+        # Answers that overlap have correlated noise, so that m times the variance of one would be wrong.
         if query.overlaps or not determines(query, self.cells, self.schema.barred_levels()):
             return None
         both = meet(query, self.cells)
@@ -126,5 +131,5 @@ class PartQueries:
         return begin, query.answers_of(sums)[inside][by_column]
 
 
-def _typical_variance(one: PartAnswers) -> float:
-    return float(np.diff(one.begin).mean() * one.variances.min(initial=np.inf))
+def _typical_variance(answers: PartAnswers) -> float:
+    return float(np.diff(answers.begin).mean() * answers.variances.min(initial=np.inf))

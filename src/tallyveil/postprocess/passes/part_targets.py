@@ -30,6 +30,7 @@ from tallyveil.estimation.leaf_lift import Totals
 from tallyveil.measurements.family_answers import MeasurementSource
 from tallyveil.postprocess.passes.part_answers import PartAnswers
 
+# Below 4 % the answers move the target little; a block would need hundreds of draws for it. Half draws far more.
 SMALLEST_WEIGHT: Final = 0.04
 """Noisy answers are left out of a family where they would have less weight than this in every cell."""
 
@@ -67,6 +68,7 @@ class PartTargets:
             children: The children.
             numbers: Numbers of the columns among all columns of the pass.
         """
+        # A chosen spread and no estimate (see above): 0.5 for small counts, 1 % of the square for large ones.
         variance = 0.5 + 0.05 * near + 0.01 * near**2
         if self.answers is None:
             return near, variance
@@ -74,9 +76,11 @@ class PartTargets:
         weight = (
             np.where(np.isfinite(noise), 1.0, 0.0) if self.prior == "none" else variance / (variance + noise)
         )
+        # Not drawn at all where it would say too little, which saves most of the time of a pass.
         if not bool((weight >= SMALLEST_WEIGHT).any()):
             return near, variance
         noisy = self._noisy(self.answers, fixed, children, numbers)
+        # Inverse-variance weights: the mean moves by `weight`, and its variance shrinks by the same share.
         return near + weight * (noisy - near), np.where(weight < 1, variance * (1 - weight), noise)
 
     def _noise(self, answers: PartAnswers, children: slice, numbers: Integers) -> Floats:
@@ -89,6 +93,7 @@ class PartTargets:
         sums = answers.sums(self.source, children, numbers).astype(np.float64)
         if self.rest is None:
             return sums
+        # Fixed count less the noisy rest is a second, independent measurement of the same cell.
         left = fixed - self.rest.sums(self.source, children, numbers)
         return left + _weight(answers, self.rest, numbers) * (sums - left)
 
@@ -103,6 +108,7 @@ class PartTargets:
             return None
         noise = self.total.variance(children, FIRST)[:, 0]
         spread = variance.sum(axis=1)
+        # All children or none: totals of some siblings alone would bias those of the others.
         if not bool(np.isfinite(noise).all() and (spread >= SMALLEST_WEIGHT * (spread + noise)).any()):
             return None
         return Totals(self.total.sums(self.source, children, FIRST)[:, 0].astype(np.float64), noise)
@@ -117,5 +123,5 @@ class PartTargets:
 
 def _weight(answers: PartAnswers, rest: PartAnswers, numbers: Integers) -> Floats:
     """Weight of the noisy cells of the part against what the noisy rest leaves, by column."""
-    sums, others = (np.diff(one.begin)[numbers].astype(np.float64) for one in (answers, rest))
+    sums, others = (np.diff(answer_list.begin)[numbers].astype(np.float64) for answer_list in (answers, rest))
     return others / (sums + others)

@@ -13,7 +13,7 @@ import numpy as np
 from tallyveil.arrays import Floats
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups, sums_of_groups
 from tallyveil.postprocess.passes.part_limits import others_beside, residents_of
 from tallyveil.postprocess.passes.size_counts import FoundSizes
@@ -21,25 +21,29 @@ from tallyveil.schema.schema import Schema
 
 
 def part_weights(
-    schema: Schema, one: OuterPass, groups: FixedGroups, cells: PartCells, kept: Kept
+    schema: Schema, outer: OuterPass, groups: FixedGroups, cells: PartCells, taken_over: TakenOver
 ) -> Floats | None:
     """The weight of every finest geounit; None where fixed counts decide.
 
     Args:
         schema: The universe.
-        one: The lift pass.
+        outer: The lift pass.
         groups: What is fixed before it.
         cells: Its cells in each group.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
     """
-    if one.residents is not None:
-        return residents_of(one.residents, kept).adults.astype(np.float64)
-    if one.sizes is not None:
-        homes = FoundSizes.of(schema, schema.query(one.cells), groups, residents_of(one.sizes, kept)).finest
+    if outer.residents is not None:
+        return residents_of(outer.residents, taken_over).adults.astype(np.float64)
+    if outer.sizes is not None:
+        homes = FoundSizes.of(
+            schema, schema.query(outer.cells), groups, residents_of(outer.sizes, taken_over)
+        ).finest
+        # Below zero where published numbers contradict each other a little; a weight must not be.
         return np.maximum(homes.left, 0).astype(np.float64)
-    if one.prior == "company":
+    if outer.prior == "company":
         weights = sums_of_groups(groups.levels[-1], cells.part >= 0)
-        everything = weights + others_beside(schema, one, groups, cells)
+        everything = weights + others_beside(schema, outer, groups, cells)
+        # At least 1 in the divisor: where nobody is, the weight is 0 and not undefined.
         expected: Floats = weights * weights / np.maximum(everything, 1)
         return expected
     return None

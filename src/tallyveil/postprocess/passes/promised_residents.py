@@ -33,11 +33,12 @@ def geounits_without_part(
     """
     records, _, chosen = covering_counts(plan, constraints, agreed, spine)
     inside = plan.query(str(plan.outer[0].part)).answers_of(records.cells) >= 0
+    # True until counts show that a record of the part may be there.
     promised = np.ones(spine.n_geounits(spine.finest), dtype=np.bool_)
-    for one in chosen:
-        finest = one.counts[-1]
-        answers = one.query.answers_of(records.cells[inside])
-        counted = np.isin(one.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
+    for counts in chosen:
+        finest = counts.counts[-1]
+        answers = counts.query.answers_of(records.cells[inside])
+        counted = np.isin(counts.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
         promised[np.repeat(np.arange(finest.n_geounits), np.diff(finest.offsets))[counted]] = False
     return promised
 
@@ -59,11 +60,13 @@ def geounits_without_people(
     promised = np.zeros(spine.n_geounits(spine.finest), dtype=np.bool_)
     for table in constraints:
         answers = table.query.answers_of(cells)
+        # Bounds must reach the finest geounits and cover all these people, or they promise nothing.
         if table.of_geounits < spine.finest or bool((answers < 0).any()):
             continue
         wanted = np.unique(answers)
         for start in range(0, len(promised), GEOUNITS_AT_ONCE):
             _, upper = table.bounds_of(spine.finest, start, start + GEOUNITS_AT_ONCE)
+            # An upper bound of 0 on every answer with such people promises that there are none.
             promised[start : start + len(upper)] |= (upper[:, wanted] == 0).all(axis=1)
     return promised
 

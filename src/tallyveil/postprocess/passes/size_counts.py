@@ -50,6 +50,7 @@ class FoundSizes:
         of_groups = SizesOfGroups.of(schema, sizes, cells, groups.queries)
         counts = groups.levels[-1]
         known = [sums_of_groups(counts, of_groups.size == size) for size in range(1, sizes.size + 1)]
+        # Of groups with several possible sizes, which the pass is to find.
         unknown = sums_of_groups(counts, of_groups.size < 0)
         homes = SizedHouseholds(residents.people, np.stack(known, axis=1), unknown, of_groups.smallest)
         return cls(homes, of_groups.largest, str(residents.geolevel))
@@ -58,7 +59,9 @@ class FoundSizes:
         """The households of every geounit of a geolevel."""
         offsets, homes = spine.finest_offsets(level), self.finest
         people, known, unknown = (
-            sums_between(offsets, one) for one in (homes.people, homes.known, homes.unknown)
+            # Sums over finest geounits; a coarser geounit has the households of all its blocks.
+            sums_between(offsets, counts)
+            for counts in (homes.people, homes.known, homes.unknown)
         )
         return SizedHouseholds(people, known, unknown, homes.smallest)
 
@@ -80,17 +83,19 @@ def refuse_impossible_sizes(
             known before sizes are found.
         ConfigError: kinds of households can have different sizes, and the exact counts do not tell them apart.
     """
-    number = next((number for number, one in enumerate(plan.outer) if one.sizes is not None), None)
+    number = next((number for number, outer in enumerate(plan.outer) if outer.sizes is not None), None)
     if number is None:
         return
-    cells = [plan.query(one.cells) for one in plan.outer]
-    own = next(resident for resident in residents if resident.name == plan.outer[number].sizes)
-    homes = FoundSizes.of(plan.schema, cells[0], groups, own)
-    sizes = plan.query(str(own.households))
+    cells = [plan.query(outer.cells) for outer in plan.outer]
+    living = next(resident for resident in residents if resident.name == plan.outer[number].sizes)
+    homes = FoundSizes.of(plan.schema, cells[0], groups, living)
+    sizes = plan.query(str(living.households))
     known = common_groups(cells[number], cells[sources_of_groups(cells)[number]])
+    # What is checked before the spend must be what the pass starts from.
     if homes.finest.smallest != SizesOfGroups.of(plan.schema, sizes, cells[number], [known]).smallest:
         raise ConstraintError(
-            f"{residents_name(own.name)}: sizes of households from {homes.finest.smallest} up are not known before the "
+            f"{residents_name(living.name)}: sizes of households from {homes.finest.smallest} up are not known "
+            f"before the "
             "first pass, but passes before those with 'sizes' tell some of them apart. So nobody can say before the "
             "spend whether sizes can add up. Fix these numbers by an [[agreement]] or by [[invariants]].",
             code="passes-groups",
@@ -100,7 +105,8 @@ def refuse_impossible_sizes(
     if len(wrong):
         raise ConstraintError(
             f"{homes.geolevel} '{spine.geocodes[level][int(wrong[0])]}': no sizes of households can add up to the "
-            f"people of {residents_name(own.name)}. There are {len(wrong)} such geounit(s): people without a household "
+            f"people of {residents_name(living.name)}. There are {len(wrong)} such geounit(s): people without a "
+            f"household "
             "of several, or too few people for their households. Publish the people so that they agree with the "
             "households: 'company' in a pass of that release does this. Nothing was spent.",
             code="constraints-conflict",

@@ -36,6 +36,7 @@ from tallyveil.schema.nested_queries import common_groups
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
+# Random numbers of 8 MiB at once. Numbers belong to geounit and record, so other sizes give the same draws.
 RECORDS_AT_ONCE: Final = 1 << 20
 
 Entries = tuple[Integers, Integers, Integers]
@@ -57,16 +58,17 @@ def whole_counts(
     number = open_pass(passes)
     choice = None if number is None else Choice.of(passes[-1], passes[number], digest_of_counts(last))
     finished = [
-        (group, own, *finished_cells(schema, group, after))
-        for group, own, after in zip(passes, counts, passes[1:], strict=False)
+        (group, pass_counts, *finished_cells(schema, group, after))
+        for group, pass_counts, after in zip(passes, counts, passes[1:], strict=False)
     ]
+    # A quarter, since each entry becomes several arrays here.
     for start, stop in row_ranges(last.offsets, ENTRIES_AT_ONCE // 4):
-        parts = [_finished(*one, start, stop) for one in finished if len(one[2])]
-        own = last.rows(start, stop)
+        parts = [_finished(*pass_parts, start, stop) for pass_parts in finished if len(pass_parts[2])]
+        entries = last.rows(start, stop)
         if choice is None or number is None:
-            parts.append(own)
+            parts.append(entries)
         else:
-            parts.append(choice.cells(own, counts[number].rows(start, stop), start, stop - start))
+            parts.append(choice.cells(entries, counts[number].rows(start, stop), start, stop - start))
         rows, cells, persons = (np.concatenate(column) for column in zip(*parts, strict=True))
         total.add(start + rows, cells, persons)
     return PublicCounts(last.geolevel, *total.finish())
@@ -95,8 +97,8 @@ def _finished(
         stop: One past the last geounit.
     """
     rows, cells, persons = counts.rows(start, stop)
-    found = group.answers_of(cells)
-    place, inside = places_in(answers, found)
+    pass_answers = group.answers_of(cells)
+    place, inside = places_in(answers, pass_answers)
     return rows[inside], only[place[inside]], persons[inside]
 
 
@@ -122,32 +124,36 @@ class Choice:
     def of(cls, last: QueryGroup, earlier: QueryGroup, seed: bytes) -> "Choice":
         """Draws between two queries, with random numbers that follow from a seed of 32 bytes."""
         levels = []
-        for own, other in zip(last.factors, earlier.factors, strict=True):
-            pairs = np.full((own.size, other.size), -1, dtype=np.int64)
-            counted = np.flatnonzero(own.codes >= 0)
-            pairs[own.codes[counted], other.codes[counted]] = counted
+        for factor, other in zip(last.factors, earlier.factors, strict=True):
+            # -1 for pairs that no level has; a record can never be in such a pair.
+            pairs = np.full((factor.size, other.size), -1, dtype=np.int64)
+            counted = np.flatnonzero(factor.codes >= 0)
+            pairs[factor.codes[counted], other.codes[counted]] = counted
             levels.append(pairs)
         return cls(last, earlier, common_groups(last, earlier), tuple(levels), NoiseSource(seed))
 
-    def cells(self, own: Entries, other: Entries, start: int, n_rows: int) -> Entries:
+    def cells(self, last_entries: Entries, other: Entries, start: int, n_rows: int) -> Entries:
         """The whole cells of the records of some geounits.
 
         Args:
-            own: Rows counted from `start`, cells and counts of the last pass.
+            last_entries: Rows counted from `start`, cells and counts of the last pass.
             other: The same of the earlier pass.
             start: The first geounit.
             n_rows: Number of geounits.
         """
-        groups, others = (groups_of((self.common,), entries[1]) for entries in (own, other))
-        kept = others >= 0
-        other, others = tuple(array[kept] for array in other), others[kept]  # type: ignore[assignment]
-        keys, kinds = own[0] * self.common.size + groups, other[0] * self.common.size + others
+        groups, others = (groups_of((self.common,), entries[1]) for entries in (last_entries, other))
+        in_common = others >= 0
+        # Records that the last pass does not count with others are left out of the choice.
+        other, others = tuple(array[in_common] for array in other), others[in_common]  # type: ignore[assignment]
+        keys, kinds = last_entries[0] * self.common.size + groups, other[0] * self.common.size + others
         order, kind_order = np.argsort(keys, kind="stable"), np.argsort(kinds, kind="stable")
-        own_keys, own_cells, own_counts = keys[order], own[1][order], own[2][order]
+        own_keys, own_cells, own_counts = keys[order], last_entries[1][order], last_entries[2][order]
         kinds, kind_cells, kind_counts = kinds[kind_order], other[1][kind_order], other[2][kind_order]
+        # Both passes must count the same people in each group; otherwise the matching below would shift.
         _require_equal_sums(own_keys, own_counts, kinds, kind_counts)
         _, first, several = np.unique(kinds, return_index=True, return_counts=True)
         place = np.searchsorted(kinds[first], own_keys)
+        # With one kind only there is nothing to draw.
         mixed = several[place] > 1
         rows = own_keys // self.common.size
         sure = (
@@ -161,48 +167,52 @@ class Choice:
             (kind_cells[kind_mixed], kind_counts[kind_mixed]),
             start,
         )
-        found = (np.concatenate(pair) for pair in zip(sure, drawn, strict=True))
-        rows, cells, persons = found
+        columns = (np.concatenate(pair) for pair in zip(sure, drawn, strict=True))
+        rows, cells, persons = columns
         return rows, cells, persons
 
-    def _drawn(self, own: Entries, kinds: tuple[Integers, Integers], start: int) -> Entries:
+    def _drawn(self, entries: Entries, kinds: tuple[Integers, Integers], start: int) -> Entries:
         """Records of groups with several kinds, in random order matched with the kinds in their order."""
-        keys, cells = (np.repeat(array, own[2]) for array in own[:2])
+        keys, cells = (np.repeat(array, entries[2]) for array in entries[:2])
         rows = keys // self.common.size
+        # By group first and random number second: this shuffles the records within each group alone.
         order = np.lexsort((self._numbers(rows, start), keys))
         matched = np.repeat(kinds[0], kinds[1])
         return rows[order], self._joined(cells[order], matched), np.ones(len(rows), dtype=np.int64)
 
     def _numbers(self, rows: Integers, start: int) -> np.ndarray:
         """A random number for each record; `rows` rise. A number depends on the geounit and the place in it alone."""
-        found = np.empty(len(rows), dtype=np.uint64)
+        draws = np.empty(len(rows), dtype=np.uint64)
         geounits, first, sizes = np.unique(rows, return_index=True, return_counts=True)
         for some in _of_similar_sizes(sizes):
             width = int(sizes[some].max())
             numbers = self.source.numbers(0, 0, start + geounits[some], 0, width)
             inside = np.arange(width) < sizes[some][:, None]
-            found[(first[some][:, None] + np.arange(width))[inside]] = numbers[inside]
-        return found
+            draws[(first[some][:, None] + np.arange(width))[inside]] = numbers[inside]
+        return draws
 
     def _joined(self, cells: Integers, kinds: Integers) -> Integers:
         """The cell that lies in an answer of the last pass and in one of the earlier pass."""
         joined = np.zeros(len(cells), dtype=np.int64)
+        # Mixed-radix digits of a cell, attribute by attribute, as the schema numbers cells.
         stride = self.last.n_cells
-        for own, other, levels in zip(self.last.factors, self.earlier.factors, self.levels, strict=True):
-            stride //= own.n_levels
+        for factor, other, levels in zip(self.last.factors, self.earlier.factors, self.levels, strict=True):
+            stride //= factor.n_levels
             level = levels[
-                own.codes[cells // stride % own.n_levels], other.codes[kinds // stride % own.n_levels]
+                factor.codes[cells // stride % factor.n_levels],
+                other.codes[kinds // stride % factor.n_levels],
             ]
-            joined = joined * own.n_levels + level
+            joined = joined * factor.n_levels + level
         return joined
 
 
 def _of_similar_sizes(sizes: Integers) -> Iterator[Integers]:
     """Numbers of rows, some at a time, whose sizes differ by less than a factor of two."""
+    # Rows of similar sizes together, so that the rectangle of numbers is at least half full.
     classes = np.frexp(sizes.astype(np.float64))[1]
-    for one in np.unique(classes):
-        rows = np.flatnonzero(classes == one)
-        step = max(1, RECORDS_AT_ONCE >> int(one))
+    for size_class in np.unique(classes):
+        rows = np.flatnonzero(classes == size_class)
+        step = max(1, RECORDS_AT_ONCE >> int(size_class))
         for begin in range(0, len(rows), step):
             yield rows[begin : begin + step]
 
@@ -211,6 +221,7 @@ def _require_equal_sums(keys: Integers, counts: Integers, kinds: Integers, kind_
     """Require that both passes count the same number of records together; raises SolverError."""
     names, first = np.unique(keys, return_index=True)
     others, second = np.unique(kinds, return_index=True)
+    # reduceat on an empty array is undefined.
     sums = np.add.reduceat(counts, first) if len(first) else counts[:0]
     other_sums = np.add.reduceat(kind_counts, second) if len(second) else kind_counts[:0]
     if not (np.array_equal(names, others) and np.array_equal(sums, other_sums)):

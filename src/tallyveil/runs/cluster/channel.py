@@ -51,6 +51,8 @@ class _End:
 
     def _shared(self, other: str) -> bytes:
         try:
+            # The library refuses points that are not on the curve, which protects the private key from invalid-curve
+            # attacks.
             peer = ec.EllipticCurvePublicKey.from_encoded_point(_CURVE(), bytes.fromhex(other))
         except ValueError:
             raise ClusterError(
@@ -62,11 +64,15 @@ class _End:
 
     def _keys(self, other: str, driver: str, worker: str) -> _Keys:
         shared = self._shared(other)
+        # Lengths in front, and roles with the keys: a message cannot be reflected to its sender or shifted between
+        # fields.
         transcript = _LABEL + b"".join(
             len(part).to_bytes(8, "little") + part
             for part in (b"driver", bytes.fromhex(driver), b"worker", bytes.fromhex(worker))
         )
+        # 64 bytes are two keys: knowing the one that confirms (from an HMAC) tells nothing of the one that seals.
         derived = HKDF(algorithm=SHA256(), length=64, salt=None, info=transcript)
+        # Shared point first, token second: one who lacks either gets unrelated keys.
         both = derived.derive(shared + _digest(self._token))
         return _Keys(both[:32], both[32:], transcript)
 
@@ -91,6 +97,7 @@ class WorkerEnd(_End):
         keys = self._keys(driver, driver, self.public)
         try:
             data = bytes.fromhex(sealed)
+            # The transcript is authenticated with it: a secret sealed for another exchange does not open.
             return AESGCM(keys.seal).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], keys.transcript)
         except (InvalidTag, ValueError):
             raise ClusterError(
@@ -110,6 +117,7 @@ class DriverEnd(_End):
             ClusterError: the proof is wrong, or the text is no public key.
         """
         keys = self._keys(worker, self.public, worker)
+        # In constant time, or the bytes of a right proof could be found one by one.
         if not hmac.compare_digest(_confirmation(keys).encode(), confirmation.encode()):
             raise ClusterError(
                 "a worker process does not know the token of the cluster, so it was given nothing. Give every machine "
@@ -126,6 +134,7 @@ class DriverEnd(_End):
         """
         self.require_confirmed(worker, confirmation)
         keys = self._keys(worker, self.public, worker)
+        # Random, and used once: each exchange has a key of its own, which seals one message.
         nonce = os.urandom(_NONCE_BYTES)
         return (nonce + AESGCM(keys.seal).encrypt(nonce, secret, keys.transcript)).hex()
 
@@ -136,6 +145,7 @@ def _confirmation(keys: _Keys) -> str:
 
 def _digest(token: bytes | None) -> bytes:
     """32 bytes that stand for the token, or for its absence."""
+    # Another input than any token gives: an open cluster is not one whose token is empty.
     if token is None:
         return hashlib.sha256(_LABEL + b"/open").digest()
     return hashlib.sha256(_LABEL + b"/token" + token).digest()

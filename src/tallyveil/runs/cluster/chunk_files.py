@@ -54,6 +54,7 @@ class ChunkFiles:
             record = parsed(inside(self._folder, f"{name}.json").read_bytes(), ChunkRecord)
             if record is None or not self._is_authentic(address, number, record):
                 return None
+            # The file is read through its digest: a record that is authentic vouches only for these bytes.
             path = self._path(name, record.sha256)
             return path if file_digest(path) == record.sha256 else None
         except OSError:
@@ -72,13 +73,17 @@ class ChunkFiles:
             UnwrittenError: the disk is full, or the folder cannot be written to.
         """
         name = _name(address, number)
+        # Random, because two worker processes may do the same chunk at the same time.
         temporary = inside(self._folder, f"{name}.{os.urandom(8).hex()}.partial")
         try:
             make_private(self._folder)
+            # Made for this user alone before the writer opens it, which may use another mode.
             os.close(open_new(temporary, mode=0o600))
             write(temporary)
             digest = settle(temporary, lambda digest: self._path(name, digest))
             record = ChunkRecord(sha256=digest, mac=self._mac(address, number, digest))
+            # The record comes last, under the same temporary name. A kill before it leaves a chunk that is done
+            # again.
             temporary.write_bytes(json.dumps(record.model_dump()).encode())
             settle(temporary, lambda _: inside(self._folder, f"{name}.json"))
             flush(self._folder)
@@ -101,6 +106,7 @@ class ChunkFiles:
             ClusterError: it does not appear.
         """
         path = self._path(_name(address, number), digest)
+        # Monotonic, since the clock of this machine may be set while a file system is waited for.
         end = time.monotonic() + seconds
         while self.finished(address, number) != path:
             if time.monotonic() > end:
@@ -118,6 +124,7 @@ class ChunkFiles:
         return hmac.compare_digest(mac.encode(), record.mac.encode())
 
     def _mac(self, address: JsonObject, number: int, digest: str) -> str:
+        # The address and the number are authenticated with the digest, so no result can stand in for another chunk's.
         message = json.dumps(["chunk", address, number, digest], sort_keys=True, separators=(",", ":"))
         return hmac.new(self._key, message.encode(), hashlib.sha256).hexdigest()
 
@@ -143,6 +150,7 @@ def settle(temporary: Path, target: Callable[[str], Path]) -> str:
         set_mode(descriptor, 0o600)
     finally:
         os.close(descriptor)
+    # The digest is that of the bytes as they lie on disk, and the name is given only after they are flushed.
     digest = file_digest(temporary)
     flush(temporary)
     temporary.replace(target(digest))

@@ -30,6 +30,8 @@ LOST_SECONDS: Final = 30.0
 Ray itself ends the relay after 60 seconds without a head."""
 _END_SECONDS: Final = 15.0
 """How long the child process may take to leave the cluster before it is ended."""
+# Seconds for the reading thread to catch up after the process was stopped. Reports are small, so half would do as
+# well.
 _CATCH_UP_SECONDS: Final = 1.0
 _SAID_CHARACTERS: Final = 300
 """Most characters of Ray's last line in a message: about four lines of a terminal."""
@@ -57,6 +59,7 @@ class Connection:
         self._folder: OwnFolder | None = OwnFolder.new()
         self._temporary = self._folder.path
         self._reports: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
+        # Set here, so that the time to join is not taken for silence.
         self._heard = time.monotonic()
         self._child: subprocess.Popen[str] | None = None
         self._is_lost = False
@@ -64,6 +67,7 @@ class Connection:
             self.token = self._token(settings)
             self._start(settings)
             self.cpus = self._joined()
+        # An interrupt does not wait for Ray; an error does, so that its last words can be read.
         except BaseException as error:
             self.leave(waits=isinstance(error, Exception))
             raise
@@ -88,19 +92,20 @@ class Connection:
         Raises:
             ClusterError: the cluster is lost.
         """
+        # Waits of at most a second: a cluster that falls silent is noticed although no report comes.
         end = time.monotonic() + seconds
         while True:
             try:
-                found = self._reports.get(timeout=max(0.0, min(1.0, end - time.monotonic())))
+                report = self._reports.get(timeout=max(0.0, min(1.0, end - time.monotonic())))
             except queue.Empty:
                 self._require_pulse()
                 if time.monotonic() >= end:
                     return None
                 continue
-            if found is None:
+            if report is None:
                 raise self._lost("Ray ended the process that speaks with the cluster")
             self._require_pulse()
-            return found
+            return report
 
     def leave(self, *, waits: bool = True) -> None:
         """Leave the cluster; one of this machine ends. Nothing happens the second time.
@@ -109,10 +114,13 @@ class Connection:
             waits: Whether to wait until the relay has ended. Otherwise, as when the user has interrupted the run, it
                 ends by itself within seconds, and removes its folder.
         """
+        # Set to None first, so that a second call does nothing.
         child, self._child = self._child, None
         folder, self._folder = self._folder, None
         if child is not None and not waits:
             _close_input(child)
+            # The lock of the folder passes to the relay, which holds it through its own descriptor and removes the
+            # folder.
             if folder is not None:
                 folder.give_up()
             return
@@ -123,11 +131,12 @@ class Connection:
 
     def _token(self, settings: ClusterSettings) -> bytes | None:
         if settings.address is None:
-            made = secrets.token_hex(32).encode()
+            # 256 random bits, for a cluster of this machine: other users of the machine cannot join it.
+            new_token = secrets.token_hex(32).encode()
             descriptor = open_new(self._temporary / "token", mode=0o600)
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(made)
-            return made
+                stream.write(new_token)
+            return new_token
         if _demands_token(settings.address):
             token = read_token()
             if token is None:
@@ -137,6 +146,8 @@ class Connection:
                     code="cluster-token",
                 )
             return token
+        # An open cluster runs code for anybody, so it is used only where the user has said that its network is
+        # closed.
         if not settings.open_allowed:
             raise ClusterError(
                 f"the cluster at {shown(settings.address)} demands no token: everybody who reaches its ports can run "
@@ -148,7 +159,9 @@ class Connection:
         return None
 
     def _start(self, settings: ClusterSettings) -> None:
+        # No usage reports leave the machine, and reports of the relay are not held back in a buffer.
         environment = dict(os.environ, RAY_USAGE_STATS_ENABLED="0", PYTHONUNBUFFERED="1")
+        # The address is passed as an argument; a variable of the user's must not send the run elsewhere.
         environment.pop("RAY_ADDRESS", None)
         environment[MODE] = "disabled" if self.token is None else "token"
         if settings.address is None:
@@ -156,6 +169,7 @@ class Connection:
             environment[TOKEN_PATH] = str(self._temporary / "token")
             # Ray starts worker processes at nice 15, which on a shared machine is slower than threads.
             environment.setdefault("RAY_worker_niceness", "0")
+        # To a file and not a pipe, which would fill up and stop Ray while nobody reads it.
         with (self._temporary / "relay.log").open("wb") as said:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "tallyveil.runs.cluster.relay"],
@@ -180,6 +194,7 @@ class Connection:
 
     def _listen(self, stream: IO[str]) -> None:
         """Put the relay's reports in the queue, and None when it has ended."""
+        # The one thread that reads; it only moves lines, so that no report is lost while the driver computes.
         with suppress(ValueError):  # a relay that is killed may leave half a line
             for line in stream:
                 report = json.loads(line)
@@ -187,14 +202,15 @@ class Connection:
                     self._heard = time.monotonic()
                 else:
                     self._reports.put(report)
+        # Also after a broken line: the driver must hear that nothing more comes.
         self._reports.put(None)
 
     def _joined(self) -> int:
         try:
-            found = self._reports.get(timeout=JOIN_SECONDS)
+            report = self._reports.get(timeout=JOIN_SECONDS)
         except queue.Empty:
-            found = None
-        if found is None:
+            report = None
+        if report is None:
             raise ClusterError(
                 f"the cluster could not be joined within {JOIN_SECONDS:g} seconds. {self._said()}Check that its nodes "
                 "run, that this machine is one of them, and that all have the same versions of Ray and Python and the "
@@ -202,11 +218,12 @@ class Connection:
                 code="cluster-unreachable",
             )
         self._heard = time.monotonic()
-        return int(found["cpus"])
+        return int(report["cpus"])
 
     def _require_pulse(self) -> None:
         silent = time.monotonic() - self._heard
         if silent > LOST_SECONDS:  # or this process was stopped, and what it was sent is still to be read
+            # Gives the thread that reads a second to take pulses that came while this whole process stood still.
             time.sleep(_CATCH_UP_SECONDS)
             silent = time.monotonic() - self._heard
         if silent > LOST_SECONDS:
@@ -234,6 +251,7 @@ class Connection:
 
 def _demands_token(address: str) -> bool:
     """Whether a cluster refuses a client without a token. Raises ClusterError."""
+    # Without a token on purpose: whether a stranger is let in is what is asked.
     environment = {name: text for name, text in os.environ.items() if name not in (TOKEN, TOKEN_PATH)}
     environment[MODE] = "disabled"
     command = [sys.executable, "-m", "tallyveil.runs.cluster.probe", address]
@@ -254,6 +272,7 @@ def _demands_token(address: str) -> bool:
 def _end(child: "subprocess.Popen[str]", seconds: float) -> None:
     """Let the relay leave the cluster and end; kill it if it does not in this time."""
     _close_input(child)
+    # No time for a cluster that is lost: leaving it would wait for a head that does not answer.
     try:
         child.wait(timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -108,6 +108,7 @@ class Crew:
         self._told = told
         self._served: tuple[Site, Path] | None = None
         self.size = size
+        # New for every driver: a file that an earlier one left in the folder proves nothing.
         self._nonce = os.urandom(16).hex()
         self._nonce_file = inside(folder, f"nonce-{self._nonce[:8]}")
         write_text(self._nonce_file, self._nonce)
@@ -123,6 +124,7 @@ class Crew:
 
     def fill(self) -> None:
         """Hire worker processes for those that died."""
+        # Dead ones are replaced, dismissed ones are not: `size` shrank with them.
         while len(self._workers) < self.size:
             worker = Worker(self._hired, DriverEnd(self._connection.token))
             self._hired += 1
@@ -132,7 +134,7 @@ class Crew:
 
     def n_confirmed(self) -> int:
         """How many worker processes can be used: their versions are ours, they see the folder, and know the token."""
-        return sum(one.step not in (Step.HELLO, Step.CONFIRM) for one in self._workers.values())
+        return sum(worker.step not in (Step.HELLO, Step.CONFIRM) for worker in self._workers.values())
 
     def serve(self, site: Site, results: Path) -> None:
         """Let worker processes open a run: those that wait for it now, and later ones when they come.
@@ -146,6 +148,7 @@ class Crew:
         self._served = site, results
         for worker in self._workers.values():
             if worker.step is Step.CONFIRMED:
+                # Confirmed before the run was served; those that come later are opened as they confirm (`_advance`).
                 self._open(worker)
 
     def free(self) -> list[Worker]:
@@ -154,7 +157,7 @@ class Crew:
 
     def hosts(self) -> set[str]:
         """Machines of the worker processes that have opened the run."""
-        return {one.host for one in self._workers.values() if one.step in (Step.FREE, Step.BUSY)}
+        return {worker.host for worker in self._workers.values() if worker.step in (Step.FREE, Step.BUSY)}
 
     def begin(self, worker: Worker, address: str, number: int) -> int:
         """Give a free worker process a chunk; the number of the call is returned."""
@@ -175,21 +178,25 @@ class Crew:
             TallyveilError: a worker process could not open the run.
         """
         report = self._connection.report(seconds)
+        # At every report and every wait: a cluster without processors must not be waited for without end.
         self._require_workers()
+        # A report about a worker process that was dismissed meanwhile concerns nobody.
         if report is None or (worker := self._caller(report["call"])) is None:
             return None
         if report["event"] == "died":
             return self._died(worker)
         if worker.step is Step.BUSY:
             worker.step = Step.FREE
+            # Free again before the caller reads the result, so that it can be given the next chunk at once.
             return Answered(worker, worker.call, report["text"])
         self._advance(worker, report["text"])
         return None
 
     def _caller(self, call: int) -> Worker | None:
-        return next((one for one in self._workers.values() if one.call == call), None)
+        return next((worker for worker in self._workers.values() if worker.call == call), None)
 
     def _call(self, worker: Worker, step: Step, arguments: list[Any]) -> int:
+        # Calls are numbered over all worker processes, so that a late answer is never taken for another call's.
         self._called += 1
         worker.call, worker.step = self._called, step
         self._connection.send(
@@ -209,6 +216,7 @@ class Crew:
             result = result_of(text)
         except UnwrittenError as error:
             self.dismiss(worker, error.cause)
+            # The last machine that could write is gone: waiting would not bring another.
             if self.size == 0:
                 raise error.cause from None
             return
@@ -216,11 +224,13 @@ class Crew:
             self._greeted(worker, result)
             self._call(worker, Step.CONFIRM, [worker.end.public])
         elif worker.step is Step.CONFIRM:
+            # Before `_open`: the secret is sealed only for an end that has proved that it knows the token.
             worker.end.require_confirmed(worker.public, result)
             worker.confirmation, worker.step = result, Step.CONFIRMED
             self._open(worker)
         else:
             worker.step = Step.FREE
+            # Counted in a row: worker processes that die now and then are replaced as long as some succeed.
             self._early_deaths = 0
 
     def _open(self, worker: Worker) -> None:
@@ -235,6 +245,7 @@ class Crew:
     def _greeted(self, worker: Worker, said: JsonObject) -> None:
         """Take what a worker process says of itself. Raises ClusterError if it cannot be used."""
         worker.host, worker.pid, worker.public = said["host"], said["pid"], said["public"]
+        # Another version might compute other numbers for the same address, and two chunks would not fit together.
         for name, wanted in this_installation().items():
             if said[name] != wanted:
                 raise ClusterError(
@@ -242,6 +253,7 @@ class Crew:
                     f"{wanted}. Install the same versions on every machine of the cluster.",
                     code="cluster-version",
                 )
+        # The path exists on many machines; only the content shows that it is the same folder.
         if said["nonce"] != self._nonce:
             raise ClusterError(
                 f"a worker process on {worker.host} does not see a file that the driver wrote in {self._folder}. "
@@ -264,7 +276,7 @@ class Crew:
 
     def _require_workers(self) -> None:
         """Refuse to wait for ever for the first worker process. Raises ClusterError."""
-        if any(one.step is not Step.HELLO for one in self._workers.values()):
+        if any(worker.step is not Step.HELLO for worker in self._workers.values()):
             self._waits_since = time.monotonic()
         elif time.monotonic() - self._waits_since > START_SECONDS:
             raise ClusterError(

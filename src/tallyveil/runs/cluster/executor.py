@@ -30,10 +30,13 @@ RESULTS: Final = "chunks"
 SHARED: Final = "shared"
 """Folders of the results, and of what worker processes read."""
 
+# With 1, one lost machine would end a run of hours. With 6, a chunk that needs too much memory kills twice as many.
 ATTEMPTS: Final = 3
 """How often a chunk may kill its worker process, or fail to be written, before the run ends."""
+# Twice as long delays every start on a busy cluster; with half, a version that differs is often seen after the spend.
 GATHER_SECONDS: Final = 15.0
 """How long a run waits for its other worker processes once the first one can be used, before anything is spent."""
+# At half of it the driver wakes twice as often for nothing; at twice, a dead worker process is replaced later.
 _LOOK_SECONDS: Final = 1.0
 """Longest wait for a message before the run looks again whether worker processes are missing."""
 _STALE_SECONDS: Final = 60.0
@@ -82,10 +85,12 @@ class RayExecutor:
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         """Leave the cluster, and remove the folder if it holds no results."""
+        # The relay first: no worker process may look for the nonce file after it is gone.
         if self._connection is not None:
             self._connection.__exit__(kind)
         if self._crew is not None:
             self._crew.close()
+        # Only an empty folder goes: results are what a resumed run goes on from.
         with suppress(OSError):
             self._folder.rmdir()
         self._connection = self._crew = None
@@ -104,6 +109,7 @@ class RayExecutor:
         """As `Executor.serve`: wait until one worker process has opened the run."""
         crew, served = self._joined(), site()
         results = inside(self._folder, RESULTS)
+        # The key follows from the run's own secrets, so a resumed run believes the results of the one before it.
         self._files = ChunkFiles(results, served.files_key)
         crew.serve(served, results)
         self._advance_until(crew, lambda: bool(crew.free()))
@@ -138,9 +144,11 @@ class RayExecutor:
         pending: list[int] = []
         for number in numbers:
             path = files.finished(chunks.address, number)
+            # Not finished, or its record is not authentic: it is simply done again.
             if path is None:
                 pending.append(number)
             else:
+                # Yielded one by one, so that results are not all held in memory.
                 yield number, chunks.read(path)
         chunks_left = _Round(crew, files, chunks.address, pending, self._told)
         for number, path in chunks_left.completed():
@@ -161,6 +169,7 @@ class RayExecutor:
         """Wait for the first worker process, and then some time for the others, to find what is wrong with them."""
         self._advance_until(crew, lambda: crew.n_confirmed() > 0)
         end = time.monotonic() + GATHER_SECONDS
+        # A cluster with fewer processors than were asked for never gets all of them, so these are not waited for.
         self._advance_until(
             crew, lambda: crew.n_confirmed() >= min(crew.size, cpus) or time.monotonic() > end
         )
@@ -203,15 +212,18 @@ class _Round:
     def completed(self) -> Iterator[tuple[int, Path]]:
         """Numbers and files of the chunks, as they are finished."""
         while self._pending or self._given:
+            # Replacements are hired at every turn, so that a dead process costs its own chunk and no more.
             self._crew.fill()
             self._give()
             happened = self._crew.next(_LOOK_SECONDS)
+            # A call that is not known was given by a caller that stopped early; its answer is left alone.
             task = self._given.pop(happened.call, None) if happened is not None else None
             if task is None:
                 continue
             if not isinstance(happened, Answered):
                 self._repeat_after_death(task)
             elif (digest := self._digest(task, happened.text)) is not None:
+                # A worker process with nothing to do costs more than a result that is read a moment later.
                 self._give()  # before this process is busy with reading
                 yield (
                     task.number,
@@ -231,6 +243,7 @@ class _Round:
     def _may_have(self, worker: Worker, number: int) -> bool:
         """A chunk that a machine could not write goes to another one, as long as there is another one."""
         failed = set(self._unwritten.get(number, ()))
+        # Where all machines have failed, any may try again; `_digest` counts the attempts.
         return worker.host not in failed or not self._crew.hosts() - failed
 
     def _digest(self, task: _Given, text: str) -> str | None:
@@ -260,6 +273,7 @@ class _Round:
         self._repeat(task, "its worker process died")
 
     def _repeat(self, task: _Given, why: str) -> None:
+        # In front: what has cost time already must not be the last chunk that everybody waits for.
         self._pending.appendleft(task.number)
         self._say("repeated", task, seconds=round(time.monotonic() - task.begun, 3), why=why)
 

@@ -43,17 +43,20 @@ def answer(work: Callable[[], Any]) -> str:
     """What the work returns or raises, as JSON text."""
     try:
         return json.dumps({RESULT: work()})
+    # Ours carry no value of a record in their message, so the whole message may travel.
     except TallyveilError as error:
         return json.dumps({REFUSED: _told(error)})
     except UnwrittenError as error:
         return json.dumps({MACHINE: _told(error.cause)})
     except OSError as error:
+        # `strerror` names the reason and no path or value; the arguments of an OSError can hold more.
         failed = StoreError(
             f"a worker process could not read or write a file: {type(error).__name__}, {error.strerror}.",
             code="write-failed",
         )
         return json.dumps({MACHINE: _told(failed)})
     except BaseException as error:
+        # An interrupt or an exit ends the process, as it should; Ray reports that it died.
         if not isinstance(error, Exception):
             raise
         return json.dumps({DEFECT: _lines(error)})
@@ -78,6 +81,7 @@ def result_of(text: str) -> Any:
 
 
 def _told(error: TallyveilError) -> dict[str, str]:
+    # A subclass that is not of `errors` is told as its nearest class there, which the driver can make again.
     known = next(kind for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind)
     return {"kind": known.__name__, "message": str(error), "code": error.code}
 
@@ -89,6 +93,7 @@ def _rebuilt(told: dict[str, str]) -> TallyveilError:
 
 def _lines(error: Exception) -> str:
     """The class of an exception, and the lines of code that it passed through; no message and no value."""
+    # The traceback alone: source lines are those of the code, while messages and locals could quote a value.
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
     return "\n".join(

@@ -9,8 +9,10 @@ import sys
 from importlib import import_module
 from typing import Final
 
+# Neither is a code that Python or a shell gives by itself (0, 1, 2, 126 and above), so a crash is not an answer.
 ANSWERED: Final = 70
-REFUSED: Final = 71
+REFUSED: Final = 71  # the cluster demands a token
+# A head in a local network answers in milliseconds; twice as long would only delay the message that none is there.
 CONNECT_SECONDS: Final = 10.0
 
 
@@ -21,6 +23,7 @@ def main() -> None:
     socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     refused: type[Exception] = import_module("ray.exceptions").AuthenticationError
     try:
+        # Ray's own time limit for this call, in seconds.
         import_module("ray._raylet").GcsClient(address=sys.argv[1]).check_alive([], 10.0)
     except refused:
         sys.exit(REFUSED)

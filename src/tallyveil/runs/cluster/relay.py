@@ -29,10 +29,13 @@ from tallyveil.runs.cluster.worker import ClusterWorker
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import kill_children
 
+# Fifteen of them fit into `LOST_SECONDS`, so a few that are lost or late end no run.
 PULSE_SECONDS: Final = 2.0
 RAY_FOLDER: Final = "r"
 """Ray's folder in that of the relay; a short name, because systems allow about 100 bytes for a path of a socket."""
+# Shorter than `LOST_SECONDS` by far, so that a slow answer delays a pulse and is not taken for a lost cluster.
 _ANSWER_SECONDS: Final = 5.0
+# With `_PAUSE`, up to 5 seconds. Processes that are ended write for less; what is left then is left for good.
 _REMOVALS: Final = 50
 _PAUSE: Final = 0.1
 """How often the folder is removed, with a pause, while processes that are being ended may still write to it."""
@@ -49,6 +52,7 @@ class Reports:
 
     def write(self, report: JsonObject) -> None:
         """Write one report. A driver that is gone hears nothing."""
+        # Lines of several threads must not mix.
         with self._lock:
             self._stream.write(json.dumps(report) + "\n")
             self._stream.flush()
@@ -80,6 +84,7 @@ class Requests:
         for line in stream:
             self._lines.put(line)
         self._lines.put(None)
+        # The driver died while Ray was still joining: nobody will ever read what comes.
         if not self._is_joined.is_set():
             self._gone()
 
@@ -103,12 +108,15 @@ class Relay:
         doing[request["do"]](request)
 
     def _hire(self, request: JsonObject) -> None:
+        # No restart by Ray: a fresh process would have lost the run and its channel. The driver hires a new one
+        # instead.
         asked = self._made.options(num_cpus=1, max_restarts=0, max_task_retries=0)
         self._workers[request["worker"]] = asked.remote()
 
     def _call(self, request: JsonObject) -> None:
         method = getattr(self._workers[request["worker"]], request["method"])
         reference = method.remote(*request["arguments"])
+        # In a thread of Ray's; the relay itself goes on reading requests.
         reference.future().add_done_callback(partial(self._answered, request["call"]))
 
     def _dismiss(self, request: JsonObject) -> None:
@@ -119,6 +127,7 @@ class Relay:
         if error is None:
             self._reports.write({"event": "answer", "call": call, "text": future.result()})
         else:
+            # The class alone; the message of an exception could quote what the process held.
             self._reports.write({"event": "died", "call": call, "why": type(error).__name__})
 
 
@@ -128,6 +137,7 @@ def pulses(ray: Any, reports: Reports) -> None:
     head = import_module("ray._raylet").GcsClient(address=context.gcs_address)
     node = ray.NodeID.from_hex(context.get_node_id())
     while True:
+        # A head that cannot be asked gives no pulse; whether it is lost is for the driver to decide.
         with suppress(ray.exceptions.RpcError):
             if head.check_alive([node], _ANSWER_SECONDS) == [True]:
                 reports.write({"event": "pulse"})
@@ -136,6 +146,7 @@ def pulses(ray: Any, reports: Reports) -> None:
 
 def join(ray: Any, asked: JsonObject) -> None:
     """Join a cluster, or start one on this machine."""
+    # Ray's own logging would write on the standard streams.
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     if asked["address"] is not None:
         ray.init(address=asked["address"], **quiet)
@@ -155,19 +166,23 @@ def join(ray: Any, asked: JsonObject) -> None:
 def give_up(folder: Path) -> None:
     """End this process and those that it started, and remove its folder."""
     for _ in range(_REMOVALS):
+        # Ray's children go first: they would write into the folder while it is removed.
         kill_children()
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             break
         time.sleep(_PAUSE)
+    # At once: Ray's threads and exit handlers could wait for a cluster that is not there.
     os._exit(1)
 
 
 def main() -> None:
     """Relay between the driver, on the standard streams, and Ray."""
+    # The standard output is kept aside for reports before Ray is imported.
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # whatever Ray prints goes to the standard error
     asked = json.loads(sys.stdin.readline())
+    # Reads from the start, so that the end of the driver is noticed while Ray joins.
     requests = Requests(sys.stdin, partial(give_up, Path(asked["folder"])))
     ray = import_module("ray")
     join(ray, asked)

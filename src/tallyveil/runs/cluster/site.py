@@ -17,8 +17,9 @@ _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5
 
 def is_address(text: str) -> bool:
     """Whether a text names a machine and a port of it."""
-    found = _ADDRESS.fullmatch(text)
-    return found is not None and 1 <= int(found[1]) <= 65535
+    match = _ADDRESS.fullmatch(text)
+    # A port is 16 bits; port 0 means "any", and nobody listens there.
+    return match is not None and 1 <= int(match[1]) <= 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,12 @@ def opener_of(name: str) -> Opener:
     """
     module, _, function = name.partition(":")
     try:
-        found: Opener = getattr(import_module(module), function)
+        # By name, since functions that were pickled would bring code and state of the driver with them.
+        opener: Opener = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ClusterError(
             f"a worker process cannot import '{name}' ({type(error).__name__}). Install the same packages on every "
             "machine of the cluster.",
             code="cluster-version",
         ) from error
-    return found
+    return opener

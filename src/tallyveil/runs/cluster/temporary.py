@@ -44,10 +44,12 @@ class OwnFolder:
     @classmethod
     def new(cls) -> "OwnFolder":
         """Make a folder, and remove those that killed drivers left behind. Raises OSError."""
+        # Each new driver cleans up after those that were killed; nobody else does.
         remove_abandoned(_parent())
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent()))
         making = path / _UNLOCKED
         descriptor = open_for_lock(making, mode=0o600)
+        # Locked under another name, and renamed then: `held` never exists unlocked while its owner lives.
         lock(descriptor, making)
         making.rename(path / HELD)
         return cls(path, descriptor)
@@ -76,13 +78,15 @@ def remove_abandoned(parent: Path) -> None:
     """
     for path in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
+            # Only folders of this user and of mode 0700: in a shared /tmp, others may make folders with our prefix.
             if _is_ours(path) and _is_abandoned(path / HELD):
                 shutil.rmtree(path, ignore_errors=True)
 
 
+# lstat: a link that somebody planted is not followed.
 def _is_ours(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISDIR(found.st_mode) and not has_other_owner(found) and not is_open_to_others(found)
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and not has_other_owner(status) and not is_open_to_others(status)
 
 
 def _is_abandoned(held: Path) -> bool:
@@ -91,6 +95,7 @@ def _is_abandoned(held: Path) -> bool:
         return False
     descriptor = open_for_lock(held)
     try:
+        # The lock can be had exactly if no living process holds it; closing the file gives it back.
         return lock(descriptor, held)
     finally:
         os.close(descriptor)

@@ -41,6 +41,7 @@ class ClusterWorker:
     """What Ray makes one of in each worker process."""
 
     def __init__(self) -> None:
+        # Before numpy, numba and polars are imported, for they read these once. One process is one processor for Ray.
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
         self._end: WorkerEnd | None = None
         self._site: tuple[Workplace, ChunkFiles] | None = None
@@ -75,6 +76,7 @@ class ClusterWorker:
         return answer(lambda: self._do(json.loads(address), number))
 
     def _hello(self, nonce: Path, is_open: bool) -> JsonObject:
+        # Imported here and not above, so that the variables of `__init__` come first.
         from tallyveil.runs.cluster.channel import WorkerEnd
         from tallyveil.runs.cluster.token import read_token
 
@@ -98,6 +100,7 @@ class ClusterWorker:
         from tallyveil.runs.cluster.site import opener_of
 
         both = self._channel().opened(driver, sealed)
+        # Fixed length in front: the first 32 bytes are the key of the files, all the rest is the run's secret.
         files_key, secret = both[:KEY_BYTES], both[KEY_BYTES:]
         self._site = opener_of(opener)(description, secret), ChunkFiles(folder, files_key)
 
@@ -106,6 +109,7 @@ class ClusterWorker:
             raise ClusterError("a worker process was given a chunk before a run.", code="cluster-token")
         opened, files = self._site
         begun = time.perf_counter()
+        # Opened by address here, as in the run's own process, so that no work and no counts travel through Ray.
         chunks = opened.chunks(address)
         result: Any = chunks.work(number)
         digest = files.keep(address, number, lambda path: chunks.write(number, result, path))

@@ -10,7 +10,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.nested_queries import representative_cells
@@ -46,7 +46,7 @@ def groups(plan, people=PEOPLE, lower=LOWER, upper=UPPER):
     agreed = AgreedCounts("agreement", group, summed_to_root(finest, SPINE, plan.schema.size))
     sides = (summed_upward(side, 1, SPINE) for side in (lower, upper))
     table = ConstraintTable("facilities", plan.query("kinds"), *sides)
-    return first_groups(plan, [table], Kept((agreed,)), SPINE)
+    return first_groups(plan, [table], TakenOver((agreed,)), SPINE)
 
 
 def test_bounds_hold_and_exact_counts_stay(plan):

@@ -12,7 +12,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, summed_to_root
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.nested_queries import representative_cells
@@ -49,8 +49,8 @@ def bounds(plan, query, lower, upper):
     return ConstraintTable("bounds", plan.query(query), *sides)
 
 
-def groups(plan, tables, kept):
-    return first_groups(plan, tables, Kept(tuple(kept)), SPINE)
+def groups(plan, tables, taken_over):
+    return first_groups(plan, tables, TakenOver(tuple(taken_over)), SPINE)
 
 
 def test_finest_exact_counts_are_the_groups_and_coarser_ones_are_implied(plan):
@@ -66,71 +66,71 @@ def test_finest_exact_counts_are_the_groups_and_coarser_ones_are_implied(plan):
     assert found.levels[0].counts.tolist() == [12, 8, 3]
 
 
-def refused(plan, tables, kept):
+def refused(plan, tables, taken_over):
     with pytest.raises(ConstraintError) as caught:
-        groups(plan, tables, kept)
+        groups(plan, tables, taken_over)
     return caught.value.code, str(caught.value)
 
 
 def test_what_the_passes_could_not_keep_is_refused(plan):
-    kept, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
-    code, words = refused(plan, [], [kept])
+    taken_over, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
+    code, words = refused(plan, [], [taken_over])
     assert code == "passes-groups"
     assert "tenure=prison" in words
     code, words = refused(plan, [], [])
     assert "Given: none" in words
     wrong = exact(plan, "housing", np.add(OCCUPIED.sum(axis=1, keepdims=True), [[0], [1], [0], [0]]))
-    code, words = refused(plan, [prisons, wrong], [kept])
+    code, words = refused(plan, [prisons, wrong], [taken_over])
     assert code == "constraints-conflict"
     assert "invariant housing" in words
     assert "'R'" in words
-    code, words = refused(plan, [prisons, exact(plan, "sex", np.ones((4, 2), dtype=np.int64))], [kept])
+    code, words = refused(plan, [prisons, exact(plan, "sex", np.ones((4, 2), dtype=np.int64))], [taken_over])
     assert code == "passes-groups"
     assert "no sums of the cells 'tenure'" in words
-    code, words = refused(plan, [prisons, exact(plan, "ten2", np.ones((4, 2), dtype=np.int64))], [kept])
+    code, words = refused(plan, [prisons, exact(plan, "ten2", np.ones((4, 2), dtype=np.int64))], [taken_over])
     assert code == "passes-groups"
     coarse = exact(plan, "quarters", np.array([[2], [1]]), 1)
-    assert "tenure=prison" in refused(plan, [coarse], [kept])[1]
+    assert "tenure=prison" in refused(plan, [coarse], [taken_over])[1]
 
 
 def test_bounds_on_sums_of_groups_hold_and_others_are_refused(plan):
-    kept, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
+    taken_over, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
     free = np.full((4, 2), UNBOUNDED)
-    groups(plan, [prisons, bounds(plan, "occupancy", OCCUPIED, free)], [kept])
-    groups(plan, [prisons, bounds(plan, "ten2", np.zeros((4, 2), int), free)], [kept])  # says nothing
+    groups(plan, [prisons, bounds(plan, "occupancy", OCCUPIED, free)], [taken_over])
+    groups(plan, [prisons, bounds(plan, "ten2", np.zeros((4, 2), int), free)], [taken_over])  # says nothing
     code, words = refused(
         plan,
         [prisons, bounds(plan, "occupancy", np.add(OCCUPIED, [[0, 0], [0, 0], [0, 0], [0, 1]]), free)],
-        [kept],
+        [taken_over],
     )
     assert code == "constraints-conflict"
     assert "'R'" in words
-    code, words = refused(plan, [prisons, bounds(plan, "ten2", np.ones((4, 2), int), free)], [kept])
+    code, words = refused(plan, [prisons, bounds(plan, "ten2", np.ones((4, 2), int), free)], [taken_over])
     assert code == "passes-groups"
     assert "divide records" in words
 
 
 def test_records_in_structural_zeros_are_refused(plan):
-    kept, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
+    taken_over, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
     zero = replace(plan.schema.structural_zeros[0], name="no prisons", levels=(("tenure", ("prison",)),))
     barred = replace(
         plan, schema=replace(plan.schema, structural_zeros=(*plan.schema.structural_zeros, zero))
     )
-    code, words = refused(barred, [prisons], [kept])
+    code, words = refused(barred, [prisons], [taken_over])
     assert code == "constraints-conflict"
     assert "structural zeros" in words
 
 
 def test_of_counts_that_overlap_with_finer_ones_the_rest_is_taken(plan):
-    kept, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
+    taken_over, prisons = agreed(plan, "occupancy", OCCUPIED), exact(plan, "quarters", PRISONS)
     tenures = np.stack([OCCUPIED[:, 0] - [1, 0, 2, 5], [1, 0, 2, 0], [0, 0, 0, 5]], axis=1)
     by_tenure = agreed(plan, "rent", tenures)
-    found = groups(plan, [prisons], [kept, by_tenure])
+    found = groups(plan, [prisons], [taken_over, by_tenure])
     assert [query.name for query in found.queries] == ["rent", "occupancy", "quarters"]
     finest = found.levels[-1]
     dense = np.zeros((4, 5), dtype=np.int64)
     dense[np.repeat(np.arange(4), np.diff(finest.offsets)), finest.groups] = finest.counts
     assert np.array_equal(dense, np.hstack([tenures, OCCUPIED[:, 1:], PRISONS]))
-    code, words = refused(plan, [prisons], [kept, agreed(plan, "rent", tenures + 1)])
+    code, words = refused(plan, [prisons], [taken_over, agreed(plan, "rent", tenures + 1)])
     assert code == "constraints-conflict"
     assert "agreement occupancy" in words

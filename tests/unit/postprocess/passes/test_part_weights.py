@@ -4,7 +4,7 @@ import numpy as np
 from tests.lift_worlds import LIFTED
 
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import groups_of_earlier_pass
 from tallyveil.postprocess.passes.part_limits import cells_of_part
 from tallyveil.postprocess.passes.part_weights import part_weights
@@ -27,7 +27,7 @@ def test_fewer_householders_live_alone_where_there_are_many_others(tmp_path):
     found = PublicCounts("Block", *compress_rows(4, places, schema.encode(levels), counts))
     groups = groups_of_earlier_pass(schema.query(one.cells), schema.query(first.cells), [found])
     cells = cells_of_part(schema, one, groups)
-    weights = part_weights(schema, one, groups, cells, Kept())
+    weights = part_weights(schema, one, groups, cells, TakenOver())
     assert weights is not None
     assert weights.tolist() == [36 / 8, 36 / 24, 4, 0]
-    assert part_weights(schema, first, groups, cells, Kept()) is None
+    assert part_weights(schema, first, groups, cells, TakenOver()) is None

@@ -129,7 +129,9 @@ def _checked(
             item.people: geounits_without_people(item, plan.schema, prepared.constraints, spine)[order]
             for item in asked
         },
-        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *prepared.kept.digests()),
+        digest=binding_of(
+            inputs.records_digest, spine.digest(), *constraints, *prepared.taken_over.digests()
+        ),
     )
 
 
@@ -146,7 +148,9 @@ def _refuse_people_without_units(
     Raises:
         ConstraintError: there are such residents.
     """
-    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.kept.agreed, spine)[order]
+    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.taken_over.agreed, spine)[
+        order
+    ]
     for item in people:
         known = earlier.get(item.name)
         if known is None or len(known.empty[item.people]) != len(bare):

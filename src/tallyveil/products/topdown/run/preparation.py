@@ -19,7 +19,7 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constra
 from tallyveil.postprocess.families.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.intervals.fits import planned_fits
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, promised_counts, read_agreement
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.other_releases.release import refuse_unprotected
 from tallyveil.postprocess.other_releases.residents import read_residents
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
@@ -59,7 +59,7 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
-        kept: What is taken over from finished releases.
+        taken_over: What is taken over from finished releases.
         taken: What the manifest says of these releases, by the kind of what is taken over.
         groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
@@ -67,7 +67,7 @@ class Prepared:
     """
 
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    taken_over: TakenOver
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
@@ -133,9 +133,9 @@ def prepare(
         if protected:
             for release in (*(one.release for one in agreed), *(one.release for one in residents)):
                 refuse_unprotected(release)
-        kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
+        taken_over = TakenOver(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
         constraints = compile_constraints(
-            plan, hierarchies, inputs.histograms, inputs.public.bounds, kept.agreed
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, taken_over.agreed
         )
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
@@ -148,9 +148,9 @@ def prepare(
                 for item in promised
                 if isinstance(item, Agreement)
             )
-            covering_counts(plan.estimating, constraints, [*kept.agreed, *later], hierarchies.spine)
+            covering_counts(plan.estimating, constraints, [*taken_over.agreed, *later], hierarchies.spine)
         elif plan.outer:
-            groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine)
+            groups = first_groups(plan.estimating, constraints, taken_over, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -161,7 +161,7 @@ def prepare(
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
     records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
     taken = {key: own for key, own in records.items() if own}
-    return Prepared(constraints, kept, taken, groups, subspace, tree)
+    return Prepared(constraints, taken_over, taken, groups, subspace, tree)
 
 
 def compile_constraints(
@@ -184,8 +184,8 @@ def compile_constraints(
         ConstraintError: constraints contradict each other, or the records break the bounds.
     """
     invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
-    kept = () if plan.outer else (one.table() for one in agreed)
-    tables = (*invariants, *bounds, *kept)
+    taken_over = () if plan.outer else (one.table() for one in agreed)
+    tables = (*invariants, *bounds, *taken_over)
     # Conflicts among what is public come first: they can be told in full.
     refuse_conflicts(tables, hierarchies.spine, plan.schema)
     for table in bounds:

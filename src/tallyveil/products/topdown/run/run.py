@@ -21,7 +21,7 @@ from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.families.tree_values import TreeSweep
 from tallyveil.postprocess.intervals.job import PlannedIntervals
-from tallyveil.postprocess.other_releases.kept import Kept
+from tallyveil.postprocess.other_releases.kept import TakenOver
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
@@ -155,7 +155,7 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    taken_over: TakenOver
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: tuple["SubspaceDraw", ...]
@@ -186,7 +186,7 @@ class _Release:
             inputs.public.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.kept,
+            prepared.taken_over,
             prepared.taken,
             prepared.groups,
             prepared.subspace,
@@ -214,7 +214,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
-                *self.kept.digests(),
+                *self.taken_over.digests(),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -240,7 +240,9 @@ class _Release:
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
             checks = [
-                check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, self.kept)
+                check_public_inputs(
+                    run.path, plan, self.plan.schema, self.spine, constraints, self.taken_over
+                )
             ]
         else:
             checks = self.estimation.check(run)
@@ -257,7 +259,7 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
+        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.taken_over)
         self.constraints += self._draw(run)
         run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
@@ -271,7 +273,7 @@ class _Release:
             observer=self.observer,
             watch=self.watch,
             tree=self.tree,
-            kept=self.kept,
+            taken_over=self.taken_over,
             groups=self.groups,
         )
         estimation.write_measurements(run)
