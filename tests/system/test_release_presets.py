@@ -78,7 +78,7 @@ def write_release(country, made, spine, name, *, rooted, invariant):
 def test_production_spines_run(country, tmp_path, name):
     preset = load_spine_preset(name)
     rooted = "us" if name.endswith("-us") else "state-rooted"
-    made, spine = preset.made, f'preset = "{name}"\n'
+    made, spine = preset.result, f'preset = "{name}"\n'
     spine += "" if "place" in preset.families else 'families = ["place"]\n'
     invariant = "State"
     if rooted == "us":  # a state that is cut cannot keep its invariant; its parts stand below it

@@ -79,12 +79,12 @@ class CurveExcess:
     """By how much ln delta of a guarantee exceeds that of a reference curve.
 
     Attributes:
-        found: The largest value found.
+        largest: The largest value found.
         epsilon: Where it was found.
         bound: The excess is nowhere above this number. If it is at most 0, the guarantee keeps within the curve.
     """
 
-    found: float
+    largest: float
     epsilon: float
     bound: float
 
@@ -154,22 +154,22 @@ def calibrate_to_curve(
     end = reference.epsilon(least)
 
     @cache
-    def found(factor: Fraction) -> tuple[Guarantee, CurveExcess]:
+    def excess_at(factor: Fraction) -> tuple[Guarantee, CurveExcess]:
         guarantee = compose(scaled(event, factor), neighbours=neighbours)
         return guarantee, curve_excess(guarantee, reference, end)
 
     def excess(log_factor: float) -> float:
         # At 0 exactly a root finder would stop, but every larger factor may have an excess of 0, too.
-        return finite(found(Fraction(math.exp(log_factor)))[1].found) or -_CLOSE
+        return finite(excess_at(Fraction(math.exp(log_factor)))[1].largest) or -_CLOSE
 
     factor = rounded_up(
         calibrate(event, epsilon=end, delta=least, neighbours=neighbours, digits=DIGITS + 1).factor, DIGITS
     )
-    if found(factor)[1].bound > 0:
+    if excess_at(factor)[1].bound > 0:
         low, high = bracket(excess, math.log(factor), _SLOPE)
         factor = rounded_up(Fraction(math.exp(brentq(excess, low, high, xtol=10.0 ** -(DIGITS + 1)))), DIGITS)
     for nudge in range(MAX_STEPS):
-        guarantee, above = found(factor)
+        guarantee, above = excess_at(factor)
         if above.bound <= 0:
             return Calibration(factor, scaled(event, factor), guarantee, Fraction(end), least)
         factor = rounded_up(factor * (1 + Fraction(2) ** nudge / 10**DIGITS), DIGITS)

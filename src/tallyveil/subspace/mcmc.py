@@ -102,7 +102,7 @@ def run_chain(
     for done in range(0, states.shape[0] * stride, stream.chunk):
         now = min(stream.chunk, states.shape[0] * stride - done)
         words = stream.words(part, chain, done, now)
-        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, kept=states)
+        sweep_chain(plan, words, stream.per_sweep, now, state, done=done, thin=stride, samples=states)
         if advanced is not None:
             advanced(now)
     return states
@@ -117,15 +117,15 @@ def sweep_chain(
     *,
     done: int = 0,
     thin: int = 0,
-    kept: Integers | None = None,
+    samples: Integers | None = None,
 ) -> int:
     """Advance an extended state in place. Returns the number of accepted proposals (sweeps x columns for slices).
 
     Args:
         words: [sweeps * per_sweep], random bits.
-        done, thin, kept: Number of earlier sweeps, thinning, and the array for kept states; see the kernels.
+        done, thin, samples: Number of earlier sweeps, thinning, and the array for kept states; see the kernels.
     """
-    out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if kept is None else kept
+    out = np.empty((0, plan.columns.n_cells), dtype=np.int64) if samples is None else samples
     law, columns = chain_arrays(plan)
     bits, keep = Bits(words, per_sweep, sweeps), Keep(done, thin, out)
     if isinstance(plan.moves, SliceMoves):

@@ -29,12 +29,12 @@ class NearestTables:
 
     Attributes:
         at_least: Lower bound on the l1 norm, and on the squared l2 norm, of every nonzero lattice vector.
-        found: Size of the smallest known lattice vector: its l1 norm or squared l2 norm, whichever the law measures.
+        smallest: Size of the smallest known lattice vector: its l1 norm or squared l2 norm, whichever the law measures.
         one_record: Whether some change of one record leaves the invariants unchanged.
     """
 
     at_least: int
-    found: int
+    smallest: int
     one_record: bool
 
 
@@ -139,9 +139,9 @@ def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neigh
     )
     if nearest.at_least > size_at(law, distance):
         said += " None are within the distance stated, so by itself this noise protects nobody."
-    elif nearest.found > size_at(law, distance):
+    elif nearest.smallest > size_at(law, distance):
         said += (
-            f" The nearest known are {_in_words(law, nearest.found)} apart, beyond the distance stated; whether any "
+            f" The nearest known are {_in_words(law, nearest.smallest)} apart, beyond the distance stated; whether any "
             "lie within it is not known."
         )
     return said

@@ -94,7 +94,7 @@ def _parameters(event: IntegerSubspaceLaplace, total_variation: Fraction) -> Pri
 
 def _nearest_distance(lattice: Lattice, law: GeneralisedLaplace) -> Fraction:
     """Distance of the nearest two tables in the law's norm. A root that is no fraction is rounded up."""
-    size = nearest_tables(lattice, law, Neighbours.BOUNDED).found
+    size = nearest_tables(lattice, law, Neighbours.BOUNDED).smallest
     if not law.takes_root:
         return Fraction(size)
     # Rounded up in whole numbers: a distance that is too large overstates the cost.

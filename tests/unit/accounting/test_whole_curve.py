@@ -66,7 +66,7 @@ def test_a_hair_less_noise_misses_the_curve(state):
     curve, found = state
     less = compose(scaled(STATE, found.factor * (1 - Fraction(1, 10**8))), neighbours=ADD_REMOVE)
     excess = curve_excess(less, curve, curve.epsilon(Fraction(DELTA)))
-    assert excess.found > 0
+    assert excess.largest > 0
     assert less.log_delta(excess.epsilon).lower > curve.log_delta_below(excess.epsilon)
 
 
@@ -85,7 +85,7 @@ def test_the_bound_holds_between_all_points(variances, multiplicity, laplace, co
     curve = ZcdpCurve(rho_of(event, laplace_as_zcdp=True) * Fraction(scale), conversion)
     end = curve.epsilon(Fraction(1, 10**6))
     excess = curve_excess(guarantee, curve, end)
-    assert excess.found <= excess.bound <= excess.found + 1e-9
+    assert excess.largest <= excess.bound <= excess.largest + 1e-9
     for epsilon in np.linspace(0, end, 61).tolist():
         assert guarantee.log_delta(epsilon).upper - curve.log_delta_below(epsilon) <= excess.bound + 1e-12
 

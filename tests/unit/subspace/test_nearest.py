@@ -68,8 +68,8 @@ def test_nearest_tables_of_sums_and_of_margins() -> None:
     assert least_distance(TABLE, Norm.L1) == 4
     assert least_distance(SUM, Norm.L2) <= 2**0.5
     for law in (L1, L2, GAUSSIAN):
-        assert nearest_tables(SUM, law, BOUNDED).found == 2
-        assert nearest_tables(TABLE, law, BOUNDED).found == 4
+        assert nearest_tables(SUM, law, BOUNDED).smallest == 2
+        assert nearest_tables(TABLE, law, BOUNDED).smallest == 4
     assert least_size(lattice_of(ConstraintSystem.from_matrix([[1, 2, 3]]))) == 3  # (1, 1, -1)
     cube = np.zeros((12, 2, 2, 2), dtype=np.int64)  # all two-way margins of 2 x 2 x 2: one move of size 8
     for number, axis in enumerate(range(3)):
@@ -78,7 +78,7 @@ def test_nearest_tables_of_sums_and_of_margins() -> None:
             place[(axis + 1) % 3], place[(axis + 2) % 3] = i, j
             cube[(4 * number + 2 * i + j, *place)] = 1
     found = nearest_tables(lattice_of(ConstraintSystem.from_matrix(cube.reshape(12, 8))), L1, BOUNDED)
-    assert (found.at_least, found.found, found.one_record) == (4, 8, False)
+    assert (found.at_least, found.smallest, found.one_record) == (4, 8, False)
 
 
 @pytest.mark.parametrize(

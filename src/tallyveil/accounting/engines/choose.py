@@ -179,6 +179,7 @@ class FallbackEngine:
         wide = np.flatnonzero(~(fast.width <= self.wide))
         if not wide.size:
             return fast
+        # Only the epsilons with wide bounds are asked of the second engine, which may take seconds to build.
         others = self.general.log_deltas([epsilons[i] for i in wide.tolist()])
         lower, upper = fast.lower.copy(), fast.upper.copy()
         lower[wide] = np.maximum(lower[wide], others.lower)

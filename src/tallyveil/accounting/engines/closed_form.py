@@ -51,7 +51,10 @@ LARGEST_ETA: Final = 1e-10
 LEAST_SPREAD: Final = Fraction(1, 10**8)
 """Variance of the loss below which rounding would leave less than nine digits of delta."""
 
+# ln C from which eta is not computed: what the scan leaves out, exp(ln C - 60), is above the largest eta from ln C = 38
+# on. So half or twice refuses the same; the limit keeps exp from overflowing.
 _LARGEST_LOG_NORM: Final = 100.0
+# Half would still leave 1e-13, far below the largest eta; twice only adds nodes.
 _NEGLIGIBLE: Final = (
     60.0  # minus the logarithm of what all points outside the scan's windows add to eta, about
 )
@@ -103,6 +106,7 @@ class ClosedForm:
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """ln delta at many epsilons at once."""
         places = self.points.places(epsilons)
+        # Left of -sqrt(V) the two tails nearly cancel, so delta is computed from 1 - delta there instead.
         usual = (places.firsts >= -math.sqrt(self.variance)) & (places.firsts <= FARTHEST)
         if usual.all():
             return places.with_signs(self._log_excess(places))
@@ -118,6 +122,7 @@ class ClosedForm:
         """ln delta(|epsilon|) as one sum of positive terms, where the first point is at least -sqrt(V)."""
         firsts, mirror = places.firsts.astype(np.float64), float(self.points.mirror)
         sums = self._scaled(*log_excess(firsts, mirror, self.variance, places.gaps, places.slips))
+        # Infinite errors mark places where rounding hides the difference of two tails.
         known = np.isfinite(sums.lower)
         return sums if known.all() else sums.where(known, self._from_tails(places))
 
@@ -128,6 +133,7 @@ class ClosedForm:
             self._log_tails(1 - places.firsts),
             self._log_tails(places.firsts + self.points.mirror),
         )
+        # delta = 1 - P(L <= epsilon) - exp(epsilon) Q(L > epsilon): accurate where delta is near 1.
         near = log_rest(log_sum(below, second, np.minimum(places.sizes, 1e300)))
         if not far.any():
             return near
@@ -136,10 +142,12 @@ class ClosedForm:
 
     def _log_tail(self, first: int) -> Bounds:
         """ln P(Z >= first); Q(Z >= z) is P(Z >= z + m)."""
+        # FARTHEST caps the place; beyond it the bounds below are only from above.
         return self._log_tails(np.array([max(min(first, FARTHEST + 1), -FARTHEST)]))[0]
 
     def _log_tails(self, firsts: Integers) -> ManyBounds:
         """ln P(Z >= first) for many first points."""
+        # Mirror image: P(Z >= z) is 1 - P(Z >= 1 - z), and only one of the two is small.
         left = firsts < 1
         there = np.where(left, 1 - firsts, firsts)
         known = self._scaled(*log_tail(np.minimum(there, FARTHEST).astype(np.float64), self.variance))
@@ -149,12 +157,14 @@ class ClosedForm:
     def _scaled(self, values: Floats, errors: Floats) -> ManyBounds:
         """Bounds, under P, of positive sums that are known under g; -inf and 0 where an error is infinite."""
         values = values - self.log_norm
+        # 1.01 covers the second order of ln(1 + eta). eta bounds the whole law, so one number widens every place.
         errors = errors + (1.01 * self.eta + UNIT * (4 * np.abs(values) + 8 * self.log_norm + 8))
         uppers = np.minimum(values + errors, 0.0)
         return ManyBounds(np.minimum(values - errors, uppers), uppers)
 
 
 def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
+    # A Laplace loss takes few values, which no Gaussian comes near.
     gaussians = tuple(factor for factor in merged(factors) if isinstance(factor, GaussianLoss))
     if not gaussians or any(isinstance(factor, LaplaceLoss) for factor in factors):
         return "the closed form is for discrete Gaussian noise only"
@@ -166,6 +176,7 @@ def _made(factors: tuple[LossFactor, ...]) -> ClosedForm | str:
     scan = 10 * math.isqrt(math.ceil(exact)) + 21  # odd, and above 9.9 standard deviations
     if max(scan, *lattice.weights) >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
         return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
+    # Below this spread, 1 - exp(epsilon - loss) would be known to fewer digits than asked for.
     if points.mirror * lattice.step < LEAST_SPREAD:
         return "the losses are so small that the closed form would lose digits"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)
@@ -198,17 +209,22 @@ def coset_excess(gaussians: tuple[GaussianLoss, ...], lattice: LossLattice, n_po
         sum(f.multiplicity * a * a * f.variance for f, a in zip(gaussians, lattice.weights, strict=True))
     )
     x = np.abs(parts.angles(j, n_points))
+    # log1p keeps the digits of images as small as exp(-60).
     gain = parts.powers @ np.log1p(_other_images(x, parts.variances[:, None]))
     log_all = gain - (parts.powers * parts.variances / 2) @ (x * x)
     log_main = -variance * (2 * math.pi / n_points * j) ** 2 / 2
     # Where every angle is below pi, the nearest images make up the Gaussian; elsewhere only its nearest image is known.
     central = (parts.weights[:, None] * j <= n_points // 2).all(axis=0)
+    # expm1 keeps the digits of a small gain. Where the gain is large, exp would overflow before the product brings it
+    # down, and the main term is negligible.
     near = np.where(gain > 40, np.exp(log_all), np.exp(log_main) * np.expm1(np.minimum(gain, 40.0)))
     far = np.exp(log_all) * (1e-11 - np.expm1(np.minimum(log_main - log_all, 0.0)))
     terms = np.where(central, near, far)
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f in gaussians)
     total = (2 * float(terms.sum()) - float(terms[0])) / n_points + math.exp(log_norm - depth)
+    # Aliases of the trapezoid rule: positive, so they only raise the bound.
     aliases = 2.1 * math.exp(-(float(n_points) ** 2) / (2 * variance))
+    # (1 + 1e-6) and 1e-300: rounding of the whole sum, and a term that underflowed to 0.
     return (math.sqrt(2 * math.pi * variance) * total + aliases) * (1 + 1e-6) + 1e-300
 
 

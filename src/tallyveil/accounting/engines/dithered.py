@@ -59,8 +59,11 @@ MOST_ATOMS: Final = 4096
 MOST_NODES: Final = 1 << 23
 """Nodes of one contour, times factors, above which only Chernoff's bound is given. Only tiny deltas need so many."""
 
+# p, the uniform laws that a dither adds up: its transform falls like the frequency to the power -p.
 _PARTS: Final = 12
+# The formulas of the scan are proved for variances of 1/4 or more; smaller ones are listed.
 _LEAST_VARIANCE: Final = Fraction(1, 4)
+# ln C from which a composition is refused: C multiplies the bounds on what is left out.
 _LARGEST_LOG_NORM: Final = 5.0
 _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-10: there the width is met
 _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
@@ -68,6 +71,7 @@ _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
 _BEYOND: Final = Fraction(10**300)  # an epsilon beyond which its rounding could overflow
+# Steps of Newton's method, and of widening a period; either ends earlier by far, and no bound needs the result.
 _CONTOUR_STEPS: Final = 60
 
 
@@ -86,6 +90,7 @@ class Dithered:
         self.factors = factors
         self.scan = scan
         self.width = width
+        # Mean of the loss under P: half its variance for the Gaussian part.
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
         )
@@ -130,6 +135,7 @@ class Dithered:
             return self._far_out(self._tilt(float(_FARTHEST)), _FARTHEST)
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
+        # None: the contour would need more nodes than are worth it, so only Chernoff's bound is given.
         if contour is None:
             return self._far_out(tilt, exact)
         here = log_excess(contour, [exact])[0]
@@ -153,7 +159,10 @@ class Dithered:
         exact = [min(exact_epsilon(epsilon), _BEYOND) for epsilon in epsilons]
         groups: dict[float, list[int]] = {}
         for i, epsilon in enumerate(exact):
+            # Epsilons that share a tilt share the transform, which is nearly the whole cost.
             groups.setdefault(self._tilt(float(min(epsilon, _FARTHEST))), []).append(i)
+        # Where delta is near 1, 1 - delta is known instead: two logarithms for each epsilon, either of which may be
+        # -inf.
         ends = np.full((2, 2, len(exact)), -np.inf)
         for tilt, members in groups.items():
             known = self._logs_at(tilt, [exact[i] for i in members])
@@ -175,6 +184,7 @@ class Dithered:
 
         The tilt is below 0 where delta is nearly 1. There 1 - delta is computed instead of delta.
         """
+        # A whole deviation below the mean: left of it delta is nearly 1, and its bounds would be of a tiny difference.
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
@@ -215,6 +225,7 @@ class Dithered:
         tilt = -0.5 if of_rest else max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
         for _ in range(_CONTOUR_STEPS):
             mean, variance = self._moments(tilt)
+            # Slope of ln of the integrand on the real axis; between the poles it has one minimum there.
             slope = mean - epsilon - 1 / tilt - 1 / (tilt + 1)
             low, high = (tilt, high) if slope < 0 else (low, tilt)
             following = tilt - slope / (variance + 1 / tilt**2 + 1 / (tilt + 1) ** 2)
@@ -247,6 +258,7 @@ class Dithered:
         """A period of the rule that makes its wrap-around negligible, and the tilt for Chernoff's bound on it."""
         spread, here = self.scan.spread, self._log_moment(tilt)
         log_size = -math.log(abs(tilt * (tilt + 1)) * math.sqrt(2 * math.pi) * spread)  # in units of the sums
+        # The saddle's height: what the sum is about, so that the period can be judged relative to it.
         log_value = here - tilt * epsilon + log_size
         period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
         for _ in range(_CONTOUR_STEPS):
@@ -255,6 +267,7 @@ class Dithered:
             exponent += abs(further) * 2 * self.scan.depth.half_width - abs(further - tilt) * period
             if exponent < log_size - _WRAP:
                 break
+            # 15% more until Chernoff's bound on the wrap-around is negligible.
             period *= 1.15
         return period, further
 

@@ -69,19 +69,23 @@ class Enumeration(DeltaByTails):
         factors = merged(factors)
         bits = resolving_bits(factors, least_delta)
         answers = sum(factor.multiplicity for factor in factors)
+        # One product of two tables of 1,024 entries is a million multiplications of balls.
         if answers > MAX_ANSWERS or sum(_points(factor, bits) for factor in factors) > MAX_STEPS:
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
         if not _overlap(factors) and _greatest_product(factors, bits) > MAX_STEPS:
             return None
         with precision(bits + 64):
+            # The empty sum is 0 with certainty; every factor multiplies into it.
             total: Table = {Fraction(0): arb(1)}
             for factor in factors:
                 table = _table(factor, bits)
                 for _ in range(factor.multiplicity):
+                    # Losses need not share a lattice, so the length of a table is only known when it is made.
                     if len(total) * len(table) > MAX_STEPS:
                         return None
                     total = _combined(total, table)
+        # A Laplace loss takes finitely many values; only Gaussian noise is cut off.
         finite = not any(isinstance(factor, GaussianLoss) for factor in factors)
         return cls(total, bits + 64, finite)
 
@@ -93,6 +97,7 @@ class Enumeration(DeltaByTails):
     def balls(self, epsilon: Fraction) -> tuple[arb, arb, arb]:
         """P(L > epsilon), Q(L > epsilon) and delta(epsilon)."""
         with precision(self.bits):
+            # What the table holds under each law; one minus it is what was cut off.
             first = second = delta = held_first = held_second = arb(0)
             for loss, probability in self.probabilities.items():
                 under_second = probability * rational(-loss).exp()
@@ -101,15 +106,19 @@ class Enumeration(DeltaByTails):
                 if loss > epsilon:
                     first += probability
                     second += under_second
+                    # 1 - exp(epsilon - loss) as a ball of the exact difference: no cancellation, however close the loss
+                    # is.
                     delta += probability * (1 - rational(epsilon - loss).exp())
             if self.is_whole:
                 return first, second, delta
             cut_first, cut_second = _cut_off(held_first), _cut_off(held_second)
+            # The cut-off mass may lie above epsilon or not: from 0 to all of it, on each probability.
             return first + cut_first, second + cut_second, delta + cut_first
 
 
 def _cut_off(held: arb) -> arb:
     """A ball from 0 to the whole probability that the table does not hold."""
+    # Balls of the mass may exceed 1 by rounding, so the absolute value of the difference is bounded.
     return between_zero_and((1 - held).abs_upper())
 
 
@@ -136,6 +145,8 @@ def _overlap(factors: tuple[LossFactor, ...]) -> bool:
 
 
 def _reach(variance: Fraction, bits: int) -> int:
+    # Beyond it every weight is below 2^-bits: x^2 / (2 v) > bits ln 2. The cap keeps the float from overflowing; a
+    # table of that size is refused anyway.
     return math.ceil(math.sqrt(2 * float(min(variance, Fraction(10**12))) * bits * math.log(2))) + 1
 
 
@@ -146,6 +157,7 @@ def _table(factor: LossFactor, bits: int) -> Table:
         reach = _reach(factor.variance, bits) + factor.sensitivity
         exponent = rational(-1 / (2 * factor.variance))
         weights = {x: (exponent * (x * x)).exp() for x in range(-reach, reach + 1)}
+        # The tail as a geometric series: neighbouring ratios fall, so the first ratio bounds them all.
         beyond = (exponent * (reach + 1) ** 2).exp() / (1 - (exponent * (2 * reach + 3)).exp())
         total = sum(weights.values(), arb(0)) + 2 * between_zero_and(beyond)
         return {factor.offset + factor.step * x: weight / total for x, weight in weights.items()}
@@ -154,6 +166,7 @@ def _table(factor: LossFactor, bits: int) -> Table:
     table: Table = {}
     # In between, the noise lies j from one of the two answers and k - j from the other.
     for j in range(k + 1):
+        # The ends j = 0 and k hold a whole half line of the noise; places in between hold one point each.
         weight = arb(1) if j == 0 else a**k if j == k else (1 - a) * a**j
         table[(k - 2 * j) / factor.scale] = weight / (1 + a)
     return table
@@ -165,5 +178,6 @@ def _combined(left: Table, right: Table) -> Table:
     for loss, probability in left.items():
         for other_loss, other_probability in right.items():
             added = loss + other_loss
+            # Equal losses meet in one entry: fractions compare exactly, which floats would not.
             total[added] = total.get(added, arb(0)) + probability * other_probability
     return total

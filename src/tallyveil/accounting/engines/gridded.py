@@ -53,8 +53,11 @@ _OUTSIDE: Final = 48.0
 _SCALES: Final = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 """Tilts that are tried in Chernoff's bound, in units of the best one for a normal loss."""
 
+# Laws of tilts that are kept: 4 MiB each at the usual length, 16 MiB at the fine one. Twice doubles that.
 _CACHED: Final = 16
+# Nats by which Chernoff's bound at the chosen tilt may exceed the least one; see `_tilt`.
 _SPARE: Final = 4.0
+# Halvings of a bracket of tilts: 2^-24 of it is left. Every tilt gives bounds, so this decides no correctness.
 _HALVINGS: Final = 24
 _FARTHEST: Final = 1e9  # the largest tilt, in units of the deviation
 _SMALL: Final = 25.0  # minus the logarithm of the tail of T, relative to delta
@@ -205,6 +208,7 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH)
     )
     most = sum(n * float(np.abs(atoms.losses).max()) for atoms, n in lists)
     variance = max(variance, (1e-6 * most) ** 2)
+    # At most a law is as wide as its largest loss on either side.
     low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
     high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
     step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (length - 64)))
@@ -335,6 +339,7 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> t
         size = size * moduli
         product = product * raised
     weights = np.roll(fft.irfft(product, length, workers=1), -(first % length))
+    # Read-only, since the law is kept and shared by later epsilons.
     weights.flags.writeable = False
     return weights, 1.01 * (2 * float(off.mean()) + fft_error(length) * 2 * float(size.mean()))
 

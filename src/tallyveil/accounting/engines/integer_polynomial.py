@@ -78,9 +78,13 @@ class Proved(DeltaByTails):
         factors = merged(factors)
         lattice = lattice_of(factors)
         bits = resolving_bits(factors, least_delta)
+        # Refused from the size alone, before anything is made.
         _check_size(factors, lattice, bits)
         with precision(bits + 64):
+            # One answer of nothing: the mass 1 at 0, in units of 2^-bits.
             law, lowest = fmpz_poly([fmpz(1) << bits]), 0
+            # Variances add, and a sum of discrete Gaussians is subgaussian with at most their sum, so its reach is
+            # known.
             spread = 0.0  # subgaussian variance proxy of the Gaussian part of Z
             # Finite supports last: only the Gaussian part has tails to cut off.
             for factor, weight in sorted(
@@ -93,6 +97,7 @@ class Proved(DeltaByTails):
                     spread += factor.multiplicity * weight**2 * float(factor.variance)
                     law, lowest = _cut(law, lowest, _reach(spread, bits))
         masses_from = [fmpz(0)]
+        # Sums from the top once, so that every tail afterwards is one look-up.
         for mass in reversed(law.coeffs()):
             masses_from.append(masses_from[-1] + mass)
         masses_from.reverse()
@@ -108,8 +113,10 @@ class Proved(DeltaByTails):
         with precision(self.bits + 64):
             # The least Z with W + h Z > epsilon.
             first, second = self._tails_from(
+                # Exact: no loss is counted on the wrong side of an epsilon that is itself a loss.
                 math.floor((epsilon - self.lattice.offset) / self.lattice.step) + 1
             )
+            # Balls: the two masses cancel where epsilon is large, and their width says how far.
             return first, second, first - rational(epsilon).exp() * second
 
     def epsilon_ball(self, delta: Fraction) -> arb:
@@ -128,10 +135,12 @@ class Proved(DeltaByTails):
                 middle = (low + high) // 2
                 first, second = self._tails_from(middle + 1)
                 excess = first - self._loss(middle).exp() * second - wanted
+                # Neither above nor below: the ball holds the wanted delta, so the masses are too rough to say.
                 if not (excess > 0 or excess < 0):
                     raise _undecided(delta, self.bits)
                 low, high = (middle, high) if excess > 0 else (low, middle)
             first, second = self._tails_from(low + 1)
+            # P - exp(epsilon) Q = delta, solved for epsilon between two losses, where both tails are constants.
             epsilon = ((first - wanted) / second).log()  # between two losses both tails stay the same
             if low >= self.lowest and not (epsilon >= self._loss(low) and epsilon <= self._loss(low + 1)):
                 raise _undecided(delta, self.bits)
@@ -142,9 +151,11 @@ class Proved(DeltaByTails):
 
     def _tails_from(self, z: int) -> tuple[arb, arb]:
         """P(Z >= z) and Q(Z >= z)."""
+        # 2 W / h is whole by the definition of the lattice, so the mirror of a point is a point.
         mirrored = -int(2 * self.lattice.offset / self.lattice.step) - z
         above = self._found_from(z)
         below = self.masses_from[0] - self._found_from(mirrored + 1)
+        # All that was rounded away could lie in this tail, or none of it: a ball from 0 to that.
         unit, missing = arb(1) / (fmpz(1) << self.bits), between_zero_and(arb(self.missing))
         return (arb(above) + missing) * unit, (arb(below) + missing) * unit
 
@@ -161,6 +172,7 @@ def _undecided(delta: Fraction, bits: int) -> SolverError:
 
 def _reach(variance: float, bits: int) -> int:
     """A distance beyond which a sum of discrete Gaussians of this variance has mass below 2^-bits on each side."""
+    # The mass of |X| > r is below 2 exp(-r^2 / (2 v)) for a subgaussian sum; two bits and two steps of room.
     return math.ceil(math.sqrt(2 * variance * (bits + 2) * math.log(2))) + 2
 
 
@@ -171,6 +183,7 @@ def _check_size(factors: tuple[LossFactor, ...], lattice: LossLattice, bits: int
             variance += factor.multiplicity * weight**2 * factor.variance
         else:
             points += factor.multiplicity * factor.sensitivity * weight
+    # The cap keeps a variance beyond all use from overflowing the float; it is refused for its size.
     points += 2 * _reach(float(min(variance, Fraction(10**30))), bits)
     if points > MAX_POINTS or points * bits > MAX_BITS:
         raise BudgetError(
@@ -191,6 +204,7 @@ def _power(factor: LossFactor, bits: int) -> tuple[fmpz_poly, int]:
         left >>= 1
         if left:
             base, base_low = _shifted(base * base, bits), 2 * base_low
+        # Cut at the reach of all answers together, which no power on the way exceeds.
         if isinstance(factor, GaussianLoss):
             reach = _reach(factor.multiplicity * float(factor.variance), bits)
             power, power_low = _cut(power, power_low, reach)
@@ -205,6 +219,7 @@ def _gaussian(factor: GaussianLoss, bits: int) -> tuple[list[fmpz], int]:
     weights = [(exponent * (x * x)).exp() for x in range(reach + 2)]
     # Beyond the reach the ratio of neighbouring weights only falls: at most a geometric series.
     rest = between_zero_and(weights[-1] / (1 - (exponent * (2 * reach + 3)).exp()))
+    # The whole weight is enclosed from both sides: divided by too much, masses fall, never rise.
     unit = arb(fmpz(1) << bits) / (1 + 2 * (sum(weights[1:-1], arb(0)) + rest))
     masses = [_floor(weight * unit) for weight in weights[:-1]]
     return masses[:0:-1] + masses, -reach
@@ -215,10 +230,12 @@ def _laplace(factor: LaplaceLoss, bits: int) -> list[fmpz]:
     a = rational(-1 / factor.scale).exp()
     k = factor.sensitivity
     weights = [a**k, *((1 - a) * a ** (k - i) for i in range(1, k)), arb(1)]
+    # Rounded down: what is lost here is part of the missing mass as well.
     return [_floor(weight / (1 + a) * (fmpz(1) << bits)) for weight in weights]
 
 
 def _floor(ball: arb) -> fmpz:
+    # The lower end of the ball: a mass that is not certain counts as missing.
     floor = ball.lower().floor().unique_fmpz()
     if floor is None:  # never: a lower end is one number
         raise SolverError(f"the integer part of {ball} could not be certified. Please report the event.")

@@ -53,7 +53,10 @@ class LatticeFactors:
 
     def angles(self, places: Integers, n_points: int) -> Floats:
         """a theta brought to [-pi, pi], [factors, places]; the angles are reduced in whole numbers."""
+        # Reduced in integers modulo N first. weight < 2^31 and place < 2^31 keep the product below 2^62, so that int64
+        # cannot overflow, and the angle has one rounding instead of an error that grows with j.
         reduced = (self.weights % n_points)[:, None] * places % n_points
+        # To [-pi, pi]: the Gaussian images are counted from the nearest whole turn.
         return (2 * np.pi / n_points) * np.where(2 * reduced > n_points, reduced - n_points, reduced)
 
 
@@ -66,17 +69,22 @@ def find_places(factors: list[GaussianLoss], step: Fraction, n_points: int, dept
         n_points: N, odd.
         depth: Minus the logarithm of what is negligible.
     """
+    # The transform is real up to a phase and symmetric in j: half the points are enough.
     half = n_points // 2
     if not factors:
+        # Without Gaussian noise nothing decays, so every point counts.
         return np.arange(half + 1) if half < MAX_NODES else _too_many(half + 1)
     turn = 2 * math.pi / n_points / float(step)
+    # Half a step beyond the last node, so that a node on the very edge cannot be dropped by rounding.
     windows = windows_up_to(GaussianFactors.of(factors), depth, turn * (half + 0.5))
     if windows is None:
         return "the transform of the loss returns to its full size too often"
     count = number_of_nodes(*windows, turn)
+    # Refused before the nodes are made, at four times the limit: the windows overlap, and count some nodes twice.
     if count > 4 * MAX_NODES:
         return _too_many(round(count))
     places = nodes_within(*windows, turn)
+    # The scan may reach a little beyond its end; j > N // 2 are the mirror images, counted by symmetry.
     places = places[: np.searchsorted(places, half, side="right")]
     return places if places.size <= MAX_NODES else _too_many(places.size)
 
@@ -87,4 +95,5 @@ def _too_many(count: int) -> str:
 
 def log_theta_constant(variance: float) -> float:
     """ln of c_v, the sum over whole k of exp(-2 pi^2 v k^2), for v of 1/4 or more."""
+    # Five terms: at v = 1/4, the least variance allowed, the sixth is exp(-178), far below a float's rounding of 1.
     return math.log1p(2 * sum(math.exp(-2 * math.pi**2 * variance * k * k) for k in range(1, 6)))

@@ -35,11 +35,15 @@ from tallyveil.arrays import Complexes, Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
 
+# Unit roundoff of float64: one operation rounds by at most this, relatively.
 UNIT = 2.0**-53
+# Bound on the rounding of an FFT in units of u log2(N), by counting operations: below 6 for steps of 2, 3, 4 and 5. 20
+# leaves a factor of three; 10 would still hold by the count, 40 would only widen tiny deltas.
 FFT_CONSTANT = 20.0
 NEGLIGIBLE = 60.0
 """A transform whose modulus is below exp(-60) < 1e-26 is bounded instead of computed."""
 
+# Atoms of one law that are listed at most: 32 MiB of floats. Twice doubles that.
 MAX_ATOMS = 1 << 22
 _MAX_DIRECT = 1 << 21  # atoms times frequencies that are summed directly, most accurately
 
@@ -71,6 +75,7 @@ def is_wide(factor: LossFactor) -> bool:
 
 def origin(factor: LossFactor, tilt: Fraction) -> int:
     """The integer from which a wide factor counts x."""
+    # Any whole number near the mean would do: the phase of x then turns slowly, and its rounding stays small.
     return round(tilt * factor.sensitivity)
 
 
@@ -91,6 +96,7 @@ def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> TiltedAtoms:
     middle = round(centre)
     part = float(centre - middle)
     side = 1.0 if part >= 0 else -1.0
+    # Exact before it is rounded: 1 - 2 |part| cancels where the centre is halfway between two integers.
     gap = float(1 - 2 * abs(centre - middle))
     reach = math.ceil(math.sqrt(104 * v)) + 1  # what lies beyond is below exp(-50) of the whole
     _check_atoms(factor, 2 * reach + 1)
@@ -108,12 +114,14 @@ def _gaussian_atoms(factor: GaussianLoss, tilt: Fraction) -> TiltedAtoms:
 def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> TiltedAtoms:
     k = factor.sensitivity
     _check_atoms(factor, k + 1)
+    # Slope of the tilted law in j. Above 0 where the tilt is below -1/2: then the law leans to the other end.
     bent = float(-(1 + 2 * tilt) / factor.scale)
     j = np.arange(k, -1, -1, dtype=np.float64)  # ascending in i = k - j
     if bent > 0:
         j -= k  # relative to the heavier end, so that exponents near 0 are accurate
     exponents = j * bent
     if k > 1:
+        # Places between the ends hold one point of noise each, (1 - a) times the weight at an end.
         exponents[1:-1] += math.log(-math.expm1(-1 / float(factor.scale)))
     return _normalised(0, exponents, 0.0)
 
@@ -128,6 +136,7 @@ def _check_atoms(factor: LossFactor, count: int) -> None:
 
 
 def _normalised(start: int, exponents: Floats, left_out: float) -> TiltedAtoms:
+    # Relative to the heaviest: sums of weights stay near 1, whatever the tilt.
     exponents = exponents - exponents.max()
     heavy = exponents > -700  # the rest is below exp(-650) of the whole, however many
     exponents = np.where(heavy, exponents, -700.0)
@@ -142,6 +151,7 @@ def _normalised(start: int, exponents: Floats, left_out: float) -> TiltedAtoms:
 
 def wide_exponents(factor: GaussianLoss, phases: Floats) -> Floats:
     """n v theta^2 / 2 for theta in [-pi, pi]: minus the logarithm of |F^n|, without the bracket of `wide_power`."""
+    # The phases are within [-pi, pi], so this is the decay of the nearest image alone.
     return (factor.multiplicity * float(factor.variance) / 2) * phases * phases
 
 
@@ -155,8 +165,10 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Co
     """
     n, v = factor.multiplicity, float(factor.variance)
     centre = tilt * factor.sensitivity
+    # Exact: the fractional part of the centre is a difference of large numbers. Only it enters a phase.
     part = centre - round(centre)
     exponents, turn = wide_exponents(factor, phases), float(n * part) * phases
+    # The phase and the decay in one exp: the modulus has no rounding of a separate product.
     leading = np.exp(1j * turn - exponents)
     # The neighbours m = -1, 1 (others are below exp(-12 pi^2) relatively), over the same at theta = 0.
     c = float(part)
@@ -165,6 +177,7 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Co
     below = np.exp(-2 * math.pi * v * (math.pi - phases))
     extra = above * rounding + below * np.conj(rounding)
     at_zero = 2 * math.exp(-2 * math.pi**2 * v) * math.cos(2 * math.pi * c)
+    # The bracket is 1 + what the neighbours add, over the same at 0.
     bracket = (1 + extra) / (1 + at_zero)
     size = np.abs(bracket)
     # exp multiplies the exponents' relative error (at most 8 v pi^2 u) into the neighbours.
@@ -172,6 +185,7 @@ def wide_power(factor: GaussianLoss, tilt: Fraction, phases: Floats) -> tuple[Co
     off = neighbours * UNIT * (60 + 130 * v) + np.where(neighbours > 1e-20, 4 * UNIT, 1e-20)
     powered, power_error = power_with_error(bracket, size, off, n)
     modulus = np.exp(-exponents)
+    # 8 roundings for each nat of decay and each radian of phase, as exp turns absolute errors into relative ones.
     relative = UNIT * (8 * exponents + 8 * np.abs(turn) + 20)
     return leading * powered, modulus * (power_error + relative * (np.abs(powered) + power_error))
 
@@ -188,8 +202,11 @@ def listed_power(
         length: N, even.
         frequencies: k in 0..N/2 wanted.
     """
+    # In whole numbers modulo N, so that angles are reduced exactly.
     stride = weight % length
     positions = (np.arange(law.weights.size, dtype=np.int64) * stride) % length
+    # Direct sums have no error that grows with N, but take atoms times frequencies; the FFT takes over where that is
+    # slow.
     if law.weights.size * frequencies.size <= _MAX_DIRECT:
         values = np.zeros(frequencies.size, dtype=np.complex128)
         for position, mass in zip(positions.tolist(), law.weights.tolist(), strict=True):
@@ -208,12 +225,15 @@ def listed_power(
 
 def centred(products: Integers, length: int) -> Floats:
     """Products modulo the length, in [-length / 2, length / 2), as floats: exact."""
+    # Exact: whole numbers below N are floats, and the division by N comes last, at the caller.
     reduced = products % length
     return np.where(2 * reduced >= length, reduced - length, reduced).astype(np.float64)
 
 
 def power_with_error(values: Complexes, size: Floats, off: Floats, n: int) -> tuple[Complexes, Floats]:
     """values^n and a bound on its error; `size` are the moduli of the values, and `off` bounds their errors."""
+    # |F| + e bounds the true modulus, so its power bounds that of the true value; the difference from |F|^n is the
+    # error.
     powered, worst, least = power_of(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT
     # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.

@@ -59,10 +59,15 @@ _POINTS_PER_DEVIATION: Final = 24  # the wrap-around stays negligible down to de
 _ASIDE: Final = 1.6  # standard deviations by which the contour passes the saddle, at least
 _TILTS: Final = 2  # contours for each standard deviation of the saddle
 _MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
+# Contours kept at least, even where a contour has many nodes.
 _CACHED: Final = 16
+# Contours kept at most, where each has few nodes.
 _MOST_CACHED: Final = 128
+# ln C from which a composition is refused: C multiplies the bounds on the nodes left out.
 _LARGEST_LOG_NORM: Final = 5.0
+# Least scale of Laplace noise that is taken; another engine takes what is outside of this and of `_MOST`.
 _LEAST: Final = Fraction(1, 10**6)
+# Largest scale and variance that are taken.
 _MOST: Final = Fraction(10**15)
 
 

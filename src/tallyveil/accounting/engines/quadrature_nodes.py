@@ -18,7 +18,9 @@ from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
 from tallyveil.arrays import Complexes, Floats, Integers
 
 _NEGLIGIBLE: Final = 46.0  # minus a logarithm; with it everything left out is below 1e-18 of the sum
+# Minus the logarithm of an image that is left out: exp(-42) is 6e-19. What is left out is bounded too.
 _NEGLIGIBLE_IMAGE: Final = 42.0
+# Whole turns away. From the fourth on, an image is below exp(-2 pi v 4 (4 pi - pi)) = exp(-59) at v = 1/4.
 _IMAGES: Final = (-1, 1, -2, 2, -3, 3)
 
 
@@ -102,11 +104,13 @@ class LaplacePart:
             the Laplace part of Z.
         """
         values = np.arange(self.log_masses.shape[1])
+        # Tilted by exp(tau a i), the largest exponent taken out first: tau a k may be beyond what exp can hold.
         exponents = self.log_masses + tau * self.weights[:, None] * values
         top = exponents.max(axis=1)
         masses = np.exp(exponents - top[:, None])
         totals = masses.sum(axis=1)
         masses /= totals[:, None]
+        # Means and variances are about the tilted law; they steer the contour, and no bound rests on them.
         means = masses @ values
         variances = (masses * (values - means[:, None]) ** 2).sum(axis=1)
         mean = float((self.powers * self.weights) @ means)
@@ -127,25 +131,32 @@ def contour_nodes(
         step: h.
         n_points: N, odd.
     """
+    # The sum over N nodes of what is below exp(-46 - ln N) is below exp(-46).
     depth = _NEGLIGIBLE + math.log(n_points)
     spots = find_places([factor for factor, _ in gaussians], step, n_points, depth)
     if isinstance(spots, str):
         return spots
     parts = LatticeFactors.of(gaussians)
+    # The scan gives intervals; here each node in them is looked at by itself, and most drop out.
     logs = _log_sizes(parts, np.abs(parts.angles(spots, n_points)))
     heavy = logs >= -depth
     log_norm = sum(
         factor.multiplicity * log_theta_constant(float(factor.variance)) for factor, _ in gaussians
     )
+    # 2.001: each node stands for its mirror image too. The last part is the scan's own bound on all nodes it did not
+    # return, and 1e-300 covers what underflowed.
     left_out = 2.001 * float(np.exp(logs[~heavy]).sum()) / n_points + math.exp(log_norm - depth) + 1e-300
     places, x = spots[heavy], parts.angles(spots[heavy], n_points)
     rates = (parts.powers * parts.variances * parts.weights)[:, None] * x
     decays = (parts.powers * parts.variances / 2) @ (x * x)
     theta = (2 * np.pi / n_points) * places
     count = len(gaussians)
+    # Roundings are counted before anything is computed, in UNIT of a term's size. The decays and the phases are sums
+    # over factors, hence (8 + count) roundings for each nat or radian.
     bases, slopes = 200.0 + places.size + (8 + count) * decays, (8 + count) * np.abs(rates).sum(axis=0)
     for factor, weight in laplaces:
         n, k = factor.multiplicity, factor.sensitivity
+        # A Laplace transform is a sum of k + 1 products, and its power n multiplies its relative error by n.
         bases += n * (60 + 8 * k + 8 * _largest_log(factor))
         slopes += n * 8.0 * weight * k
     images = []
@@ -159,10 +170,12 @@ def contour_nodes(
     return ContourNodes(
         n_points=n_points,
         places=places,
+        # 2 sin^2(theta / 2) and not 1 - cos(theta), which would lose all digits near theta = 0.
         versines=2 * np.sin(theta / 2) ** 2,
         sines=np.sin(theta),
         decays=decays,
         phase_rates=rates.sum(axis=0),
+        # Larger by 1e-9, since these sizes are computed in floats and must not be below the true ones.
         sizes=np.exp(logs[heavy]) * (1 + 1e-9),
         error_bases=bases,
         error_rates=slopes,
@@ -174,6 +187,8 @@ def contour_nodes(
 def _log_sizes(factors: LatticeFactors, x: Floats) -> Floats:
     """ln of C |transform of the Gaussian part| on the imaginary axis; it bounds it on every shifted contour too."""
     v = factors.variances[:, None]
+    # 1e-17 stands for the images from the fourth turn on. All images are positive on the imaginary axis, so the sum
+    # there bounds the modulus on every shifted contour.
     images = 1e-17 + sum(
         np.exp(-2 * np.pi * v * k * (np.pi * k - side * x)) for k in (1, 2, 3) for side in (1, -1)
     )
@@ -185,8 +200,10 @@ def _images(power: int, weight: int, v: float, x: Floats) -> tuple[list[ImagesOf
     """The images that count; the roundings they add to each node's term, and those for each unit of |tau|."""
     k = np.array(_IMAGES)
     logs = -2 * np.pi * v * k[:, None] * (np.pi * k[:, None] + x)
+    # ln(power) more: m answers have m times the images to first order.
     counts = logs >= -_NEGLIGIBLE_IMAGE - math.log(power)
     sizes, nodes_hit, rates = np.exp(logs), counts.any(axis=0), 2 * np.pi * v * weight * k
+    # Images left out at a node, as a relative error of its term: in UNIT, like all other roundings.
     bases = 1.1 * np.where(counts, 0.0, sizes).sum(axis=0) / UNIT
     bases += (0.01 if v > 0.5 else 1.0) + 60 * nodes_hit  # images from the fourth on, and those that count
     slopes = 8 * np.abs(rates) @ np.where(counts, sizes, 0.0)
@@ -204,8 +221,10 @@ def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], places: Integers, n_po
     for i, (factor, weight) in enumerate(laplaces):
         logs = _log_masses(factor)
         log_masses[i, : len(logs)] = logs
+        # Whole numbers modulo N, as for the Gaussian angles: both the product and the remainder are exact in int64.
         turns = np.multiply.outer(np.arange(len(logs)) * (weight % n_points) % n_points, places) % n_points
         phases.append(
+            # Angles to half a turn on either side, so that exp sees no number above pi.
             np.exp((2j * np.pi / n_points) * np.where(2 * turns > n_points, turns - n_points, turns))
         )
         masses, values = np.exp(logs), weight * np.arange(len(logs))
@@ -227,6 +246,7 @@ def laplace_part(laplaces: list[tuple[LaplaceLoss, int]], places: Integers, n_po
 def _log_masses(factor: LaplaceLoss) -> list[float]:
     """Logarithms of the probabilities of i = 0..k: a^k, (1 - a) a^(k - i), 1, over 1 + a."""
     k, rate = factor.sensitivity, float(1 / factor.scale)
+    # log1p and expm1: with a large scale, a is within rounding of 1, and 1 - a would lose its digits.
     norm = math.log1p(math.exp(-rate))
     inner = math.log(-math.expm1(-rate))
     return [-k * rate - norm, *(inner - (k - i) * rate - norm for i in range(1, k)), -norm]
@@ -234,5 +254,6 @@ def _log_masses(factor: LaplaceLoss) -> list[float]:
 
 def _largest_log(factor: LaplaceLoss) -> float:
     return max(abs(value) for value in _log_masses(factor)) + float(
+        # The cap keeps a tiny scale from overflowing; the range of scales is checked before this is used.
         factor.sensitivity * min(1 / factor.scale, Fraction(10) ** 300)
     )

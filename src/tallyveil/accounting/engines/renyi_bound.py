@@ -41,6 +41,8 @@ class RenyiUpper:
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Delta from above. Of the probabilities nothing is known but Q <= exp(-epsilon)."""
         exact = within_floats(epsilon)
+        # Q(L > epsilon) = E[exp(-L); L > epsilon] under P, so at most exp(-epsilon). Its rounding is one of a product:
+        # 1e-15 covers it, since exp(-epsilon) must not fall below the truth.
         below = Bounds(-math.inf, min(0.0, -float(exact) * (1 - 1e-15)))
         return Tails(Bounds(-math.inf, 0.0), below, self._log_delta(exact))
 
@@ -49,12 +51,16 @@ class RenyiUpper:
         log_delta = log_of(delta)
 
         def bound(excess: float) -> float:
+            # Epsilon at one order, in floats. It is only minimised here: every order gives a valid bound, so no error
+            # in the search can do more than widen the answer.
             return searched_divergence(self.law, excess) - (log_delta + saved(excess)) / excess
 
         best = best_excess(bound)
         with precision(BITS):
+            # The chosen order is an exact fraction from here on; the bound itself is evaluated in balls.
             x = rational(best)
             log_ball = rational(delta).log() + saved_ball(x)
+            # 0 is a larger bound, so it holds too, where the formula gives less.
             return max(0.0, round_up(rational(certified_divergence(self.law, best)) - log_ball / x))
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
@@ -65,11 +71,13 @@ class RenyiUpper:
         allowed = float(epsilon)
 
         def log_delta(excess: float) -> float:
+            # Canonne, Kamath, Steinke (2020), Proposition 12, with the order 1 + x; convex in x, so one minimum.
             return excess * (searched_divergence(self.law, excess) - allowed) - saved(excess)
 
         return best_excess(log_delta)
 
     def _log_delta(self, epsilon: Fraction) -> Bounds:
+        # delta(-e) follows from delta(e) by the reflection of the loss, while the formula needs epsilon >= 0.
         if epsilon < 0:
             there = self._log_delta(-epsilon)
             return Bounds(-math.inf, log_reflected(float(epsilon), there).upper)
@@ -79,4 +87,5 @@ class RenyiUpper:
             logarithm = x * (rational(certified_divergence(self.law, best)) - rational(epsilon)) - saved_ball(
                 x
             )
+            # ln delta is at most 0: for a small epsilon, the best order may give more than everything.
             return Bounds(-math.inf, min(0.0, float_bounds(logarithm).upper))

@@ -80,6 +80,7 @@ class GaussianFactors:
         k = np.array([float(f.sensitivity) for f in ordered])
         m = np.array([float(f.multiplicity) for f in ordered])
         rates = k * k / v
+        # ln of the theta constant: the transform's largest value is the sum of all images at 0.
         images = sum(np.exp(-2 * np.pi**2 * v * (j * j)) for j in range(1, 6))
         return cls(
             variances=v,
@@ -87,6 +88,8 @@ class GaussianFactors:
             powers=m,
             rates=rates,
             periods=2 * np.pi * v / k,
+            # The pull: curvature of the transform's decay, less what the other images may add
+            # (docs/proofs/off-lattice.md, 3).
             pulls=m * rates * (1 - 2 * math.log(2) / (np.pi**2 * v)),
             variance=sum((2 * f.multiplicity * f.offset for f in factors), Fraction(0)),
             log_norm=float((m * np.log1p(2 * images)).sum()),
@@ -115,6 +118,7 @@ class Depth:
 
     def at(self, begin: float) -> float:
         """T - ln b - p max(0, ln(h b / p)), for the segment that begins at b."""
+        # Beyond the frequency p / h the dither falls like a power of p: the depth may fall by its logarithm.
         return (
             self.depth
             - math.log(begin)
@@ -145,6 +149,7 @@ def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
     """All windows, or None if there are too many states or windows on the way to them."""
     first = _FIRST_END / math.sqrt(factors.variance)
     segments = [_Segment(0.0, first, depth.depth + factors.loss)]
+    # Twice as long each time: the dither's factor shrinks with u, so the number of segments grows only with ln(U).
     while (bound := depth.at(segments[-1].end)) > 0:
         segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + factors.loss))
     windows = _scanned(factors, segments, MOST_STATES, MOST_WINDOWS)
@@ -167,11 +172,14 @@ def number_of_nodes(lows: Floats, highs: Floats, step: float) -> float:
 
 def nodes_within(lows: Floats, highs: Floats, step: float) -> Integers:
     """All whole j with j step in some interval, each once and in order."""
+    # Widened by more than a division's rounding: a node on the edge of an interval must not be dropped.
     first = np.ceil(lows / step * (1 - 1e-13) - 1e-9).astype(np.int64)
     last = np.floor(highs / step * (1 + 1e-13) + 1e-9).astype(np.int64)
     counts = np.maximum(last - first + 1, 0)
+    # All places of all intervals in one array: begin of each interval repeated, plus a running count.
     numbers = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
     numbers.sort()
+    # Windows may overlap; each node enters the sum once, and numbers are sorted already.
     distinct: Integers = numbers[np.diff(numbers, prepend=-1) > 0]
     return distinct
 
@@ -216,6 +224,7 @@ def _scanned(
     about as long for one state as for a thousand.
     """
     period = factors.periods[0]
+    # Refused before an array is made: the longest period alone would need this many states.
     if segments[-1].end / period > most_states:
         return None
     pieces, multiples = [], []
@@ -226,6 +235,7 @@ def _scanned(
         multiples += (np.diff(ends) / period + 1).tolist()
     begun = _States(*(np.concatenate([getattr(part, name) for part in pieces]) for name in _States.__slots__))
     # A batch has at most as many multiples of the longest period as one full piece, or it is one piece.
+    # Batches by the number of multiples, not of segments: the work of a batch is what its states split into.
     batch = np.floor(np.cumsum(multiples) / _CHUNK)
     lows, highs, seen = [], [], 0
     for number in np.unique(batch):
@@ -236,6 +246,7 @@ def _scanned(
         lows.append(np.maximum(states.low, 0.0))
         highs.append(states.high)
         seen += looked_at
+        # Windows are what costs time later, so they are limited apart from the states on the way to them.
         if sum(part.size for part in lows) > most_windows:
             return None
     return np.concatenate(lows), np.concatenate(highs)
@@ -245,18 +256,22 @@ def _begun(factors: GaussianFactors, segment: _Segment, ends: Floats) -> _States
     """The states before the first factor: one for each piece of a segment."""
     n = ends.size - 1
     # By how much rounding may move a multiple of a period, a middle or the edge of a cell.
+    # Rounding of every period's multiple, of the middles and of the cells, relative to the end of the segment.
     slip = (8 * factors.count + 32) * UNIT * segment.end
+    # The bound raised by what that rounding could hide: F at the true place may be larger than at the rounded one.
     bound = (math.sqrt(segment.bound) + slip * math.sqrt(8 * float(factors.pulls.sum()))) ** 2
     bound = bound * (1 + 1e-9) + 1e-9
     return _States(np.zeros(n), np.zeros(n), ends[:-1], ends[1:], np.full(n, bound), np.full(n, slip))
 
 
 def _windows_of(factors: GaussianFactors, states: _States, allowed: int) -> tuple[_States, int] | None:
+    # Weight and rest of the quadratic so far; F's factors are added one by one, as the module says.
     """The states after the last factor and the number of states looked at, or None if there are more than allowed."""
     weight, seen = 0.0, 0
     for period, pull in zip(factors.periods.tolist(), factors.pulls.tolist(), strict=True):
         split = _split(states, period, allowed - seen)
         if split is None:
+            # A limit on the states that were looked at, not on those left: time is spent on the former.
             return None
         seen += split[1].size
         states = _joined(*split, (weight, pull, period))
@@ -267,6 +282,7 @@ def _windows_of(factors: GaussianFactors, states: _States, allowed: int) -> tupl
 def _split(states: _States, period: float, allowed: int) -> tuple[_States, Floats] | None:
     """One state for every multiple of the period that is nearest somewhere in the interval, and these multiples."""
     first = np.floor(states.low / period + 0.5)
+    # Round to the nearest multiple at both ends: all multiples in between are candidates.
     counts = (np.floor(states.high / period + 0.5) - first).astype(np.int64) + 1
     total = int(counts.sum())
     if total > allowed:
@@ -274,6 +290,7 @@ def _split(states: _States, period: float, allowed: int) -> tuple[_States, Float
     if total == counts.size:  # every interval lies in one cell, as most do
         return states, first * period
     parents = np.repeat(np.arange(counts.size), counts)
+    # A running count within each state, plus its first multiple: one array instead of a loop.
     place = np.arange(total, dtype=np.float64) - np.repeat(np.cumsum(counts) - counts, counts)
     centres: Floats = (first[parents] + place) * period
     return states.where(parents), centres
@@ -283,10 +300,13 @@ def _joined(states: _States, centre: Floats, factor: tuple[float, float, float])
     """The states with one more factor: its pull towards its multiple of the period, and the cell of this multiple."""
     weight, pull, period = factor
     total, bound, slip = weight + pull, states.bound, states.slip
+    # Sum of two squares, completed: weight (u - m)^2 / 2 + pull (u - c)^2 / 2 has this middle and this rest.
     off = centre - states.middle
     rest = states.rest + (0.5 * weight * pull / total) * off * off
     middle = states.middle + off * (pull / total)
+    # Where the quadratic is above the bound nothing is left: the interval shrinks to where it is not.
     reach = np.sqrt(np.maximum(bound - rest, 0.0) * (2 / total)) + slip
     low = np.maximum(np.maximum(states.low, centre - period / 2 - slip), middle - reach)
     high = np.minimum(np.minimum(states.high, centre + period / 2 + slip), middle + reach)
+    # States whose rest already exceeds the bound, or whose interval is empty, hold no frequency.
     return _States(middle, rest, low, high, bound, slip).where((rest <= bound) & (low <= high))

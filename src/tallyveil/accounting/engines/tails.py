@@ -84,6 +84,7 @@ def within_floats(epsilon: float | Fraction) -> Fraction:
     Raises:
         BudgetError: it is not finite, or above 1e301 or below -1e301.
     """
+    # Floats end at 1.8e308. Seven orders are left for what epsilon is multiplied by and added to.
     exact = exact_epsilon(epsilon)
     if abs(exact) > 10**301:
         raise BudgetError(
@@ -102,6 +103,7 @@ NOTHING = Bounds(-math.inf, -math.inf)
 
 def up(value: float) -> float:
     """The next larger float; an infinity is returned unchanged."""
+    # nextafter moves by one unit and no more; an addition could round back to the same float.
     return math.nextafter(value, math.inf) if math.isfinite(value) else value
 
 
@@ -112,12 +114,14 @@ def down(value: float) -> float:
 
 def float_bounds(ball: arb) -> Bounds:
     """Floats on both sides of every number in a ball."""
+    # arb's own ends are exact to its precision but round to nearest on the way to a float: one unit outwards covers it.
     return Bounds(down(float(ball.lower())), up(float(ball.upper())))
 
 
 def upper_fraction(ball: arb) -> Fraction:
     """An exact number that is not below any number in a ball."""
     mantissa, exponent = ball.upper().man_exp()
+    # The upper end of a ball is a binary fraction, so nothing is rounded here.
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
@@ -131,14 +135,17 @@ def fraction_bounds(value: Fraction) -> Bounds:
     try:
         nearest = float(value)
     except OverflowError:
+        # Beyond the largest float: the bound is the infinity on the far side and the largest float on the near one.
         huge = math.nextafter(math.inf, 0.0)
         return Bounds(huge, math.inf) if value > 0 else Bounds(-math.inf, -huge)
+    # Exact comparison: only where the fraction is no float is the neighbour taken.
     exact = Fraction(nearest)
     return Bounds(nearest if exact <= value else down(nearest), nearest if exact >= value else up(nearest))
 
 
 def log_bounds_of(value: Fraction) -> Bounds:
     """Natural logarithm of a positive exact number."""
+    # 128 bits leave the float's 53 bits exact to the last place.
     with precision(128):
         return float_bounds(rational(value).log())
 
@@ -155,6 +162,7 @@ def narrower(left: Tails, right: Tails) -> Tails:
         (left.log_second, right.log_second),
         (left.log_delta, right.log_delta),
     )
+    # Both answers hold, so the truth lies in the overlap. An empty one would be a contradiction, hence no check.
     return Tails(*(Bounds(max(a.lower, b.lower), min(a.upper, b.upper)) for a, b in pairs))
 
 
@@ -163,6 +171,7 @@ def log_of(scale: Bounds, total: float, error: float) -> Bounds:
 
     The few operations here are each rounded once; four units in the last place cover all of them.
     """
+    # total may be below the error: then no lower bound, and the upper end is total + error.
     low, high = (total - error) * (1 - 1e-15), (total + error) * (1 + 1e-15)
     upper = _widened(scale.upper + math.log(high), 1) if high > 0 else -math.inf
     lower = _widened(scale.lower + math.log(low), -1) if low > 0 else -math.inf
@@ -170,4 +179,5 @@ def log_of(scale: Bounds, total: float, error: float) -> Bounds:
 
 
 def _widened(value: float, side: int) -> float:
+    # An addition and a logarithm: 4 ulp of the result and 1e-15 for the factors above.
     return value + side * (4 * math.ulp(value) + 1e-15)

@@ -65,7 +65,10 @@ from tallyveil.errors import SolverError
 MAX_LENGTH = 1 << 21
 """Longest cyclic lattice worked on."""
 
+# Laws of tilts that are kept, of 32 MiB each at most: 200 MB. Twice doubles that.
 _CACHED = 6
+# ln delta above which delta is also computed as one minus a tail: at delta near 1, the tail of the rest has more
+# digits.
 _NEARLY_ONE = math.log(0.9)
 _FARTHEST = 10**6  # an epsilon that protects nobody
 _WIDE = 1e-9  # relative width above which another tilt is tried
@@ -124,9 +127,12 @@ class TiltedFFT(DeltaByTails):
             BudgetError: epsilon is not finite, or beyond 1e301.
         """
         exact = within_floats(epsilon)
+        # No loss is as large: both probabilities are exactly 0, and the window would hold nothing.
         if self.greatest is not None and exact >= self.greatest:
             return Tails(NOTHING, NOTHING, NOTHING)
+        # At the saddle the terms of the sum are largest and nearest to epsilon.
         tilt = tilt_grid(self.factors, float(exact))
+        # A window that no transform holds: Chernoff's bound is all that is left there, and it is one-sided.
         if tilt > 0 and self._is_too_wide(tilt):
             return self._far_out(exact, tilt)
         tails = self._tails_at(exact, tilt)
@@ -134,6 +140,8 @@ class TiltedFFT(DeltaByTails):
             # Few atoms carry the tail, and not near epsilon: aim where they are.
             point = self._next_point(exact)
             widest = max(self.lattice.weights) * self.lattice.step
+            # Aims: the mean of what lies above epsilon, its first point, and that moved by the widest atom. A different
+            # tilt gives other roundings, and the intersection of bounds is safe.
             for aim in (self._carried(exact, tilt), float(point), float(point + widest)):
                 aimed = tilt_grid(self.factors, aim)
                 if self._is_too_wide(aimed):
@@ -146,7 +154,6 @@ class TiltedFFT(DeltaByTails):
 
     def _with_rest(self, epsilon: Fraction, tails: Tails) -> Tails:
         """The tails, with delta also from 1 - delta = P(L <= epsilon) + exp(epsilon) Q(L > epsilon)."""
-        # Under Q the loss has the law of minus the loss under P, and no loss lies between epsilon and the next point.
         below = self.log_tails(-self._next_point(epsilon)).log_second
         delta = log_rest(log_sum(below, tails.log_second, float(epsilon)))
         return narrower(tails, Tails(tails.log_first, tails.log_second, delta))
@@ -186,6 +193,7 @@ class TiltedFFT(DeltaByTails):
     def law(self, tilt: Fraction) -> TiltedLaw:
         """The law tilted by exp(tilt L). The laws of the last few tilts are kept."""
         if tilt not in self._laws:
+            # The oldest is dropped: a search over epsilon moves on, and comes back only to the last few.
             while len(self._laws) >= _CACHED:
                 self._laws.pop(next(iter(self._laws)))
             self._laws[tilt] = self._tilted(tilt)
@@ -198,13 +206,16 @@ class TiltedFFT(DeltaByTails):
         bounds (-inf, 0), which say nothing.
         """
         law, lattice = self.law(tilt), self.lattice
+        # First lattice point above epsilon by integer division: no point on the wrong side, whatever the rounding.
         z = (epsilon - lattice.offset) // lattice.step + 1  # first lattice point above, exactly
         point = lattice.offset + z * lattice.step
         begin = max(z, law.first)
         weights = law.weights[begin - law.first :]
+        # Distances in lattice steps, exact until the one multiplication by the step.
         distance = float(lattice.step) * np.arange(begin - z, begin - z + weights.size, dtype=np.float64)
         gap = float(point - epsilon)
         unknown = Bounds(-math.inf, 0.0)
+        # Q(L > epsilon) is E[exp(-L)] above it, so one tilt more: its scale is at (s + 1) l.
         s = float(tilt)
         second_scale = certified_log_moment(self.factors, tilt, (tilt + 1) * point)
         damped = np.exp(-(s + 1) * distance)
@@ -214,6 +225,7 @@ class TiltedFFT(DeltaByTails):
         scale = certified_log_moment(self.factors, tilt, tilt * point)
         growth = np.exp(-s * distance) if s else np.ones_like(distance)
         first = _summed(scale, weights, growth, s * distance, law)
+        # 1 - exp(-(gap + d)) by expm1: near epsilon the factor is tiny and would cancel.
         delta = _summed(scale, weights, growth * -np.expm1(-(gap + distance)), s * distance, law)
         return first, second, delta
 
@@ -224,6 +236,7 @@ class TiltedFFT(DeltaByTails):
                 f"the tilted loss spreads over {count} lattice points, more than can be worked on. Ask for another "
                 "engine, or account for noise that protects nobody apart from the rest."
             )
+        # Exactly the count, rounded up to a length of small primes, which the FFT's error bound needs.
         length = smooth_length(count)
         weights, entry_error = self._inverted(tilt, length, first)
         weights = weights[:count]
@@ -241,6 +254,7 @@ class TiltedFFT(DeltaByTails):
         return tilt not in self._laws and self._points(tilt)[1] > 2 * MAX_LENGTH
 
     def _inverted(self, tilt: Fraction, length: int, first: int) -> tuple[Floats, float]:
+        # The transform of a sum is a product, so errors add up relatively: size and off are carried along.
         """Weights on the cyclic lattice, rolled so that point `first` comes first, and each one's error."""
         frequencies = self._frequencies(length)
         product = np.ones(frequencies.size, dtype=np.complex128)
@@ -249,6 +263,7 @@ class TiltedFFT(DeltaByTails):
         for factor, weight in zip(self.factors, self.lattice.weights, strict=True):
             if is_wide(factor):
                 assert isinstance(factor, GaussianLoss)
+                # Phases reduced in integers, so that no angle is larger than pi.
                 phases = _phases(weight, frequencies, length)
                 values, error = wide_power(factor, tilt, phases)
                 start += factor.multiplicity * weight * origin(factor, tilt)
@@ -257,6 +272,7 @@ class TiltedFFT(DeltaByTails):
                 values, error = listed_power(law, factor.multiplicity, weight, length, frequencies)
                 start += factor.multiplicity * weight * law.start
             moduli = np.abs(values)
+            # |a b| <= |a| e_b + e_a (|b| + e_b): one line for both, and 8 UNIT for the product itself.
             off = size * error + off * (moduli + error) + 8 * UNIT * size * moduli
             size = size * moduli
             product = product * values
@@ -265,6 +281,7 @@ class TiltedFFT(DeltaByTails):
         spectrum = np.zeros(length // 2 + 1, dtype=np.complex128)
         spectrum[frequencies] = np.conj(product)
         weights = fft.irfft(spectrum, length, workers=1)
+        # Half the spectrum stands for both halves, hence 2 / N; what was left out is bounded, not computed.
         # Interior frequencies count twice; the ones left out are below exp(-60) each.
         total_off = 2 * float(off.sum()) / length + 2 * math.exp(-NEGLIGIBLE)
         rounding = fft_error(length) * 2 * float(size.sum()) / length
@@ -273,6 +290,8 @@ class TiltedFFT(DeltaByTails):
     def _frequencies(self, length: int) -> Integers:
         """Frequencies at which the product of the wide factors' transforms is not negligible."""
         if length not in self._significant:
+            # One factor after the other, the strongest decay first: frequencies drop out before the others are
+            # computed.
             frequencies = np.arange(length // 2 + 1, dtype=np.int64)
             exponents = np.zeros(frequencies.size)
             pairs = zip(self.factors, self.lattice.weights, strict=True)
@@ -301,6 +320,7 @@ def smooth_length(count: int) -> int:
     best = 2
     while best < count:
         best *= 2
+    # All products of 2, 3 and 5 above the count: three nested loops, as there are few of them.
     five = 2
     while five < best:
         three = five

@@ -249,7 +249,7 @@ def _feasible(
     solution = solve(closest, variances, start, enough=1.0 + SLACK / 2)
     if solution.objective < 1.0 + SLACK:
         return solution.shares
-    worst = int(np.argmax(weights * solution.found.values))
+    worst = int(np.argmax(weights * solution.evaluated.values))
     area, query = aims.named[worst]
     needed = float(strategy.total) * solution.bound
     condition = " while no aim becomes worse than it is (spare = true)" if aims.spare else ""

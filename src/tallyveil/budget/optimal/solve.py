@@ -32,13 +32,13 @@ class Solution:
 
     Attributes:
         shares: They sum to 1; shape (shares,).
-        found: The variances there.
+        evaluated: The variances there.
         objective: The program's objective there.
         bound: Lower bound of the objective of any shares.
     """
 
     shares: Floats
-    found: Evaluated
+    evaluated: Evaluated
     objective: float
     bound: float
 

@@ -66,9 +66,9 @@ class TotalMeasures:
                 measured[name] = AS_GOOD_AS_EXACT * greatest if number else np.inf
         return measured
 
-    def made_into(self, original: Spine, made: OptimisedSpine) -> "TotalMeasures":
+    def made_into(self, original: Spine, optimised: OptimisedSpine) -> "TotalMeasures":
         """The measures on a spine made from a geography, if these are the measures on the geography."""
-        return self.with_cut(made.spine, original.geolevels, replaced_areas(original, made))
+        return self.with_cut(optimised.spine, original.geolevels, replaced_areas(original, optimised))
 
     def with_cut(
         self, spine: Spine, geolevels: Sequence[str], cut: Iterable[EntityFamily]

@@ -35,7 +35,7 @@ class SpinePreset:
         families: Families of off-spine entities that it needs, named by the columns of the entity table.
         steps: Steps, in order.
         bypasses: Whether geounits are bypassed afterwards, by the rule of the mechanism (`bypass_rule`).
-        made: Geolevels of the resulting spine, root first.
+        result: Geolevels of the resulting spine, root first.
     """
 
     name: str
@@ -45,7 +45,7 @@ class SpinePreset:
     families: tuple[str, ...]
     steps: tuple[Step, ...]
     bypasses: bool
-    made: tuple[str, ...]
+    result: tuple[str, ...]
 
 
 def spine_preset_names() -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def load_spine_preset(name: str) -> SpinePreset:
         families=tuple(table["families"]),
         steps=tuple(read_step(step) for step in table["steps"]),
         bypasses=table["bypass"],
-        made=tuple(table["made"]),
+        result=tuple(table["made"]),
     )
 
 

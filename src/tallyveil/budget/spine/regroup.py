@@ -111,8 +111,8 @@ class Regrouped:
 class _RegroupingState:
     """A spine with the variances of everything in the aim or with a limit: entities by family, geounits by geolevel."""
 
-    made: Reshaped
-    found: SpineVariances
+    reshaped: Reshaped
+    variances: SpineVariances
     values: dict[str, Floats]
 
     def deviations(self) -> dict[str, float]:
@@ -212,7 +212,7 @@ def group_by_variance(
             scale = {name: weight * (3.0 if name in worse else 1.0) for name, weight in scale.items()}
         else:
             break
-    reshaped, unmet = current.made, over(current.deviations(), bounds)
+    reshaped, unmet = current.reshaped, over(current.deviations(), bounds)
     return Regrouped(reshaped.spine, reshaped.rows, _parts(start), _parts(current), rounds, unmet)
 
 
@@ -251,12 +251,12 @@ def _check_aim(
 
 
 def _evaluated(
-    made: Reshaped,
+    reshaped: Reshaped,
     families: Sequence[EntityFamily],
     precisions: Mapping[str, float],
     geolevels: Sequence[str],
 ) -> _RegroupingState:
-    spine = made.spine
+    spine = reshaped.spine
     variances = spine_variances(
         spine,
         [
@@ -264,9 +264,11 @@ def _evaluated(
             for level, name in enumerate(spine.geolevels)
         ],
     )
-    values = {family.name: entity_variances(variances, family.reordered(made.rows)) for family in families}
+    values = {
+        family.name: entity_variances(variances, family.reordered(reshaped.rows)) for family in families
+    }
     values |= {name: variances.variance[spine.level_index(name)] for name in geolevels}
-    return _RegroupingState(made, variances, values)
+    return _RegroupingState(reshaped, variances, values)
 
 
 def _parts(state: _RegroupingState) -> tuple[PartVariance, ...]:
@@ -300,11 +302,11 @@ def _first_scale(task: _Task) -> dict[str, float]:
 def _searched(
     task: _Task, state: _RegroupingState, scale: Mapping[str, float], *, from_classes: bool
 ) -> tuple[Integers, Floats]:
-    moved = [family.reordered(state.made.rows) for family in task.families]
+    moved = [family.reordered(state.reshaped.rows) for family in task.families]
     weights = _weights(task, state, scale)
-    precision = task.precisions[state.made.spine.geolevels[task.level]]
+    precision = task.precisions[state.reshaped.spine.geolevels[task.level]]
     return search_containers(
-        state.found, moved, weights, task.level, task.limit, precision, from_classes=from_classes
+        state.variances, moved, weights, task.level, task.limit, precision, from_classes=from_classes
     )
 
 
@@ -383,14 +385,14 @@ def _tried(
     task: _Task, state: _RegroupingState, groups: Integers, changed: NDArray[np.bool_]
 ) -> _RegroupingState:
     """The state with the groups of some containers replaced."""
-    levels = [name for name in state.values if name in state.made.spine.geolevels]
+    levels = [name for name in state.values if name in state.reshaped.spine.geolevels]
     reshaped = _regrouped(state, task.level, groups, changed)
     return _evaluated(reshaped, task.families, task.precisions, levels)
 
 
 def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: NDArray[np.bool_]) -> Reshaped:
     """The state's spine with the groups of some containers replaced."""
-    spine = state.made.spine
+    spine = state.reshaped.spine
     parent = spine.parents(level + 1)
     container = spine.parents(level)[parent]
     offsets = spine.child_offsets[level - 1]
@@ -398,4 +400,4 @@ def _regrouped(state: _RegroupingState, level: int, groups: Integers, changed: N
     width = int(np.diff(spine.child_offsets[level][offsets]).max())
     group, first = first_appearance(container * width + number)
     inserted = insert_groups(spine, spine.geolevels[level], level + 1, level - 1, group, container[first])
-    return Reshaped(inserted.spine, state.made.rows[inserted.rows])
+    return Reshaped(inserted.spine, state.reshaped.rows[inserted.rows])

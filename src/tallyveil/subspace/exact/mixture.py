@@ -81,7 +81,7 @@ class Component:
         ends = [-rational(epsilon) * arb(u).sqrt() + slope * u for u in (self.least, self.most)]
         return ends[0].max(ends[1])
 
-    def kept(self, epsilon: Fraction, u: int) -> arb:
+    def kept_share(self, epsilon: Fraction, u: int) -> arb:
         """r(u), at the current precision."""
         exponent = -rational(epsilon) * arb(u).sqrt() + u / (2 * rational(self.variance))
         return (exponent - self.log_height(epsilon)).exp()
@@ -186,7 +186,7 @@ class MixtureSampler:
         component = self.components[k]
         if component.least == component.most:
             return True
-        return is_below(lambda: component.kept(self.law.epsilon, u), word, digits)
+        return is_below(lambda: component.kept_share(self.law.epsilon, u), word, digits)
 
 
 def mixture_sampler(law: GeneralisedLaplace, n_cells: int, make: MakeProposal) -> MixtureSampler:

@@ -93,7 +93,7 @@ def test_precision_that_nobody_pays_for(limit):
 
     program = ShareProgram(np.ones(3), SUM, np.array([np.inf, np.inf, limit]), np.full(3, 1e-6))
     found = solve(program, variances, np.array([0.1, 0.1, 0.8]), gap=1e-6)
-    assert found.found.unpaid(found.shares) == pytest.approx(sizes * known / (found.shares + known) ** 2)
+    assert found.evaluated.unpaid(found.shares) == pytest.approx(sizes * known / (found.shares + known) ** 2)
     third = max(0.6 * 1.1, 9 / (limit))  # the first gets nothing; the others share 1 + 0.1 as 2 to 3
     left = 1.1 - third
     best = 2.0 + 4 / left + 9 / third

@@ -63,7 +63,7 @@ def test_the_smallest_maximum_makes_all_equal():
         gap=1e-7,
     )
     assert found.objective == pytest.approx(14, rel=1e-6)
-    assert found.found.values == pytest.approx(np.full(3, 14.0), rel=1e-5)
+    assert found.evaluated.values == pytest.approx(np.full(3, 14.0), rel=1e-5)
 
 
 def test_limits_hold():
@@ -72,7 +72,7 @@ def test_limits_hold():
     found = solve(program, separate(1, 4, 9), np.array([0.3, 0.3, 0.4]), gap=1e-6)
     # A quarter is needed for the limit; the rest is divided as 2 to 3.
     assert found.shares == pytest.approx([0.25, 0.3, 0.45], rel=1e-3)
-    assert program.within_limits(found.found.values)
+    assert program.within_limits(found.evaluated.values)
 
 
 def test_what_is_kept_is_kept_and_the_gap_still_closes():
@@ -101,7 +101,7 @@ def test_steps_from_inside_reach_what_the_cheap_steps_reach(monkeypatch, of_maxi
     cheap = solve(program, variances, start)
     monkeypatch.setattr("tallyveil.budget.optimal.solve.MOST_ROUNDS", 2)
     found = solve(program, variances, start, gap=1e-5)
-    assert program.within_limits(found.found.values)
+    assert program.within_limits(found.evaluated.values)
     assert found.gap <= 1e-5
     assert found.bound <= cheap.objective
     assert cheap.bound <= found.objective <= cheap.objective * (1 + 1e-5)
@@ -116,7 +116,7 @@ def test_no_other_shares_are_below_the_bound(seed, of_maximum):
     limits = np.where(rng.random(6) < 0.5, reference, np.inf)
     program = ShareProgram(1 / reference, of_maximum, limits, np.full(9, 1e-7))
     found = solve(program, variances, start)
-    assert program.within_limits(found.found.values)
+    assert program.within_limits(found.evaluated.values)
     assert found.gap <= 5e-4
     for _ in range(200):
         other = rng.dirichlet(np.full(9, 0.5)) * 0.999 + 0.001 / 9
@@ -153,8 +153,8 @@ def test_what_is_enough_ends_the_steps_from_inside_as_well(monkeypatch):
     program = ShareProgram(np.ones(3), False, free(3), np.full(3, 1e-9))
     found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3), gap=0.0, enough=37.0)
     assert 36 < found.objective <= 37
-    assert found.objective == program.objective(found.found.values)
-    assert found.found.values == pytest.approx(separate(1, 4, 9)(found.shares).values)
+    assert found.objective == program.objective(found.evaluated.values)
+    assert found.evaluated.values == pytest.approx(separate(1, 4, 9)(found.shares).values)
     assert 20 < found.bound <= 36
 
 
@@ -203,7 +203,7 @@ def test_a_step_that_breaks_a_limit_is_not_taken(monkeypatch):
     monkeypatch.setattr("tallyveil.budget.optimal.solve.step_from", beyond)
     found = solve(program, separate(1, 4, 9), np.full(3, 1 / 3))
     assert asked == [[1 / 3] * 3] * 5
-    assert program.within_limits(found.found.values)
+    assert program.within_limits(found.evaluated.values)
 
 
 def test_a_gap_that_is_not_reached_is_an_error(monkeypatch):

@@ -61,11 +61,11 @@ def test_presets_make_the_spines_they_promise(name):
     codes, table = geography(np.random.default_rng(71))
     spine = spine_from_columns({level: codes[level] for level in preset.geolevels}, preset.geolevels)
     families = entities_from_columns(spine, table, preset.families)
-    shares = {level: Fraction(1, len(preset.made)) for level in preset.made}
+    shares = {level: Fraction(1, len(preset.result)) for level in preset.result}
     made = optimise_spine(
         spine, families, preset.steps, shares=shares, bypassing=bypass_rule(Mechanism.DISCRETE_GAUSSIAN)
     )
-    assert made.spine.geolevels == preset.made
+    assert made.spine.geolevels == preset.result
     assert path_total(made.spine, made.shares) == 1
     groups = made.spine.level_index("Block_Group")
     for group in range(made.spine.n_geounits(groups)):

@@ -44,12 +44,12 @@ def test_every_production_spine_can_be_named(with_spine, name):
     preset = load_spine_preset(name)
     rooted = "us" if name.endswith("-us") else "state-rooted"
     spine = f'[spine]\nentities = "entities.parquet"\npreset = "{name}"\nfamilies = ["ward"]\n'
-    plan = load_plan(with_spine(spine, preset.made, rooted))
+    plan = load_plan(with_spine(spine, preset.result, rooted))
     assert plan.spine is not None
     assert plan.spine.steps == preset.steps
     assert plan.spine.families == (*preset.families, "ward")
     assert plan.spine.bypassing is BypassRule.SINGLE_CHILD
-    assert plan.geolevels == preset.made
+    assert plan.geolevels == preset.result
     assert plan.to_mapping()["spine"]["preset"] == name
 
 
@@ -191,7 +191,7 @@ def test_parts_need_a_branch(with_spine):
 def test_the_bypass_rule_follows_the_mechanism_also_under_a_preset(with_spine):
     preset = load_spine_preset("redistricting-persons-us")
     spine = '[spine]\nentities = "e"\npreset = "redistricting-persons-us"\nmost_children = 150\n'
-    path = with_spine(spine, preset.made)
+    path = with_spine(spine, preset.result)
     text = (
         path.read_text()
         .replace("discrete_gaussian", "discrete_laplace")

@@ -22,8 +22,8 @@ def test_intervals_have_no_gap_and_heights_are_above():
         follows = component.most + 1
         with precision(128):
             for u in range(component.least, min(component.most, component.least + 50) + 1):
-                assert float(component.kept(LAW.epsilon, u).lower()) <= 1
-                assert float(component.kept(LAW.epsilon, u)) > 0.5
+                assert float(component.kept_share(LAW.epsilon, u).lower()) <= 1
+                assert float(component.kept_share(LAW.epsilon, u)) > 0.5
 
 
 def test_what_is_cut_has_less_than_is_said():
@@ -43,7 +43,7 @@ def test_floats_decide_as_balls_do():
     for k, component in enumerate(SAMPLER.components[:40]):
         sizes = np.unique(np.linspace(component.least, component.most, 5).astype(np.int64))
         with precision(160):
-            exact = [component.kept(LAW.epsilon, int(u)) * 2**64 for u in sizes]
+            exact = [component.kept_share(LAW.epsilon, int(u)) * 2**64 for u in sizes]
             near = [min(max(int(r.floor().unique_fmpz() or 0), 0), 2**64 - 1) for r in exact]
         for words in (
             np.array(near, dtype=np.uint64),

@@ -108,7 +108,7 @@ def built(flags: BuildFlags) -> Built:
 def _families(flags: BuildFlags, plain: Spine, preset: SpinePreset | None) -> tuple[EntityFamily, ...]:
     """The families that flags name, and all others of the entity table, so that every loss is seen."""
     needed = preset.families if preset else ()
-    made = (*plain.geolevels, *(preset.made if preset else ()))
+    made = (*plain.geolevels, *(preset.result if preset else ()))
     asked = [item.partition("=")[0] for item in flags.aim]
     wanted = tuple(dict.fromkeys((*needed, *(name for name in asked if name not in made))))
     families = read_families(flags.entities, plain, wanted, flags.geography) if wanted else ()
