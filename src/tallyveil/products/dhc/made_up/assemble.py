@@ -23,7 +23,7 @@ MOST_MINORS_ALONE: Final = 4
 _GROUP_OF_RACE: Final = np.array([RACES.index(race) for race in SINGLE_RACES] + [TWO_OR_MORE] * 57)
 
 
-class Residents(NamedTuple):
+class HouseholdResidents(NamedTuple):
     """Household residents with one row for each person, sorted by block; the arrays have shape (n,)."""
 
     block: Integers
@@ -36,12 +36,12 @@ class Residents(NamedTuple):
         """Code of race_ethnicity."""
         return np.where(self.hispanic == 1, HISPANIC, _GROUP_OF_RACE[self.cenrace])
 
-    def where(self, rows: Integers | Bools) -> "Residents":
+    def where(self, rows: Integers | Bools) -> "HouseholdResidents":
         """Some of the residents, in the given order."""
-        return Residents(self.block[rows], self.adult[rows], self.hispanic[rows], self.cenrace[rows])
+        return HouseholdResidents(self.block[rows], self.adult[rows], self.hispanic[rows], self.cenrace[rows])
 
 
-class Blocks(NamedTuple):
+class BlockRange(NamedTuple):
     """Some blocks in a row.
 
     Attributes:
@@ -59,7 +59,7 @@ class Blocks(NamedTuple):
         return uniforms(self.seed, use, block + self.first, item)
 
 
-class Households(NamedTuple):
+class MadeUpHouseholds(NamedTuple):
     """Households sorted by block, and their people sorted by household, the householder first.
 
     Attributes:
@@ -79,7 +79,9 @@ class Households(NamedTuple):
     cenrace: Integers
 
 
-def make_households(residents: Residents, blocks: Blocks, known: Compositions) -> Households:
+def make_households(
+    residents: HouseholdResidents, blocks: BlockRange, known: Compositions
+) -> MadeUpHouseholds:
     """Put all residents into households.
 
     Args:
@@ -121,7 +123,7 @@ class _Alone(NamedTuple):
     size: Integers
 
 
-def _in_line(adults: Residents, blocks: Blocks) -> Residents:
+def _in_line(adults: HouseholdResidents, blocks: BlockRange) -> HouseholdResidents:
     """The adults of every block in an order in which most stand beside people of their race."""
     item = rank_within(adults.block)
     place = blocks.uniforms(For.PLACE_IN_LINE, adults.block, item)
@@ -135,7 +137,7 @@ def _in_line(adults: Residents, blocks: Blocks) -> Residents:
     return adults.where(np.lexsort((place, adults.block)))
 
 
-def _share_adults(adults: Residents, blocks: Blocks, known: Compositions) -> _Homes:
+def _share_adults(adults: HouseholdResidents, blocks: BlockRange, known: Compositions) -> _Homes:
     """Households take the adults of each block as they stand in line."""
     # Every adult begins a household that wants some adults. It gets none if those before it have taken all.
     item = rank_within(adults.block)
@@ -149,7 +151,7 @@ def _share_adults(adults: Residents, blocks: Blocks, known: Compositions) -> _Ho
 
 
 def _share_minors(
-    homes: _Homes, minors: Residents, blocks: Blocks, known: Compositions
+    homes: _Homes, minors: HouseholdResidents, blocks: BlockRange, known: Compositions
 ) -> tuple[Integers, Integers, _Alone]:
     """The number of minors in each household, the household of each minor, and the households of minors alone.
 
@@ -169,11 +171,11 @@ def _share_minors(
 
 
 def _by_race(
-    homes: _Homes, wanted: Integers, minors: Residents, n_blocks: int
+    homes: _Homes, wanted: Integers, minors: HouseholdResidents, n_blocks: int
 ) -> tuple[Integers, Integers, Bools]:
     """Hand minors to households of their race: number of each household, home of each minor, and who is left."""
     run, run_of_minor = (
-        one * len(RACES) + race for one, race in ((homes.block, homes.race), (minors.block, minors.group))
+        block * len(RACES) + race for block, race in ((homes.block, homes.race), (minors.block, minors.group))
     )
     order = np.argsort(run, kind="stable")
     available = np.bincount(run_of_minor, minlength=n_blocks * len(RACES))
@@ -197,7 +199,7 @@ def _later_rounds(block: Integers, given: Integers, left: Integers, wishes: tupl
     return more
 
 
-def _minors_alone(left: Integers, blocks: Blocks) -> _Alone:
+def _minors_alone(left: Integers, blocks: BlockRange) -> _Alone:
     """Households for the minors of each block for whom no household has room."""
     block = np.repeat(np.arange(len(left)), left)
     uniform = blocks.uniforms(For.MINORS_ALONE, block, rank_within(block))
@@ -211,8 +213,12 @@ def _of_blocks(block: Integers, values: Integers, n_blocks: int) -> Integers:
 
 
 def _with_people(
-    block: Integers, composition: Integers, adults: Residents, minors: Residents, known: Compositions
-) -> Households:
+    block: Integers,
+    composition: Integers,
+    adults: HouseholdResidents,
+    minors: HouseholdResidents,
+    known: Compositions,
+) -> MadeUpHouseholds:
     """The households with their people. Adults and minors are in the order of their households."""
     size = known.size[composition]
     household = np.repeat(np.arange(len(block)), size)
@@ -223,13 +229,13 @@ def _with_people(
     cenrace = np.empty(len(member), dtype=np.int64)
     for who, people in ((adult, adults), (~adult, minors)):
         hispanic[who], cenrace[who] = people.hispanic, people.cenrace
-    return Households(block, composition, household, known.relation[member], band, hispanic, cenrace)
+    return MadeUpHouseholds(block, composition, household, known.relation[member], band, hispanic, cenrace)
 
 
 def _drawn(cumulative: Floats, uniform: Floats) -> Integers:
     """A random number for each row of cumulative probabilities; shape (n,)."""
-    found: Integers = np.minimum(np.sum(cumulative <= uniform[:, None], axis=1), cumulative.shape[1] - 1)
-    return found
+    number: Integers = np.minimum(np.sum(cumulative <= uniform[:, None], axis=1), cumulative.shape[1] - 1)
+    return number
 
 
 def _drawn_above_zero(cumulative: Floats, uniform: Floats) -> Integers:

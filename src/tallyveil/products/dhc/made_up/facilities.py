@@ -7,7 +7,7 @@ import numpy as np
 from tallyveil.arrays import Bools, Integers
 from tallyveil.products.dhc.made_up import relations as r
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks
+from tallyveil.products.dhc.made_up.assemble import BlockRange
 from tallyveil.products.dhc.made_up.segments import rank_within
 
 # By code of hhgq: shares of the types of the class, in their order; share of women; and of adults the youngest, the
@@ -77,7 +77,7 @@ class Inmates(NamedTuple):
     cenrace: Integers
 
 
-def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: Blocks) -> Facilities:
+def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: BlockRange) -> Facilities:
     """Choose a type for every facility.
 
     Args:
@@ -95,7 +95,7 @@ def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: B
 
 
 def make_inmates(
-    inmates: Inmates, first: Integers, number: Integers, facilities: Facilities, blocks: Blocks
+    inmates: Inmates, first: Integers, number: Integers, facilities: Facilities, blocks: BlockRange
 ) -> GroupQuartersPeople:
     """Give everybody in group quarters a facility, a sex and an age.
 
@@ -116,7 +116,7 @@ def make_inmates(
     return GroupQuartersPeople(inmates.block, facility, sex, age, inmates.hispanic, inmates.cenrace)
 
 
-def _ages(inmates: Inmates, relgq: Integers, blocks: Blocks, item: Integers) -> Integers:
+def _ages(inmates: Inmates, relgq: Integers, blocks: BlockRange, item: Integers) -> Integers:
     low, high = (bound[relgq].astype(np.int64) for bound in r.allowed_ages())
     youngest, oldest, power = _ADULTS[inmates.hhgq].T
     adult = inmates.adult

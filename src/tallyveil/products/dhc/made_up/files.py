@@ -10,8 +10,8 @@ import polars as pl
 
 from tallyveil.arrays import Int16s, Int32s, Integers
 from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
-from tallyveil.products.dhc.made_up.population import Part, Persons, make_parts
-from tallyveil.products.dhc.made_up.units import FIRST_FACILITY, FIRST_VACANT, Units
+from tallyveil.products.dhc.made_up.population import MadeUpBlocks, Persons, make_parts
+from tallyveil.products.dhc.made_up.units import FIRST_FACILITY, FIRST_VACANT, MadeUpUnits
 from tallyveil.schema import Schema, load_preset
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.entities import make_entities
@@ -57,7 +57,7 @@ def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path)
     write_parquet(paths["facilities"], facilities, TAGS)
     write_parquet(paths["facilities_by_type"], country.facilities_by_type(), TAGS)
     kinds = kinds_of_group_quarters(facilities)
-    entities = (_for_dhc(with_kinds(one, kinds), geography) for one in make_entities(geography, seed))
+    entities = (_for_dhc(with_kinds(state, kinds), geography) for state in make_entities(geography, seed))
     write_parquet_chunks(paths["entities"], entities, TAGS)
     return paths
 
@@ -84,7 +84,7 @@ class _Country:
                 yield persons_table(geocode, part.persons)
             first += settled.geography.height
 
-    def _keep(self, geocode: pl.Series, part: Part) -> None:
+    def _keep(self, geocode: pl.Series, part: MadeUpBlocks) -> None:
         units = part.units
         levels = np.stack([part.number, *units[1:]], axis=1).astype(np.int16)
         self._units.append((geocode, units.block.astype(np.int32), levels))
@@ -133,7 +133,7 @@ def persons_table(geocode: pl.Series, persons: Persons) -> pl.DataFrame:
     return pl.DataFrame([geocode.gather(persons.block), _numbers(persons.unit), *columns])
 
 
-def units_table(geocode: pl.Series, units: Units, number: Integers) -> pl.DataFrame:
+def units_table(geocode: pl.Series, units: MadeUpUnits, number: Integers) -> pl.DataFrame:
     """Units as names of levels: geocode, unit, and the attributes of preset dhc-units."""
     schema = _preset("dhc-units")
     columns = [
@@ -145,8 +145,8 @@ def units_table(geocode: pl.Series, units: Units, number: Integers) -> pl.DataFr
 _preset = cache(load_preset)  # tables are made in many parts
 
 
-def _wide(block: Int32s, levels: Int16s) -> Units:
-    return Units(block.astype(np.int64), *levels[:, 1:].T.astype(np.int64))
+def _wide(block: Int32s, levels: Int16s) -> MadeUpUnits:
+    return MadeUpUnits(block.astype(np.int64), *levels[:, 1:].T.astype(np.int64))
 
 
 def _named(schema: Schema, name: str, codes: Integers) -> pl.Series:
@@ -160,6 +160,6 @@ def _numbers(unit: Integers) -> pl.Series:
 def _for_dhc(entities: pl.DataFrame, geography: pl.DataFrame) -> pl.DataFrame:
     """Entities with the columns that the spine of the DHC needs."""
     groups = geography.select("geocode", "block_group")
-    found = entities.join(groups, on="geocode", how="left", maintain_order="left")
+    with_groups = entities.join(groups, on="geocode", how="left", maintain_order="left")
     prim = pl.coalesce("place", "county_subdivision").alias("prim")
-    return found.with_columns(prim).select(pl.exclude("latitude", "longitude"), "latitude", "longitude")
+    return with_groups.with_columns(prim).select(pl.exclude("latitude", "longitude"), "latitude", "longitude")

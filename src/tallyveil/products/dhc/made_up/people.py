@@ -14,7 +14,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.products.dhc.made_up import relations as r
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks, Households
+from tallyveil.products.dhc.made_up.assemble import BlockRange, MadeUpHouseholds
 from tallyveil.products.dhc.made_up.compositions import (
     ADULT,
     FROM_6_TO_17,
@@ -49,7 +49,7 @@ _YEARS_OLDER: Final = {
 }
 
 
-class People(NamedTuple):
+class MadeUpPeople(NamedTuple):
     """Sex and age of each person; shape (n_people,)."""
 
     sex: Integers
@@ -113,7 +113,9 @@ def _limits() -> _Limits:
     )
 
 
-def make_people(households: Households, blocks: Blocks, tilt: Integers, known: Compositions) -> People:
+def make_people(
+    households: MadeUpHouseholds, blocks: BlockRange, tilt: Integers, known: Compositions
+) -> MadeUpPeople:
     """Give every person of the households a sex and an age.
 
     Args:
@@ -129,12 +131,12 @@ def make_people(households: Households, blocks: Blocks, tilt: Integers, known: C
     sex = (blocks.uniforms(For.HOUSEHOLDER_SEX, block, number) < law.women[row]).astype(np.int64)
     uniform = blocks.uniforms(For.HOUSEHOLDER_AGE, block, number) ** np.array([1.0, 0.7, 1.4])[tilt[block]]
     age = law.draw(row, uniform, limits.youngest[composition], limits.oldest[sex, composition])
-    return _with_members(households, blocks, People(sex, age), known)
+    return _with_members(households, blocks, MadeUpPeople(sex, age), known)
 
 
 def _with_members(
-    households: Households, blocks: Blocks, householders: People, known: Compositions
-) -> People:
+    households: MadeUpHouseholds, blocks: BlockRange, householders: MadeUpPeople, known: Compositions
+) -> MadeUpPeople:
     """Sex and age of every person, given those of the householders."""
     of = households.household
     item = rank_within(households.block[of])
@@ -149,7 +151,7 @@ def _with_members(
     row = _laws_of_relations()[householders.sex[of], relation]
     by_law = lead + laws().draw(row, uniform, least - lead, most - lead)
     age = np.where(first, lead, np.where(band == ADULT, by_law, even))
-    return People(np.where(first, householders.sex[of], sex), age)
+    return MadeUpPeople(np.where(first, householders.sex[of], sex), age)
 
 
 def _sexes(relation: Integers, band: Integers, lead: Integers, uniform: Floats) -> Integers:
@@ -157,8 +159,8 @@ def _sexes(relation: Integers, band: Integers, lead: Integers, uniform: Floats) 
     drawn = (uniform < women).astype(np.int64)
     other = np.isin(relation, (r.SPOUSE, r.PARTNER))
     same = np.isin(relation, (r.SAME_SEX_SPOUSE, r.SAME_SEX_PARTNER))
-    found: Integers = np.where(other, 1 - lead, np.where(same, lead, drawn))
-    return found
+    sex: Integers = np.where(other, 1 - lead, np.where(same, lead, drawn))
+    return sex
 
 
 def _age_limits(relation: Integers, band: Integers, lead: Integers) -> tuple[Integers, Integers]:

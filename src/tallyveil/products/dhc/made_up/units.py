@@ -6,9 +6,9 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Numbers
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks, Households
+from tallyveil.products.dhc.made_up.assemble import BlockRange, MadeUpHouseholds
 from tallyveil.products.dhc.made_up.compositions import COUPLES, Compositions
-from tallyveil.products.dhc.made_up.people import People
+from tallyveil.products.dhc.made_up.people import MadeUpPeople
 from tallyveil.products.dhc.made_up.segments import rank_within
 
 OWNED, OWNED_CLEAR, RENTED, NO_PAYMENT = range(4)
@@ -31,7 +31,7 @@ _NO_PAYMENT_SHARE: Final = 0.045
 _BLACK: Final = 1
 
 
-class Units(NamedTuple):
+class MadeUpUnits(NamedTuple):
     """Housing units and facilities, as positions of levels of preset dhc-units; the arrays have shape (n,)."""
 
     block: Integers
@@ -45,8 +45,12 @@ class Units(NamedTuple):
 
 
 def occupied_units(
-    households: Households, people: People, blocks: Blocks, owners: Floats, known: Compositions
-) -> Units:
+    households: MadeUpHouseholds,
+    people: MadeUpPeople,
+    blocks: BlockRange,
+    owners: Floats,
+    known: Compositions,
+) -> MadeUpUnits:
     """The unit of every household.
 
     Args:
@@ -67,7 +71,7 @@ def occupied_units(
     uniform = blocks.uniforms(For.TENURE, block, number)
     clear = np.where(uniform < _share(3.2 - 0.07 * (age - 40)), OWNED, OWNED_CLEAR)
     rent = np.where(uniform < _NO_PAYMENT_SHARE, NO_PAYMENT, RENTED)
-    return Units(
+    return MadeUpUnits(
         block,
         np.where(owned, clear, rent),
         people.sex[first],
@@ -79,7 +83,7 @@ def occupied_units(
     )
 
 
-def vacant_units(occupied: Units, housing: Bools, blocks: Blocks, holiday: Integers) -> Units:
+def vacant_units(occupied: MadeUpUnits, housing: Bools, blocks: BlockRange, holiday: Integers) -> MadeUpUnits:
     """Vacant units beside the occupied ones, and in blocks that have only vacant ones.
 
     Args:
@@ -103,10 +107,10 @@ def vacant_units(occupied: Units, housing: Bools, blocks: Blocks, holiday: Integ
     return without_household(block, FIRST_VACANT + kind)
 
 
-def without_household(block: Integers, tenvacgq: Integers) -> Units:
+def without_household(block: Integers, tenvacgq: Integers) -> MadeUpUnits:
     """Vacant units or facilities, which have no householder."""
     levels = (NO_SEX, NO_AGE, NO_ORIGIN, NO_RACE, NO_OLDEST, NO_HOUSEHOLD)
-    return Units(block, tenvacgq, *(np.full(len(block), level) for level in levels))
+    return MadeUpUnits(block, tenvacgq, *(np.full(len(block), level) for level in levels))
 
 
 def _share(odds: Numbers) -> Floats:

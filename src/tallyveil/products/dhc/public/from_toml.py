@@ -91,19 +91,19 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
     folders = {
         item.name: Path(item.name) if out is None else inside(out, item.name) for item in file.releases
     }
-    found: list[PlannedRelease] = []
+    planned: list[PlannedRelease] = []
     wrong: list[tuple[str, TallyveilError]] = []
     for place, item in enumerate(file.releases):
         earlier = {release.name: folders[release.name] for release in file.releases[:place]}
         try:
             release = path.parent / item.file
-            found.append(_planned(item.name, release, load_plan(release), earlier))
+            planned.append(_planned(item.name, release, load_plan(release), earlier))
         except TallyveilError as error:
             wrong.append((f"release '{item.name}' ({item.file})", error))
     if wrong:
         raise _together(path, wrong)
-    _refuse_other_labels(found)
-    return ProgrammePlan(file.programme.name, path, tuple(found))
+    _refuse_other_labels(planned)
+    return ProgrammePlan(file.programme.name, path, tuple(planned))
 
 
 def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
@@ -122,8 +122,8 @@ def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Pat
         )
     whole = replace(
         plan,
-        agreement=tuple(_found(item, earlier) for item in plan.agreement),
-        residents=tuple(_found(item, earlier) for item in plan.residents),
+        agreement=tuple(_located(item, earlier) for item in plan.agreement),
+        residents=tuple(_located(item, earlier) for item in plan.residents),
     )
     alone = replace(
         plan,
@@ -134,7 +134,7 @@ def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Pat
     return PlannedRelease(name, file, whole, alone, reads)
 
 
-def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
+def _located(item: Item, earlier: Mapping[str, Path]) -> Item:
     """What a release reads, with the folder of an earlier release where it names no path."""
     return replace(item, path=earlier[item.release_name].absolute()) if item.path is None else item
 

@@ -121,7 +121,7 @@ class ProgrammeManifest(Content):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgrammeRelease:
     """A finished release of a programme.
 
     Attributes:
@@ -141,7 +141,7 @@ class Part:
         return unit_of(words.get("unit"), words.get("units"))
 
 
-def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Part]) -> JsonObject:
+def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[ProgrammeRelease]) -> JsonObject:
     """Write `programme.json`, which says that the releases of a programme are finished.
 
     Args:
@@ -179,7 +179,7 @@ def read_programme(root: Path) -> JsonObject:
     return _with_parts(root)[0]
 
 
-def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
+def restated_programme(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     """The content of `programme.json` and its releases, after it was written anew if a manifest says more than before.
 
     Raises:
@@ -192,19 +192,19 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
     return content, parts
 
 
-def _with_parts(root: Path) -> tuple[JsonObject, list[Part]]:
+def _with_parts(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     content = stated_programme(root)
     parts = []
     for listed in content["releases"]:
         manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
-        parts.append(Part(listed["name"], tuple(listed["reads"]), manifest))
+        parts.append(ProgrammeRelease(listed["name"], tuple(listed["reads"]), manifest))
         if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
             raise _another(root / listed["name"], manifest.run, listed["run"])
     _require_read(root, parts)
     return content, parts
 
 
-def _require_read(root: Path, parts: Sequence[Part]) -> None:
+def _require_read(root: Path, parts: Sequence[ProgrammeRelease]) -> None:
     """Refuse releases that agree with another run than the one in the same programme; raises StoreError."""
     runs = {part.name: part.manifest.run for part in parts}
     for part in parts:
@@ -249,7 +249,7 @@ def is_current(root: Path, content: JsonObject) -> bool:
     )
 
 
-def _record(root: Path, part: Part) -> JsonObject:
+def _record(root: Path, part: ProgrammeRelease) -> JsonObject:
     """Which release it is, and its own guarantee, as its manifest states them."""
     manifest = part.manifest
     return {
@@ -267,7 +267,7 @@ def _record(root: Path, part: Part) -> JsonObject:
     }
 
 
-def _guarantee(root: Path, parts: Sequence[Part]) -> JsonObject:
+def _guarantee(root: Path, parts: Sequence[ProgrammeRelease]) -> JsonObject:
     """What all releases guarantee together, from their ledgers."""
 
     def joint_of(names: Sequence[str]) -> JointLedgers:

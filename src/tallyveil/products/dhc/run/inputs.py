@@ -69,24 +69,24 @@ def check_inputs(
     Raises:
         TallyveilError: an input breaks its rules, or the disk is too small. The message names the release.
     """
-    found: dict[str, CheckedRelease] = {}
+    checked: dict[str, CheckedRelease] = {}
     for release in releases:
         asked = [
             item
-            for one in releases
-            for item in one.awaited_residents
+            for later in releases
+            for item in later.awaited_residents
             if item.name == release.name and item.adults
         ]
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
-            found[release.name] = _checked(
-                release, asked, found, out / release.name, told, protected=protected
+            checked[release.name] = _checked(
+                release, asked, checked, out / release.name, told, protected=protected
             )
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
-    _refuse_other_geounits(releases, found)
-    _refuse_small_disk(out, sum(one.disk for one in found.values()))
-    return found
+    _refuse_other_geounits(releases, checked)
+    _refuse_small_disk(out, sum(release.disk for release in checked.values()))
+    return checked
 
 
 def _checked(
@@ -129,7 +129,9 @@ def _checked(
             item.people: geounits_without_people(item, plan.schema, prepared.constraints, spine)[order]
             for item in asked
         },
-        digest=binding_of(inputs.records_digest, spine.digest(), *constraints, *prepared.kept.digests()),
+        digest=binding_of(
+            inputs.records_digest, spine.digest(), *constraints, *prepared.counts_of_others.digests()
+        ),
     )
 
 
@@ -146,7 +148,9 @@ def _refuse_people_without_units(
     Raises:
         ConstraintError: there are such residents.
     """
-    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.kept.agreed, spine)[order]
+    bare = geounits_without_part(
+        plan.estimating, prepared.constraints, prepared.counts_of_others.agreed, spine
+    )[order]
     for item in people:
         known = earlier.get(item.name)
         if known is None or len(known.empty[item.people]) != len(bare):
@@ -171,11 +175,11 @@ def _finest(spine: Spine) -> bytes:
     return digest.digest()
 
 
-def _refuse_other_geounits(releases: Sequence[PlannedRelease], found: dict[str, CheckedRelease]) -> None:
+def _refuse_other_geounits(releases: Sequence[PlannedRelease], checked: dict[str, CheckedRelease]) -> None:
     """Refuse a release that reads another one whose finest geounits are others; raises GeographyError."""
     for release in releases:
         for name in release.reads:
-            if name in found and found[name].finest != found[release.name].finest:
+            if name in checked and checked[name].finest != checked[release.name].finest:
                 raise GeographyError(
                     f"release '{release.name}' reads release '{name}' of the same programme, and their geography "
                     "tables have different finest geounits. Give both the same [geography] path. Nothing was spent."

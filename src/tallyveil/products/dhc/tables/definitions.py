@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tallyveil.errors import SchemaError
-from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, Line, TableLayout, columns_of
+from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, TableLayout, TableLine, columns_of
 from tallyveil.schema.household_types import AGES_IN_LABELS, HouseholdType, household_types
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.presets import load_preset
@@ -390,14 +390,14 @@ def _groups(schema: Schema, recodes: Sequence[Recode]) -> dict[str, list[tuple[s
 
 def _line(
     line: TextLine, sets: _LeafSets, groups: Mapping[str, list[tuple[str, int]]], place: _Place
-) -> Line:
+) -> TableLine:
     """A line with the combinations of groups that it counts."""
     if line.parts:
         parts = tuple(_line(part, sets, groups, (*place, n)) for n, part in enumerate(line.parts))
-        return Line(f"{line.label}:", parts=parts)
+        return TableLine(f"{line.label}:", parts=parts)
     levels = sets[place]
     inside = [
         [label for label, code in labelled if attribute not in levels or code in levels[attribute]]
         for attribute, labelled in groups.items()
     ]
-    return Line(line.label, tuple(product(*inside)))
+    return TableLine(line.label, tuple(product(*inside)))

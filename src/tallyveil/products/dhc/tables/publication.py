@@ -41,7 +41,7 @@ from tallyveil.products.topdown.pl94.publication import (
 )
 from tallyveil.products.topdown.pl94.sources import (
     PublishedAreas,
-    Source,
+    SourceRelease,
     open_source,
     published_areas,
     source_counts,
@@ -213,13 +213,13 @@ def publish_dhc(
             )
             for records, source in opened.items()
         }
-        job = _Job(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
+        job = _DhcPublication(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
         return job.publish()
 
 
-def _opened(releases: Sequence[Path]) -> dict[str, Source]:
+def _opened(releases: Sequence[Path]) -> dict[str, SourceRelease]:
     """The releases by the kind of their records."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, SourceRelease] = {}
     for root in releases:
         source = open_source(root, ())
         records = next(
@@ -263,11 +263,11 @@ def _wanted_tables(records: Sequence[str], names: Sequence[str] | None) -> tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _DhcPublication:
     """Writes the files of one publication; methods return the paths that they wrote."""
 
     out: Path
-    sources: dict[str, Source]
+    sources: dict[str, SourceRelease]
     areas: PublishedAreas
     tables: tuple[DhcTable, ...]
     microdata: bool
@@ -298,7 +298,7 @@ class _Job:
         write_json(self.out / PUBLICATION, whole)
         return Publication(whole, len(written) + 1)
 
-    def _files_of(self, records: str, source: Source, totals: dict[str, list[pl.Series]]) -> list[str]:
+    def _files_of(self, records: str, source: SourceRelease, totals: dict[str, list[pl.Series]]) -> list[str]:
         """Write the microdata and the tables of one release, and add the total of each area to `totals`."""
         finest = read_histogram(source.root, source.finest, source.schema, source.spine)
         written: list[str] = []
@@ -315,7 +315,7 @@ class _Job:
             totals[name].append(self._total(records, name, counts, source))
         return written
 
-    def _table(self, table: DhcTable, name: str, counts: PublicCounts, source: Source) -> list[str]:
+    def _table(self, table: DhcTable, name: str, counts: PublicCounts, source: SourceRelease) -> list[str]:
         codes, layout = self.areas.codes(name), table.layout
         parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]
         frames = table_frames(counts, codes, layout, table.schema(source.schema))
@@ -324,7 +324,7 @@ class _Job:
         check_dhc_table(inside(self.out, *parts), table, counts, codes, source.schema)
         return self._listed(parts)
 
-    def _total(self, records: str, name: str, counts: PublicCounts, source: Source) -> pl.Series:
+    def _total(self, records: str, name: str, counts: PublicCounts, source: SourceRelease) -> pl.Series:
         """The number of people or of housing units of each area."""
         table, column = load_table(TOTALS[records][0]), TOTALS[records][1]
         frames = table_frames(counts, self.areas.codes(name), table.layout, table.schema(source.schema))

@@ -223,7 +223,8 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
         schema=schema,
         table=TableInput(located(folder, file.table.path), file.table.count, columns),
         constraints=constrain(
-            schema, [one for item in file.constraints for one in _constraints(item, file.attributes, folder)]
+            schema,
+            [wanted for item in file.constraints for wanted in _constraints(item, file.attributes, folder)],
         ),
         law=_law(file.mechanism, file.privacy.delta),
         distance=_distance(file.mechanism),
@@ -293,7 +294,7 @@ def _constraints(item: SumTable, attributes: list[CellsTable], folder: Path) -> 
         ]
     terms = item.terms or [TermTable(cells=item.cells or {})]
     cells = [tuple((name, tuple(levels)) for name, levels in term.cells.items()) for term in terms]
-    pairs = tuple((one, float(term.times)) for one, term in zip(cells, terms, strict=True))
+    pairs = tuple((term_cells, float(term.times)) for term_cells, term in zip(cells, terms, strict=True))
     return [WeightedSum(item.name, pairs, item.total)]
 
 
@@ -301,19 +302,19 @@ def _groups(
     name: str, column: str, attributes: list[CellsTable], folder: Path
 ) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
     """For each value of a column of an attribute's public table, the levels with this value."""
-    found = []
+    sources = []
     for item in attributes:
         path = located(folder, item.path or "")
         if item.column and column in column_names(path, f"levels of '{item.name}'"):
-            found.append((item.name, item.column, path))
-    if len(found) != 1:
+            sources.append((item.name, item.column, path))
+    if len(sources) != 1:
         raise ConfigError(
-            f"constraint '{name}' has margin_by = '{column}', which is a column of {len(found)} of the public tables "
+            f"constraint '{name}' has margin_by = '{column}', which is a column of {len(sources)} of the public tables "
             "that list the levels of attributes; wanted 1. Name a column of one of these tables, or rename it in the "
             "others.",
             code="subspace-margin-by",
         )
-    attribute, levels, path = found[0]
+    attribute, levels, path = sources[0]
     frame = read_table(path, [levels, column], f"levels of '{attribute}'")
     if frame[column].null_count():
         raise ConfigError(

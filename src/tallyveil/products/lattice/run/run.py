@@ -134,13 +134,13 @@ def run_subspace(
             code="subspace-draws",
         )
     refuse_many_draws(plan, draws)
-    product = Table(plan, draws)
+    product = TableProduct(plan, draws)
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
 
 
 @dataclass(slots=True)
-class Table:
+class TableProduct:
     """The release of one table.
 
     Attributes:
@@ -186,11 +186,11 @@ class Table:
             if plan.outputs is not Outputs.FREE:
                 require_no_negative(table)
         self.noise = noise
-        return _Work(plan, noise, guarantee, sums, margins, table, self.draws, watch)
+        return _TableWork(plan, noise, guarantee, sums, margins, table, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class _Work:
+class _TableWork:
     """All inputs, after the checks and before any draw. Holds the confidential table."""
 
     plan: SubspacePlan
@@ -203,7 +203,7 @@ class _Work:
     watch: Stopwatch
 
     def __repr__(self) -> str:
-        return "_Work(<redacted>)"
+        return "_TableWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
@@ -267,7 +267,7 @@ def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
         )
 
 
-def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
+def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
     plan, noise, source = work.plan, work.noise, NoiseSource(key)
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
@@ -283,7 +283,7 @@ def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
     return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
 
 
-def _write_table(run: Run, work: _Work, counts: dict[str, Integers]) -> None:
+def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> None:
     """Write the table and its sums, each with the margins of its unbiased counts."""
     columns, margins = _names_of_cells(work.plan.schema), work.margins
     cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
@@ -315,7 +315,7 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
     write_parquet(run.path / DRAWS, frame, run.tags)
 
 
-def _checks(out: Path, work: _Work) -> list[str]:
+def _checks(out: Path, work: _TableWork) -> list[str]:
     """Read the written files back and check that they keep the invariants."""
     plan, published = work.plan, work.sums
     written = collect(scan_parquet(out / TABLE), out / TABLE, "table")

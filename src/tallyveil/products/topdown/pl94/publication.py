@@ -34,7 +34,7 @@ from tallyveil.products.topdown.pl94.layouts import (
 )
 from tallyveil.products.topdown.pl94.sources import (
     PublishedAreas,
-    Source,
+    SourceRelease,
     open_source,
     published_areas,
     source_counts,
@@ -120,12 +120,12 @@ def cost_lines(content: JsonObject) -> list[str]:
     return said
 
 
-def source_marks(sources: Sequence[Source]) -> Marks:
+def source_marks(sources: Sequence[SourceRelease]) -> Marks:
     """What must be said of all that follows from these releases."""
     return joint_marks({f"release of {source.schema.unit.many}": source.manifest for source in sources})
 
 
-def release_record(source: Source) -> JsonObject:
+def release_record(source: SourceRelease) -> JsonObject:
     """Which release it is, and its own guarantee, as its manifest states them."""
     manifest = source.manifest
     return {
@@ -141,7 +141,7 @@ def release_record(source: Source) -> JsonObject:
     }
 
 
-def joint_record(sources: Sequence[Source]) -> JsonObject:
+def joint_record(sources: Sequence[SourceRelease]) -> JsonObject:
     """What two releases guarantee together, as `joint_cost` states it, with a sentence.
 
     Raises:
@@ -156,7 +156,7 @@ def joint_record(sources: Sequence[Source]) -> JsonObject:
     return {**joint_cost(joint, delta), "statement": _statement(sources, joint)}
 
 
-def _statement(sources: Sequence[Source], joint: JointLedgers) -> str:
+def _statement(sources: Sequence[SourceRelease], joint: JointLedgers) -> str:
     change = at_once([source.schema.unit for source in sources], joint.neighbours)
     return (
         f"Both releases together, when {change}. The tables add nothing to this cost, because they are sums of "
@@ -211,10 +211,10 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
         return _publish([open_source(root, layouts) for root, layouts in folders], out, csv=csv)
 
 
-def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
+def _publish(sources: Sequence[SourceRelease], out: Path, *, csv: bool) -> Publication:
     areas = published_areas(sources)
     content = _statements(sources)
-    job = _Job(out, sources, areas, csv, tags_of(sources))
+    job = _Pl94Publication(out, sources, areas, csv, tags_of(sources))
     written = [*job.labels(), *job.tables()]
     write_text(out / README, readme_text(content, areas))
     files = [listed_file(out, path) for path in [README, *written]]
@@ -228,7 +228,7 @@ def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
     return Publication(whole, len(files))
 
 
-def _statements(sources: Sequence[Source]) -> JsonObject:
+def _statements(sources: Sequence[SourceRelease]) -> JsonObject:
     """What the folder says of itself before its files."""
     return {
         "format": PUBLICATION_FORMAT,
@@ -240,17 +240,17 @@ def _statements(sources: Sequence[Source]) -> JsonObject:
     }
 
 
-def tags_of(sources: Sequence[Source]) -> dict[str, str]:
+def tags_of(sources: Sequence[SourceRelease]) -> dict[str, str]:
     """What every file of a publication says of the releases behind it."""
     return {"runs": ", ".join(source.manifest.run for source in sources), **source_marks(sources).tags()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _Pl94Publication:
     """Writes the files of one publication; every method returns their paths in the folder."""
 
     out: Path
-    sources: Sequence[Source]
+    sources: Sequence[SourceRelease]
     areas: PublishedAreas
     csv: bool
     tags: Mapping[str, str]
@@ -280,7 +280,7 @@ class _Job:
             written += self._write([GEOGRAPHY_FOLDER, f"{file_name(name)}.parquet"], iter([rows]))
         return written
 
-    def _tables_of(self, source: Source, name: str, counts: PublicCounts) -> list[str]:
+    def _tables_of(self, source: SourceRelease, name: str, counts: PublicCounts) -> list[str]:
         codes, written = self.areas.codes(name), []
         for layout in source.layouts:
             parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]

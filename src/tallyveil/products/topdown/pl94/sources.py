@@ -31,7 +31,7 @@ _BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class SourceRelease:
     """A finished release that tables are made from.
 
     Attributes:
@@ -64,7 +64,7 @@ class Source:
         return self.spine.geolevels[-1]
 
 
-def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
+def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> SourceRelease:
     """Open a finished release for some tables.
 
     Args:
@@ -94,7 +94,9 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     for name in levels:
         require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
-    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels))
+    return SourceRelease(
+        root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels)
+    )
 
 
 def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
@@ -129,7 +131,9 @@ def _needed(names: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} (for {', '.join(dict.fromkeys(tables))})" for name, tables in names.items())
 
 
-def source_counts(source: Source, name: str, members: pl.DataFrame, finest: PublicCounts) -> PublicCounts:
+def source_counts(
+    source: SourceRelease, name: str, members: pl.DataFrame, finest: PublicCounts
+) -> PublicCounts:
     """Published counts of all areas of a kind, in the order of their codes.
 
     Args:
@@ -162,7 +166,7 @@ class PublishedAreas:
         finest: Name of the finest geolevel.
         geolevels: Names of the geolevels, fewest areas first.
         entities: Names of the families of entities.
-        blocks: As in `Source`.
+        blocks: As in `SourceRelease`.
     """
 
     finest: str
@@ -213,7 +217,7 @@ RESERVED: Final = ("geocode", "finest_geounits", "POP100", "HU100")
 """Columns of the geography that no geolevel and no family may be named like."""
 
 
-def published_areas(sources: Sequence[Source]) -> PublishedAreas:
+def published_areas(sources: Sequence[SourceRelease]) -> PublishedAreas:
     """The areas of one release, or of two with the same geography.
 
     Raises:
@@ -237,7 +241,7 @@ def published_areas(sources: Sequence[Source]) -> PublishedAreas:
     return PublishedAreas(first.finest, coarse_first(blocks, geolevels), tuple(entities), blocks)
 
 
-def _require_same(left: Source, right: Source) -> None:
+def _require_same(left: SourceRelease, right: SourceRelease) -> None:
     both = f"{left.root} and {right.root}"
     mend = (
         "Tables of both belong into one publication only if they count the same areas. Publish each by itself, or make "

@@ -31,15 +31,15 @@ def refuse_folder(plan: ReleasePlan, out: Path) -> None:
 
 def inputs_of(plan: ReleasePlan) -> list[Path]:
     """Every file that a release reads, except the release file."""
-    found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
-    found += [item.path for item in plan.agreement if item.path is not None]
-    found += [item.path for item in plan.residents if item.path is not None]
+    paths = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
+    paths += [item.path for item in plan.agreement if item.path is not None]
+    paths += [item.path for item in plan.residents if item.path is not None]
     geography = plan.geography
-    found += [path for path in (geography.names, geography.geometry) if path is not None]
+    paths += [path for path in (geography.names, geography.geometry) if path is not None]
     if plan.spine is not None:
-        found += [path for _, path in plan.spine.overlapping]
-        found += [] if plan.spine.entities is None else [plan.spine.entities]
-    return found
+        paths += [path for _, path in plan.spine.overlapping]
+        paths += [] if plan.spine.entities is None else [plan.spine.entities]
+    return paths
 
 
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:

@@ -79,9 +79,9 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
         strict=True,
     )
     errors, artefacts = [], []
-    for (own, got), (_, true) in pairs:
-        errors.append(error_metrics(own, schema, queries, [got], [true]))
-        artefacts.append(find_artefacts(schema, queries, got, true))
+    for (areas, released), (_, true) in pairs:
+        errors.append(error_metrics(areas, schema, queries, [released], [true]))
+        artefacts.append(find_artefacts(schema, queries, released, true))
     evaluation = Evaluation(
         pl.concat(errors),
         pl.concat(artefacts),

@@ -59,7 +59,7 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
-        kept: What is taken over from finished releases.
+        counts_of_others: What is taken over from finished releases.
         taken: What the manifest says of these releases, by the kind of what is taken over.
         groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
@@ -67,7 +67,7 @@ class Prepared:
     """
 
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    counts_of_others: Kept
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
@@ -131,11 +131,16 @@ def prepare(
         agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
         residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
         if protected:
-            for release in (*(one.release for one in agreed), *(one.release for one in residents)):
+            for release in (
+                *(counts.release for counts in agreed),
+                *(people.release for people in residents),
+            ):
                 refuse_unprotected(release)
-        kept = Kept(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
+        counts_of_others = Kept(
+            tuple(counts.counts for counts in agreed), tuple(people.counts for people in residents)
+        )
         constraints = compile_constraints(
-            plan, hierarchies, inputs.histograms, inputs.public.bounds, kept.agreed
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, counts_of_others.agreed
         )
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
@@ -148,9 +153,11 @@ def prepare(
                 for item in promised
                 if isinstance(item, Agreement)
             )
-            covering_counts(plan.estimating, constraints, [*kept.agreed, *later], hierarchies.spine)
+            covering_counts(
+                plan.estimating, constraints, [*counts_of_others.agreed, *later], hierarchies.spine
+            )
         elif plan.outer:
-            groups = first_groups(plan.estimating, constraints, kept, hierarchies.spine)
+            groups = first_groups(plan.estimating, constraints, counts_of_others, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -159,9 +166,12 @@ def prepare(
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
-    records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
-    taken = {key: own for key, own in records.items() if own}
-    return Prepared(constraints, kept, taken, groups, subspace, tree)
+    records = {
+        "agreement": [counts.record for counts in agreed],
+        "residents": [people.record for people in residents],
+    }
+    taken = {kind: listed for kind, listed in records.items() if listed}
+    return Prepared(constraints, counts_of_others, taken, groups, subspace, tree)
 
 
 def compile_constraints(
@@ -184,8 +194,8 @@ def compile_constraints(
         ConstraintError: constraints contradict each other, or the records break the bounds.
     """
     invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
-    kept = () if plan.outer else (one.table() for one in agreed)
-    tables = (*invariants, *bounds, *kept)
+    agreed_tables = () if plan.outer else (counts.table() for counts in agreed)
+    tables = (*invariants, *bounds, *agreed_tables)
     # Conflicts among what is public come first: they can be told in full.
     refuse_conflicts(tables, hierarchies.spine, plan.schema)
     for table in bounds:

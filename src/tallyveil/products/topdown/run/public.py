@@ -90,7 +90,7 @@ def deviations_of(
 
     hierarchies = read_hierarchies(loaded)
     if path is None:
-        found = [hierarchies.family(name) for name in families]
+        areas = [hierarchies.family(name) for name in families]
     else:
-        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
-    return expected_deviations(loaded, hierarchies, found, queries=queries)
+        areas = entity_families(hierarchies.spine, read_entity_table(path, families), families)
+    return expected_deviations(loaded, hierarchies, areas, queries=queries)

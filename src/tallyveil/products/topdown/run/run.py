@@ -70,7 +70,7 @@ def run_release(
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    product = TopDown(plan, protected=test_key is None)
+    product = TopDownProduct(plan, protected=test_key is None)
     progress = Progress.of(observer)
     executors = executors or Threads(workers or usable_cores())
     last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
@@ -107,7 +107,7 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, protected=test_key is None, measuring_alone=True)
+    product = TopDownProduct(plan, protected=test_key is None, measuring_alone=True)
     executors = executors or Threads(workers or usable_cores())
     outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
@@ -115,7 +115,7 @@ def measure_release(
 
 
 @dataclass(frozen=True, slots=True)
-class TopDown:
+class TopDownProduct:
     """The release of a plan, geolevel by geolevel.
 
     Attributes:
@@ -155,7 +155,7 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
-    kept: Kept
+    counts_of_others: Kept
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: tuple["SubspaceDraw", ...]
@@ -167,7 +167,7 @@ class _Release:
     estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def with_inputs(cls, product: TopDown, observer: Observer) -> "_Release":
+    def with_inputs(cls, product: TopDownProduct, observer: Observer) -> "_Release":
         """Read and check every input; nothing is written."""
         plan, watch = product.plan, Stopwatch(observer)
         inputs = read_inputs(plan, observer, watch)
@@ -186,7 +186,7 @@ class _Release:
             inputs.public.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.kept,
+            prepared.counts_of_others,
             prepared.taken,
             prepared.groups,
             prepared.subspace,
@@ -214,7 +214,7 @@ class _Release:
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
-                *self.kept.digests(),
+                *self.counts_of_others.digests(),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -240,7 +240,9 @@ class _Release:
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
             checks = [
-                check_public_inputs(run.path, plan, self.plan.schema, self.spine, constraints, self.kept)
+                check_public_inputs(
+                    run.path, plan, self.plan.schema, self.spine, constraints, self.counts_of_others
+                )
             ]
         else:
             checks = self.estimation.check(run)
@@ -257,7 +259,9 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.kept)
+        write_public_inputs(
+            run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.counts_of_others
+        )
         self.constraints += self._draw(run)
         run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
@@ -271,7 +275,7 @@ class _Release:
             observer=self.observer,
             watch=self.watch,
             tree=self.tree,
-            kept=self.kept,
+            kept=self.counts_of_others,
             groups=self.groups,
         )
         estimation.write_measurements(run)

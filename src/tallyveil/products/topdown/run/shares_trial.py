@@ -87,16 +87,16 @@ class Trial:
             _ratios(np.delete(self.before, key, axis=1), np.delete(self.after, key, axis=1))
             for key in range(self.keys)
         ]
-        found: Floats = np.sqrt((self.keys - 1) * np.var(without, axis=0))
-        return found * float(stdtrit(self.keys - 1, 0.5 + COVERAGE / 2))
+        deviations: Floats = np.sqrt((self.keys - 1) * np.var(without, axis=0))
+        return deviations * float(stdtrit(self.keys - 1, 0.5 + COVERAGE / 2))
 
 
-def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int | None = None) -> Trial:
+def try_shares(plan: ReleasePlan, better: OptimalShares, keys: int, records: int | None = None) -> Trial:
     """Release made-up records with the present and with the new shares, and measure the errors of all aims.
 
     Args:
         plan: The plan, with the present shares. Its records are not opened.
-        found: What was found for it.
+        better: The better shares that were found for it.
         keys: Number of test keys, at least 2. Each makes two releases.
         records: Number of made-up records; None for 40 for each finest geounit.
     Raises:
@@ -119,7 +119,7 @@ def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int 
         )
     with tempfile.TemporaryDirectory(prefix="tallyveil-try-") as folder:
         made_up = _MadeUp.of(plan, Path(folder), records)
-        spent = max(plan.declared, plan.spent - plan.strategy.total + found.strategy.total)
+        spent = max(plan.declared, plan.spent - plan.strategy.total + better.strategy.total)
         tried = replace(
             plan,
             records=replace(
@@ -137,8 +137,8 @@ def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int 
             cluster=None,
         )
         before, after = (
-            _errors(tried.with_strategy(strategy), found.aims, made_up, keys, Path(folder))
-            for strategy in (found.before, found.strategy)
+            _errors(tried.with_strategy(strategy), better.aims, made_up, keys, Path(folder))
+            for strategy in (better.before, better.strategy)
         )
     return Trial(len(made_up.cells), before, after)
 
@@ -194,7 +194,7 @@ def _errors(plan: ReleasePlan, aims: Aims, made_up: _MadeUp, keys: int, folder: 
     hierarchies = read_hierarchies(plan)
     areas = areas_of(hierarchies, aims)
     truth, spine = made_up.matrix(hierarchies, plan.schema.size), hierarchies.spine
-    found = np.empty((len(aims.named), keys))
+    squares = np.empty((len(aims.named), keys))
     for key in range(keys):
         with tempfile.TemporaryDirectory(dir=folder) as out:
             run_release(plan, Path(out) / "release", test_key=insecure_key(f"trial of shares {key}"))
@@ -207,8 +207,8 @@ def _errors(plan: ReleasePlan, aims: Aims, made_up: _MadeUp, keys: int, folder: 
             answers = _members(areas[area], hierarchies) @ (
                 wrong[:, used] @ _adding(group.layers, group.size, used)
             )
-            found[place, key] = answers.multiply(answers).sum() / np.prod(answers.shape)
-    return found
+            squares[place, key] = answers.multiply(answers).sum() / np.prod(answers.shape)
+    return squares
 
 
 def _members(area: str | EntityFamily, hierarchies: Hierarchies) -> sparse.csr_matrix:
@@ -225,16 +225,16 @@ def _members(area: str | EntityFamily, hierarchies: Hierarchies) -> sparse.csr_m
 
 def _adding(layers: Sequence[QueryGroup], size: int, cells: Integers) -> sparse.csr_matrix:
     """In which answers of a query each cell counts."""
-    found = sparse.csr_matrix((len(cells), size))
+    adding = sparse.csr_matrix((len(cells), size))
     for layer in layers:
         answer = layer.answers_of(cells)
         counted = np.flatnonzero(answer >= 0)
-        found += sparse.csr_matrix((np.ones(len(counted)), (counted, answer[counted])), shape=found.shape)
-    return found
+        adding += sparse.csr_matrix((np.ones(len(counted)), (counted, answer[counted])), shape=adding.shape)
+    return adding
 
 
 def _ratios(before: Floats, after: Floats) -> Floats:
     old, new = before.mean(axis=1), after.mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where((old == 0) & (new == 0), 1.0, np.sqrt(new / old))
-    return found
+        ratios: Floats = np.where((old == 0) & (new == 0), 1.0, np.sqrt(new / old))
+    return ratios

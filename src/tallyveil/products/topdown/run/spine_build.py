@@ -56,12 +56,12 @@ class Built:
     """What was made.
 
     Attributes:
-        made: The spine.
+        spine: The spine, with the rows of its finest geounits and its shares.
         aimed: Families and geolevels that its groups were chosen for.
         changes: What the spine changes for every family and geolevel; empty without a strategy.
     """
 
-    made: OptimisedSpine
+    spine: OptimisedSpine
     aimed: tuple[str, ...]
     changes: tuple[AreaChange, ...]
 
@@ -90,36 +90,36 @@ def built(flags: BuildFlags) -> Built:
     measures = flags.measures
     if measures is None:
         return Built(steps, (), ())
-    made = steps
+    optimised = steps
     groups: Regrouped | None = None
     aimed: tuple[str, ...] = ()
     if flags.regroup is not None:
         asked = _asked(flags, preset, steps.spine, families)
-        made, groups = choose_groups(asked, plain, steps, families, measures.made_into(plain, steps))
+        optimised, groups = choose_groups(asked, plain, steps, families, measures.made_into(plain, steps))
         aimed = tuple(name for name, _ in asked.aim)
-    shares = uniform_shares(made.spine, dict(measures.strategy.geolevel_shares))
-    made = replace(made, shares=shares)
+    shares = uniform_shares(optimised.spine, dict(measures.strategy.geolevel_shares))
+    optimised = replace(optimised, shares=shares)
     if flags.bypass and preset is not None and preset.bypasses:
-        moved, shares = bypass(made.spine, shares, bypass_rule(measures.strategy.mechanism))
-        made = further(plain, made, moved, shares)
-    return Built(made, aimed, area_changes(plain, families, measures, steps, made, groups, aimed))
+        moved, shares = bypass(optimised.spine, shares, bypass_rule(measures.strategy.mechanism))
+        optimised = further(plain, optimised, moved, shares)
+    return Built(optimised, aimed, area_changes(plain, families, measures, steps, optimised, groups, aimed))
 
 
 def _families(flags: BuildFlags, plain: Spine, preset: SpinePreset | None) -> tuple[EntityFamily, ...]:
     """The families that flags name, and all others of the entity table, so that every loss is seen."""
     needed = preset.families if preset else ()
-    made = (*plain.geolevels, *(preset.made if preset else ()))
+    geolevels = (*plain.geolevels, *(preset.made if preset else ()))
     asked = [item.partition("=")[0] for item in flags.aim]
-    wanted = tuple(dict.fromkeys((*needed, *(name for name in asked if name not in made))))
+    wanted = tuple(dict.fromkeys((*needed, *(name for name in asked if name not in geolevels))))
     families = read_families(flags.entities, plain, wanted, flags.geography) if wanted else ()
     if flags.entities is None:
         return families
-    others = [name for name in family_columns(flags.entities) if name not in (*wanted, *made)]
+    others = [name for name in family_columns(flags.entities) if name not in (*wanted, *geolevels)]
     return (*families, *(read_families(flags.entities, plain, others, blank=True) if others else ()))
 
 
 def _asked(
-    flags: BuildFlags, preset: SpinePreset | None, made: Spine, families: Sequence[EntityFamily]
+    flags: BuildFlags, preset: SpinePreset | None, spine: Spine, families: Sequence[EntityFamily]
 ) -> Regroup:
     known = [family.name for family in families if family.n_entities]
     needed = [name for name in known if preset is None or name in preset.families]
@@ -138,7 +138,7 @@ def _asked(
     asked = Regroup(
         flags.regroup or "",
         FanOutLimit(cutoff=flags.cutoff),
-        tuple(weights(flags.aim or default, [*known, *made.geolevels]).items()),
+        tuple(weights(flags.aim or default, [*known, *spine.geolevels]).items()),
         Measure.MAXIMUM if flags.maximum else Measure.SUM,
         Fraction(most_loss),
         flags.reference,

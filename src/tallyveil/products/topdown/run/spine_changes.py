@@ -21,7 +21,7 @@ def area_changes(
     families: Sequence[EntityFamily],
     measures: TotalMeasures,
     steps: OptimisedSpine,
-    made: OptimisedSpine,
+    measured: OptimisedSpine,
     groups: Regrouped | None = None,
     aimed: Sequence[str] = (),
 ) -> tuple[AreaChange, ...]:
@@ -32,7 +32,7 @@ def area_changes(
         families: All families that are known, on `original`.
         measures: What is measured, with what is exact on the geography.
         steps: The spine that the steps make.
-        made: The spine that is measured: with groups chosen by variance, and after bypassing.
+        measured: The spine that is measured: with groups chosen by variance, and after bypassing.
         groups: How groups were chosen by variance; None where they were not.
         aimed: Families and geolevels that they were chosen for.
     Returns:
@@ -41,7 +41,7 @@ def area_changes(
     given, after, final = (
         measures.on_geography(original),
         measures.made_into(original, steps).on(steps.spine),
-        measures.made_into(original, made).on(made.spine, made.shares),
+        measures.made_into(original, measured).on(measured.spine, measured.shares),
     )
 
     unmet = [name.removeprefix(GIVEN) for name in groups.unmet] if groups is not None else []
@@ -54,7 +54,7 @@ def area_changes(
             name in aimed,
             _deviation(entity_variances(given, area)),
             _deviation(entity_variances(after, area.reordered(steps.rows))),
-            _deviation(entity_variances(final, area.reordered(made.rows))),
+            _deviation(entity_variances(final, area.reordered(measured.rows))),
             name in unmet,
         )
 
@@ -83,17 +83,17 @@ def _warnings(change: AreaChange) -> list[str]:
     ):
         if is_worse(before, change.made.mean):
             lost.append(f"{_value(before)} on {place}")
-    found = []
+    sentences = []
     if lost:
-        found.append(
+        sentences.append(
             f"{change.name}: totals are less exact on this spine, with a mean standard deviation of "
             f"{_value(change.made.mean)} against {' and '.join(lost)}"
         )
     if change.unmet:
-        found.append(
+        sentences.append(
             f"{change.name}: it loses more than [spine.regroup] most_loss allows; the search found no better groups"
         )
-    return found
+    return sentences
 
 
 def _value(value: float) -> str:

@@ -35,7 +35,7 @@ class _Areas:
 def choose_groups(
     asked: Regroup,
     original: Spine,
-    made: OptimisedSpine,
+    optimised: OptimisedSpine,
     families: Sequence[EntityFamily],
     measures: TotalMeasures,
 ) -> tuple[OptimisedSpine, Regrouped]:
@@ -44,7 +44,7 @@ def choose_groups(
     Args:
         asked: What is asked for, with the families of the steps in the aim (`with_protected`).
         original: The spine of the geography.
-        made: What the steps made of it.
+        optimised: What the steps made of it.
         families: All families that are known, on `original`; those outside the aim are limited.
         measures: What is measured.
 
@@ -53,9 +53,9 @@ def choose_groups(
         BudgetError: the measured queries do not determine the variances.
     Privacy: public geography only.
     """
-    areas = _areas_of(asked, original, made, families)
+    areas = _areas_of(asked, original, optimised, families)
     _refuse_unknown(asked, original, areas)
-    precisions = measures.by_geolevel(made.spine.geolevels)
+    precisions = measures.by_geolevel(optimised.spine.geolevels)
     named = {family.name for family in areas.families}
     weights = {_name(asked, name): float(weight) for name, weight in asked.aim}
     # A family without entities has no variance, so it makes no difference to the aim.
@@ -65,29 +65,29 @@ def choose_groups(
         tuple((name, weight) for name, weight in weights.items() if name not in named and name not in empty),
         asked.measure,
     )
-    found = group_by_variance(
-        made.spine,
+    regrouped = group_by_variance(
+        optimised.spine,
         areas.families,
         precisions,
         geolevel=asked.geolevel,
         limit=asked.limit,
         aim=aim,
-        limits=_limits(asked, original, made, areas, measures, precisions),
+        limits=_limits(asked, original, optimised, areas, measures, precisions),
     )
-    return further(original, made, Reshaped(found.spine, found.rows)), found
+    return further(original, optimised, Reshaped(regrouped.spine, regrouped.rows)), regrouped
 
 
 def _areas_of(
-    asked: Regroup, original: Spine, made: OptimisedSpine, families: Sequence[EntityFamily]
+    asked: Regroup, original: Spine, optimised: OptimisedSpine, families: Sequence[EntityFamily]
 ) -> _Areas:
-    replaced = {family.name: family for family in replaced_areas(original, made)}
+    replaced = {family.name: family for family in replaced_areas(original, optimised)}
     # The search chooses new geounits for the geolevel of the groups, even where the steps have left it as it was.
     if asked.geolevel in original.geolevels and asked.geolevel not in replaced:
         areas = geounits_as_entities(original, original.level_index(asked.geolevel))
-        replaced[asked.geolevel] = areas.reordered(made.rows)
+        replaced[asked.geolevel] = areas.reordered(optimised.rows)
     return _Areas(
         (
-            *(family.reordered(made.rows) for family in families if family.n_entities),
+            *(family.reordered(optimised.rows) for family in families if family.n_entities),
             *(replace(family, name=GIVEN + name) for name, family in replaced.items()),
         ),
         tuple(name for name in original.geolevels if name not in replaced),
@@ -113,7 +113,7 @@ def _refuse_unknown(asked: Regroup, original: Spine, areas: _Areas) -> None:
 def _limits(
     asked: Regroup,
     original: Spine,
-    made: OptimisedSpine,
+    optimised: OptimisedSpine,
     areas: _Areas,
     measures: TotalMeasures,
     precisions: Mapping[str, float],
@@ -124,13 +124,13 @@ def _limits(
     levels = [name for name in areas.geolevels if name not in free]
     if asked.reference is Reference.GEOGRAPHY:
         reference = measures.on_geography(original)
-        back = np.argsort(made.rows)
+        back = np.argsort(optimised.rows)
         families = [family.reordered(back) for family in families]
     else:
-        reference = _with_precisions(made.spine, precisions)
-    found = {family.name: entity_variances(reference, family) for family in families}
-    found |= {name: reference.variance[reference.spine.level_index(name)] for name in levels}
-    means = {name: float(np.sqrt(one).mean()) for name, one in found.items()}
+        reference = _with_precisions(optimised.spine, precisions)
+    variances = {family.name: entity_variances(reference, family) for family in families}
+    variances |= {name: reference.variance[reference.spine.level_index(name)] for name in levels}
+    means = {name: float(np.sqrt(variance).mean()) for name, variance in variances.items()}
     factor = 1 + float(asked.most_loss)
     return {name: mean * factor for name, mean in means.items() if EXACT_DEVIATION < mean < np.inf}
 

@@ -85,8 +85,8 @@ def read_families(
     chosen = list(families) or [name for name in family_columns(path) if name not in spine.geolevels]
     beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
     beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
-    own = [name for name in chosen if name not in beside]
-    table = read_assignments(path, own, "entities")
+    in_table = [name for name in chosen if name not in beside]
+    table = read_assignments(path, in_table, "entities")
     if beside and geography is not None:
         others = read_table(geography, [GEOCODE, *beside], "geography")
         table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
@@ -114,7 +114,7 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
     from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import TallyveilError
 
-    found = {}
+    by_name = {}
     for item in given:
         name, _, text = item.partition("=")
         try:
@@ -127,8 +127,8 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
                 f"{', '.join(known)}.",
                 code="bad-flag",
             )
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, str]:

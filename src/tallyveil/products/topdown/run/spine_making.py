@@ -40,22 +40,24 @@ def make_spine(
     Privacy: public geography only.
     """
     asked = plan.spine
-    made = steps = optimise_spine(original, families, asked.steps if asked is not None else ())
+    optimised = steps = optimise_spine(original, families, asked.steps if asked is not None else ())
     groups: Regrouped | None = None
     aimed: tuple[str, ...] = ()
     measures = total_measures(plan)
     if asked is not None and asked.regroup is not None:
-        made, groups = choose_groups(
+        optimised, groups = choose_groups(
             asked.regroup, original, steps, (*families, *others), measures.made_into(original, steps)
         )
         aimed = tuple(name for name, _ in asked.regroup.aim)
     if asked is not None and asked.bypassing is not None:
-        shares = uniform_shares(made.spine, dict(plan.strategy.geolevel_shares))
-        moved, kept = bypass(made.spine, shares, asked.bypassing, most_children=asked.most_children)
-        made = further(original, made, moved, kept)
+        shares = uniform_shares(optimised.spine, dict(plan.strategy.geolevel_shares))
+        moved, moved_shares = bypass(
+            optimised.spine, shares, asked.bypassing, most_children=asked.most_children
+        )
+        optimised = further(original, optimised, moved, moved_shares)
     if not measures.tell_totals():
-        return made, ()
-    return made, area_changes(original, (*families, *others), measures, steps, made, groups, aimed)
+        return optimised, ()
+    return optimised, area_changes(original, (*families, *others), measures, steps, optimised, groups, aimed)
 
 
 def total_measures(plan: ReleasePlan) -> TotalMeasures:
@@ -149,7 +151,7 @@ def _bypassed(rule: str, hierarchies: Hierarchies) -> dict[str, Any]:
 
 
 def _levels(spine: Spine) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for level, name in enumerate(spine.geolevels):
         record: dict[str, Any] = {"geolevel": name, "geounits": spine.n_geounits(level)}
         if level < spine.finest:
@@ -159,12 +161,12 @@ def _levels(spine: Spine) -> list[dict[str, Any]]:
                 "children_most": int(children.max()),
                 "single_children": int((children == 1).sum()),
             }
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def _distances(hierarchies: Hierarchies, area: EntityFamily) -> dict[str, Any]:
-    made = off_spine_distances(hierarchies.spine, area)
+    after = off_spine_distances(hierarchies.spine, area)
     record: dict[str, Any] = {"entities": area.n_entities}
     if hierarchies.original is not hierarchies.spine:
         rows = hierarchies.spine.locate(
@@ -172,4 +174,4 @@ def _distances(hierarchies: Hierarchies, area: EntityFamily) -> dict[str, Any]:
         )
         before = off_spine_distances(hierarchies.original, area.reordered(rows))
         record |= {"original_mean": round(before.mean, 2), "original_most": before.maximum}
-    return record | {"mean": round(made.mean, 2), "most": made.maximum}
+    return record | {"mean": round(after.mean, 2), "most": after.maximum}
