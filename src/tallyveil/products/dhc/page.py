@@ -41,6 +41,7 @@ def write_programme_report(root: Path) -> Path:
 def _values(content: JsonObject, parts: list[ProgrammeRelease]) -> dict[str, Any]:
     guarantee = content["guarantee"]
     totals = guarantee["by_unit"]
+    # With one unit of records, the total of the unit is that of the programme.
     if len(totals) > 1:
         totals = [*totals, guarantee["together"]]
     return {

@@ -21,6 +21,7 @@ OUT_OF_LINE_SHARE: Final = 0.07
 MOST_MINORS_ALONE: Final = 4
 """Most people of a household without adults."""
 _GROUP_OF_RACE: Final = np.array([RACES.index(race) for race in SINGLE_RACES] + [TWO_OR_MORE] * 57)
+"""By code of cenrace, the code of race_ethnicity: 6 races alone, then the 57 sets of two or more of them."""
 
 
 class HouseholdResidents(NamedTuple):
@@ -91,17 +92,20 @@ def make_households(
     """
     adults = _in_line(residents.where(residents.adult), blocks)
     minors = residents.where(~residents.adult)
+    # By race within a block, so that minors of one race are a run that `take` can hand out.
     minors = minors.where(np.lexsort((minors.cenrace, minors.group, minors.block)))
     homes = _share_adults(adults, blocks, known)
     given, home, alone = _share_minors(homes, minors, blocks, known)
     # Households of minors come after the others of their block.
     block = np.concatenate([homes.block, alone.block])
     order = np.argsort(block, kind="stable")
+    # The inverse of `order`: the new number of each household.
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     block = block[order]
     n_adults = np.concatenate([homes.adults, np.zeros(len(alone.block), dtype=np.int64)])[order]
     n_minors = np.concatenate([given, alone.size])[order]
+    # Addressed by the rank in the block, not in the array, so that other blocks made along change nothing.
     uniform = blocks.uniforms(For.COMPOSITION, block, rank_within(block))
     composition = known.choose(blocks.neighbourhood[block], n_adults, n_minors, uniform)
     minors = minors.where(np.argsort(place[home], kind="stable"))
@@ -143,9 +147,11 @@ def _share_adults(adults: HouseholdResidents, blocks: BlockRange, known: Composi
     item = rank_within(adults.block)
     uniform = blocks.uniforms(For.ADULTS, adults.block, item)
     wanted = _drawn(known.adults[blocks.neighbourhood[adults.block]], uniform)
+    # `take` gives out at most what a block has, so that the last household may get fewer than it wants.
     available = np.bincount(adults.block, minlength=len(blocks.neighbourhood))
     taken = take(available, wanted, adults.block)
     homes = taken > 0
+    # Position in line of the first adult of each household; it is the householder.
     first = np.cumsum(taken) - taken
     return _Homes(adults.block[homes], taken[homes], adults.group[first[homes]])
 
@@ -160,9 +166,11 @@ def _share_minors(
     item, n_blocks = rank_within(homes.block), len(blocks.neighbourhood)
     law = known.minors[blocks.neighbourhood[homes.block], homes.adults]
     wanted = _drawn(law, blocks.uniforms(For.MINORS, homes.block, item))
+    # First to households of the same race that want minors; what remains goes round without regard to race.
     given, home, left = _by_race(homes, wanted, minors, n_blocks)
     again = _drawn_above_zero(law, blocks.uniforms(For.MORE_MINORS, homes.block, item))
     n_left = np.bincount(minors.block[left], minlength=n_blocks)
+    # Wishes of the rounds: as drawn; a second draw for those that wanted none; one more for everybody.
     more = _later_rounds(homes.block, given, n_left, (wanted, np.where(wanted == 0, again, 0), given + 1))
     alone = _minors_alone(n_left - _of_blocks(homes.block, more, n_blocks), blocks)
     order = np.argsort(np.concatenate([homes.block, alone.block]), kind="stable")
@@ -174,6 +182,7 @@ def _by_race(
     homes: _Homes, wanted: Integers, minors: HouseholdResidents, n_blocks: int
 ) -> tuple[Integers, Integers, Bools]:
     """Hand minors to households of their race: number of each household, home of each minor, and who is left."""
+    # A pair of block and race as one number, sorted as the pairs are.
     run, run_of_minor = (
         block * len(RACES) + race for block, race in ((homes.block, homes.race), (minors.block, minors.group))
     )
@@ -181,6 +190,7 @@ def _by_race(
     available = np.bincount(run_of_minor, minlength=n_blocks * len(RACES))
     given = np.zeros(len(run), dtype=np.int64)
     given[order] = take(available, wanted[order], run[order])
+    # Of each run the first minors found a home, as many as its households were given.
     left = rank_within(run_of_minor) >= _of_blocks(run, given, len(available))[run_of_minor]
     home = np.empty(len(left), dtype=np.int64)
     home[~left] = np.repeat(order, given[order])
@@ -222,6 +232,7 @@ def _with_people(
     """The households with their people. Adults and minors are in the order of their households."""
     size = known.size[composition]
     household = np.repeat(np.arange(len(block)), size)
+    # Members of a composition follow each other, the householder first, and so do the people of a household.
     member = known.first[composition][household] + rank_within(household)
     band = known.band[member]
     adult = band == ADULT

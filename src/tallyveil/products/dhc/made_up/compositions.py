@@ -85,6 +85,7 @@ class Compositions:
         chosen = np.empty(len(wanted), dtype=np.int64)
         for kind, begins in enumerate(self.begins):
             here = neighbourhood == kind
+            # The integer part of `wanted` is the group, the fraction chooses within it: one search serves all groups.
             chosen[here] = np.searchsorted(begins, wanted[here], side="right") - 1
         return chosen
 
@@ -100,6 +101,7 @@ def compositions() -> Compositions:
     household = np.array([codes[type_of(composition)] for composition in members], dtype=np.int64)
     group = np.array([_group(composition) for composition in members], dtype=np.int64)
     family = np.array([household_types()[code].relatives for code in household])
+    # Shape (8, n): the weight of a composition in each kind of neighbourhood, exp(x) for those with relatives.
     weight = np.array([weights[composition] for composition in members]) * np.exp(
         np.outer(NEIGHBOURHOODS, family)
     )
@@ -109,6 +111,7 @@ def compositions() -> Compositions:
     by_minors = totals.reshape(-1, MOST + 1, MOST + 1)
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     by_adults = by_minors.sum(axis=2)
+    # Households are formed around adults; those of minors alone are made from who is left.
     by_adults[:, 0] = 0.0
     return Compositions(
         first=first,
@@ -125,6 +128,7 @@ def compositions() -> Compositions:
 def _begins(shares: Floats, group: Integers) -> Floats:
     """Where each composition's interval begins. The shares of a group fill the interval from its number to the next."""
     below = np.cumsum(shares, axis=1) - shares
+    # Compositions are sorted by group, so that the first of each group is found by a search.
     starts = np.searchsorted(group, group)
     return group + (below - below[:, starts])
 
@@ -146,14 +150,17 @@ def _weighted() -> dict[Members, float]:
     weights: dict[Members, float] = {}
     for members, weight in _donors().items():
         minors = sum(band != ADULT for _, band in members)
+        # Larger donors are left out: the tables have room for up to MOST adults and MOST minors.
         if max(minors, len(members) - minors) <= MOST:
             weights[members] = weight
+    # All types share the rare households equally, so that each occurs in a large country.
     rare = sum(weights.values()) * RARE_SHARE / len(household_types())
     for household_type in household_types():
         members = rare_composition(household_type)
         weights[members] = weights.get(members, 0.0) + rare
     for adults in range(MOST + 1):
         for minors in range(adults == 0, MOST + 1):
+            # Every pair of numbers needs a composition, or `choose` would take one of another group.
             weights.setdefault(_fallback(adults, minors), FALLBACK_WEIGHT)
     return weights
 
@@ -180,6 +187,7 @@ def _fallback(adults: int, minors: int) -> Members:
 def type_of(members: Members) -> HouseholdType:
     """The household type of a composition."""
     own_children = [band for relation, band in members if relation in r.OWN_CHILDREN]
+    # The householder and the partner are no "others", even where one of them is a minor.
     leading = (r.ALONE, r.HOUSEHOLDER, *r.COUPLED)
     others = [band for relation, band in members if relation not in leading]
     elders_or_grandchildren = {r.PARENT, r.PARENT_IN_LAW, r.GRANDCHILD}
@@ -218,6 +226,7 @@ def _ages(bands: Sequence[int]) -> MinorAges:
 def rare_composition(wanted: HouseholdType) -> Members:
     """The members of one household of a type. Those that the type asks for come first, then others up to its size."""
     partner = _PARTNERS.get(wanted.couple)
+    # Only the householder or the partner can then be the person under 18 that the type asks for.
     minor_leads = wanted.under_18 and not wanted.minors
     not_own = [band for band in _BANDS_OF[wanted.minors] if band not in _BANDS_OF[wanted.own]]
     own_children = [(r.CHILD, band) for band in _BANDS_OF[wanted.own]]

@@ -28,7 +28,6 @@ DHC_FILES: Final = (
     "facilities_by_type.parquet",
 )
 """The tables of a population."""
-_OCCUPIED: Final = 1
 
 
 def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path) -> dict[str, Path]:
@@ -48,6 +47,7 @@ def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path)
     """
     paths = {name.removesuffix(".parquet"): directory / name for name in DHC_FILES}
     country = _Country(seed)
+    # Persons come first: `country` gathers the units while their generator runs.
     write_parquet_chunks(paths["persons"], country.persons(states), TAGS)
     write_parquet_chunks(paths["units"], country.units(), TAGS)
     write_parquet(paths["h1"], country.h1(), TAGS)
@@ -86,6 +86,7 @@ class _Country:
 
     def _keep(self, geocode: pl.Series, part: MadeUpBlocks) -> None:
         units = part.units
+        # 16 bits hold the 522 household types and every number of a unit in a block; a country has millions of units.
         levels = np.stack([part.number, *units[1:]], axis=1).astype(np.int16)
         self._units.append((geocode, units.block.astype(np.int32), levels))
 
@@ -114,9 +115,11 @@ class _Country:
         )
         parts = []
         for geocode, block, unit_levels in self._units:
+            # Types of facilities from 1, and 0 for all housing units, as in gqlevels.
             kind = np.maximum(unit_levels[:, 1].astype(np.int64) - (FIRST_FACILITY - 1), 0)
             pairs, count = np.unique(block.astype(np.int64) * len(levels) + kind, return_counts=True)
             types = pairs % len(levels)
+            # Each facility has at least one person; for people in households there is no bound below.
             lower = pl.Series("lower", np.where(types == 0, 0, count))
             upper = pl.repeat(None, len(pairs), dtype=pl.Int64, eager=True).alias("upper")
             parts.append(

@@ -41,10 +41,13 @@ class Laws:
         """A value of each row's law, given that it is from `least` to `most`; the shapes are (n,)."""
         low = self.below[row, least - LEAST]
         high = self.below[row, most + 1 - LEAST]
+        # Conditioned on the range: the uniform number is stretched to the probabilities between its ends.
         wanted = row + low + uniform * (high - low)
         # The rows are put one after the other, which makes one rising list.
         flat = (self.below + np.arange(len(self.below))[:, None]).reshape(-1)
+        # One search for all rows, whose probabilities are shifted by the number of the row.
         position = np.searchsorted(flat, wanted, side="right") - 1 - row * self.below.shape[1] + LEAST
+        # Rounding can push a number just over an end of its range.
         values: Integers = np.clip(position, least, most)
         return values
 

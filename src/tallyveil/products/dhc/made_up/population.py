@@ -37,7 +37,9 @@ from tallyveil.synthetic.population import SettledState
 BLOCKS_AT_ONCE: Final = 8_192
 """Number of blocks that are made together. It limits memory and does not change what is made."""
 _OWNERS_SPREAD, _HOLIDAY_SHARE = 3.0, 0.06
+"""How far tracts differ in the log odds of owning, from end to end; share of the tracts with many holiday homes."""
 _FIRST_GROUP_QUARTERS: Final = 18
+"""Level of relgq of the first type of group quarters; those of tenvacgq begin at `FIRST_FACILITY` in the same order."""
 
 
 class Persons(NamedTuple):
@@ -101,6 +103,7 @@ def make_parts(
         The blocks in order. A household's people are next to each other, the householder first.
     """
     tracts = _tracts(settled, seed, first)
+    # By block, then by class of group quarters: households first, as code 0.
     order = np.lexsort((settled.codes[:, 0], settled.block))
     sorted_blocks = settled.block[order]
     n_blocks = settled.geography.height
@@ -119,6 +122,7 @@ def make_parts(
 
 def _tracts(settled: SettledState, seed: int, first: int) -> _Tracts:
     tract = settled.geography["tract"].rle_id().to_numpy().astype(np.int64)
+    # A tract is addressed by its first block, so that its numbers do not depend on where the cuts are.
     address = np.flatnonzero(np.diff(tract, prepend=-1))[tract] + first
     numbers = [uniforms(seed, For.NEIGHBOURHOOD, address, np.full(len(address), item)) for item in range(4)]
     return _Tracts(
@@ -135,6 +139,7 @@ def _part(
     """The blocks from `span[0]` to `span[1] - 1`, whose groups of people are `rows`, sorted by block and hhgq."""
     known, start = compositions(), span[0]
     blocks = BlockRange(seed, first + start, tracts.neighbourhood)
+    # From groups of like people to single people.
     rows = np.repeat(rows, settled.counts[rows])
     block, codes = settled.block[rows] - start, settled.codes[rows]
     home = codes[:, 0] == HOUSEHOLD
@@ -150,6 +155,7 @@ def _part(
     types = FIRST_FACILITY + facilities.relgq - _FIRST_GROUP_QUARTERS
     parts = (occupied, vacant, without_household(facilities.block, types))
     units, number = _in_order(parts)
+    # `number` is in the order of `parts`; facilities begin after both kinds of housing units.
     offset = len(occupied.block) + len(vacant.block)
     persons = _joined(
         _in_households(households, people, number),
@@ -169,6 +175,7 @@ def _in_facilities(
     """The facilities of some blocks, and the people in them."""
     dwellings = settled.dwellings
     here = (dwellings.block >= span[0]) & (dwellings.block < span[1]) & (dwellings.facilities > 0)
+    # Block and class as one number, so that a search finds the facilities of a person.
     pair = (dwellings.block[here] - span[0]) * N_TYPES + dwellings.hhgq[here]
     order = np.argsort(pair)
     pair, number = pair[order], dwellings.facilities[here][order]

@@ -16,6 +16,7 @@ FIRST_VACANT, FIRST_FACILITY = 4, 11
 """Positions of levels of tenvacgq: four tenures, seven kinds of vacant units, then the types of group quarters."""
 NO_SEX, NO_AGE, NO_ORIGIN, NO_RACE, NO_OLDEST, NO_HOUSEHOLD = 2, 9, 2, 7, 4, 522
 """Position of the level "none" of each attribute of householders and households. It is the last."""
+# One docstring for both: the classes of the schema preset, so that they are not a choice.
 HOUSEHOLDER_AGES: Final = np.array([25, 35, 45, 55, 60, 65, 75, 85])
 OLDEST_AGES: Final = np.array([60, 65, 75])
 """First age of every level of householder_age and of oldest after the first."""
@@ -28,7 +29,9 @@ _VACANCY: Final = np.array(
 )
 """Shares of the kinds of vacant units, in ordinary and in holiday neighbourhoods."""
 _NO_PAYMENT_SHARE: Final = 0.045
+"""Share of the households that do not own which live there without payment of rent."""
 _BLACK: Final = 1
+"""Level of the householder's race, and of cenrace."""
 
 
 class MadeUpUnits(NamedTuple):
@@ -59,10 +62,13 @@ def occupied_units(
     """
     first = np.flatnonzero(rank_within(households.household) == 0)
     age, hispanic = people.age[first], households.hispanic[first]
+    # Codes from 6 on are sets of several races, which are one level here.
     race = np.minimum(households.cenrace[first], NO_RACE - 1)
+    # reduceat needs at least one segment.
     oldest = np.maximum.reduceat(people.age, first) if len(first) else first
     coupled = known.having(tuple(COUPLES))[households.composition]
     block = households.block
+    # Log odds of owning: older, coupled, not Hispanic and not Black householders own more often. The numbers are made up.
     odds: Floats = (
         -0.4 + 0.045 * (age - 40) + 1.2 * coupled - 0.9 * hispanic - 0.7 * (race == _BLACK) + owners[block]
     )
@@ -96,8 +102,10 @@ def vacant_units(occupied: MadeUpUnits, housing: Bools, blocks: BlockRange, holi
     number = rank_within(occupied.block)
     beside = blocks.uniforms(For.VACANT, occupied.block, number) < VACANT_SHARE[holiday[occupied.block]]
     vacant = np.bincount(occupied.block[beside], minlength=n_blocks)
+    # A block with housing units and without households has vacant ones only, at least one.
     empty = housing & (np.bincount(occupied.block, minlength=n_blocks) == 0)
     every = np.arange(n_blocks)
+    # A geometric number by inversion: floor(log(1 - u) / log(p)) has P(n) = (1 - p) p**n.
     more = np.log1p(-blocks.uniforms(For.VACANT, every)) / np.log(MORE_VACANT)
     vacant = np.where(empty, 1 + more.astype(np.int64), vacant)
     block = np.repeat(every, vacant)

@@ -165,6 +165,7 @@ def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Pro
         "guarantee": _guarantee(root, parts) if marks.protected else _none(marks),
         "between": checks_between(root, [(part.name, part.manifest) for part in parts]),
     }
+    # The digest comes last, over all other keys: an edited file is told from a current one.
     whole = {**content, "digest": digest_of(content).hex()}
     write_json(root / PROGRAMME, whole)
     return whole
@@ -187,6 +188,7 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
         BudgetError, SolverError: no guarantee can be given.
     """
     content, parts = _with_parts(root)
+    # A manifest grows when intervals are made or records are declassified; the total must say so as well.
     if not is_current(root, content):
         content = write_programme(root, content["name"], content["plan_digest"], parts)
     return content, parts
@@ -198,6 +200,7 @@ def _with_parts(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     for listed in content["releases"]:
         manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
         parts.append(ProgrammeRelease(listed["name"], tuple(listed["reads"]), manifest))
+        # A folder that was exchanged for another finished release would pass every check of its own.
         if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
             raise _another(root / listed["name"], manifest.run, listed["run"])
     _require_read(root, parts)
@@ -210,6 +213,7 @@ def _require_read(root: Path, parts: Sequence[ProgrammeRelease]) -> None:
     for part in parts:
         body = part.manifest.body
         for item in (*body.get("agreement", ()), *body.get("residents", ())):
+            # The key is written only where the agreement has another name than the release.
             name = item.get("release", item["name"])
             if name in part.reads and runs.get(name) != item["run"]:
                 raise _another(root / name, str(runs.get(name)), item["run"])

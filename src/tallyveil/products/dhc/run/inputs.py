@@ -27,6 +27,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
 
 _AT_ONCE: Final = 1 << 20
+"""Geocodes that are joined to one text at a time, about 16 MiB. It does not change the digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def check_inputs(
             for item in later.awaited_residents
             if item.name == release.name and item.adults
         ]
+        # Warnings are remembered for each release, so that its run does not repeat them after the check.
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
             checked[release.name] = _checked(
@@ -115,8 +117,10 @@ def _checked(
     prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
     spine = inputs.public.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)
+    # By geocode: releases may have different trees above the same blocks.
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
     people = [item for item in awaited if item.adults]  # those whose units the release finds
+    # With an agreement, the number of units comes from the earlier release and is not known yet.
     if people and not promised:
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
     constraints = [table.digest() for table in prepared.constraints]
@@ -169,6 +173,7 @@ def _refuse_people_without_units(
 
 def _finest(spine: Spine) -> bytes:
     """SHA-256 of the geocodes of the finest geounits, in an order that does not depend on the tree above them."""
+    # Hashed in pieces, each geocode ended by a zero byte, so that no two lists give the same bytes.
     digest, text = hashlib.sha256(), spine.geocodes[-1].text.sort()
     for start in range(0, len(text), _AT_ONCE):
         digest.update((text.slice(start, _AT_ONCE).str.join("\0").item() + "\0").encode())

@@ -101,10 +101,12 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: ProgrammeSettings) -
     Privacy: spends what each plan spends, once, however often the programme is interrupted and taken up again.
     """
     _refuse_folder(plan, out)
+    # A finished programme needs no lock. With a private folder, a run may be going on or was interrupted.
     done = None if (out / PRIVATE).exists() else _finished_programme(plan, out, settings)
     if done is not None:
         return done
     require_aes256()
+    # The folder is looked at again under the lock: another process may have finished it meanwhile.
     with RunFolder(out) as folder:
         done = _finished_programme(plan, out, settings)
         if done is None:
@@ -113,6 +115,7 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: ProgrammeSettings) -
             done = ProgrammeOutcome(
                 out, content, programme.outcomes, already_finished=False, stated_anew=True
             )
+        # programme.json is complete by now. Killed before this line, the next call removes what is left.
         folder.remove_private()
     return done
 
@@ -130,6 +133,7 @@ def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
         for release in plan.releases
         if folder_state(inside(out, release.name)) is not FolderState.ABSENT
     ]
+    # Folders that look like ours without the list of what was begun: guessing could spend a second time.
     if state is FolderState.FOREIGN and begun:
         raise StoreError(
             f"{out} has folders of releases of this programme ({', '.join(begun)}), and no {PROGRAMME}, which says "
@@ -164,6 +168,7 @@ def _finished_programme(
         )
     finished = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
     content = read_programme(out)
+    # Manifests may have grown since; the total must be that of the manifests.
     anew = not is_current(out, content)
     if anew:
         content = _state(plan, out, finished)
@@ -199,6 +204,7 @@ class _Programme:
         try:
             state, checked = self._begin()
         except TallyveilError:
+            # Only what this process made is removed; a folder that was there stays as it was.
             if fresh:
                 self.folder.abandon()
             raise
@@ -219,6 +225,7 @@ class _Programme:
             if release.name in state.begun:
                 outcome = _finished_release(release, self.out, self.settings)
                 if outcome is not None:
+                    # A finished release is read by later ones: every file is held to its manifest before they do.
                     require_whole(outcome.path, outcome.manifest)
                     self.outcomes[release.name] = outcome
             else:
@@ -228,6 +235,7 @@ class _Programme:
         checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
         for release in waiting:
             require_same_inputs(state, release, checked[release.name], str(self.out))
+        # Computed for its errors: a total that cannot be stated must fail before the first spend.
         planned_total(self.plan, [self._event(release.name, checked) for release in self.plan.releases])
         others = {
             release.name: (release, checked[release.name])
@@ -307,6 +315,7 @@ class _Programme:
                 executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
             )
         except TallyveilError as error:
+            # The type and the code of the error stay, so that scripts see what they would see for one release.
             raise type(error)(self._stopped(release, error), code=error.code) from error
         return state
 

@@ -69,6 +69,7 @@ class ProgrammeState(Declared):
 
     def with_begun(self, release: PlannedRelease) -> "ProgrammeState":
         """The same with one more release begun."""
+        # Written before the release begins. Killed in between, its folder is empty, and it counts as not begun.
         return replace(self, begun={**self.begun, release.name: release.plan.digest().hex()})
 
     def write(self, folder: RunFolder) -> None:
@@ -113,6 +114,7 @@ def require_same_key(state: ProgrammeState, test_key: bytes | None, where: str) 
     Raises:
         StoreError: the programme was begun with an insecure test key and goes on without it, or the other way round.
     """
+    # Compared by its keyed hash: the file need not hold the key itself.
     given = None if test_key is None else state.hashed(test_key)
     if given != state.test_key:
         raise StoreError(
@@ -141,6 +143,7 @@ def require_same_inputs(
         StoreError: the inputs have changed.
     """
     waiting = state.waiting.get(release.name)
+    # Nothing was spent for it, so its plan and its inputs may change together.
     if waiting is None or waiting.plan != release.plan.digest().hex():
         return
     if waiting.inputs != state.hashed(checked.digest):

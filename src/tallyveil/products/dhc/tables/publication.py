@@ -96,6 +96,7 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
 
 _TOTALS: Final = "the total of every area is the number of its records"
 CHECKS: Final = (*NUMBER_CHECKS[:2], _TOTALS, NUMBER_CHECKS[-1], CHECK)
+"""Checks in the order of `publication.json`. The last is of the microdata and is left out without them."""
 
 
 def check_dhc_table(
@@ -116,7 +117,9 @@ def check_dhc_table(
     check_numbers(path, table.layout)
     first = table.layout.identifiers[0]
     rows = collect(scan_parquet(path).select("geocode", first), path, "table")
+    # Geocodes in order prove that no row was lost, and none exchanged.
     agree = rows["geocode"].equals(codes)
+    # A tally counts a record in several lines, so that its total is not the number of records.
     if not table.tallies:
         agree = agree and np.array_equal(rows[first], records_counted(counts, table, schema))
     require(path, _TOTALS, agree)
@@ -144,6 +147,7 @@ def require_same_records(path: Path, counts: PublicCounts, expected: PublicCount
 
 def _all_areas(counts: PublicCounts, schema: Schema) -> tuple[Integers, Integers]:
     """The cells that have records in any area, and how many."""
+    # Sparse: the DHC schema of units has far more cells than records fill.
     total = TripletSum(1, schema.size)
     for start, stop in row_ranges(counts.offsets):
         rows, cells, records = counts.rows(start, stop)
@@ -243,6 +247,7 @@ def _opened(releases: Sequence[Path]) -> dict[str, SourceRelease]:
                 code="publish-releases",
             )
         sources[records] = source
+    # Persons before units, however the folders were named, so that the same releases give the same files.
     return dict(sorted(sources.items()))
 
 
@@ -295,6 +300,7 @@ class _DhcPublication:
             "checks": list(CHECKS if self.microdata else CHECKS[:-1]),
             "files": [asdict(listed_file(self.out, path)) for path in [README, *written]],
         }
+        # Last, with the digests of all other files: a folder without it is not finished.
         write_json(self.out / PUBLICATION, whole)
         return Publication(whole, len(written) + 1)
 
@@ -306,6 +312,7 @@ class _DhcPublication:
             counts = source_counts(source, name, self.areas.members(name), finest)
             if name in self.areas.geolevels:
                 require_same_records(self.out / name, counts, finest, source.schema)
+            # Microdata are of the finest geolevel: coarser geounits follow from the block code of each row.
             if name == source.finest and self.microdata:
                 codes = self.areas.codes(name)
                 written += write_records(self.out, records, counts, codes, source.schema, self.tags)

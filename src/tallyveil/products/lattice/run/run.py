@@ -61,6 +61,7 @@ DRAWS = "draws.parquet"
 UNBIASED = "noisy"
 """Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
 
+# The noise has place 0 (its query is 0).
 _ORDER_QUERY = 1
 _RESTRICTED_QUERY = 2
 """Places in the address space, apart from those of the noise."""
@@ -94,6 +95,7 @@ def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
         ConfigError: the plan's outputs cannot be made exactly.
     """
     lattice = plan.lattice()
+    # A guarantee about pairs of tables that do not exist would say nothing.
     require_pairs(lattice, plan.law, plan.distance)
     require_outputs(plan.outputs, plan.law, lattice)
     if plan.outputs is Outputs.RESTRICTED:
@@ -135,6 +137,7 @@ def run_subspace(
         )
     refuse_many_draws(plan, draws)
     product = TableProduct(plan, draws)
+    # `product.noise` stays None where the folder held a finished release, which is not read again.
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
 
@@ -175,6 +178,7 @@ class TableProduct:
         _tell_long_chain(noise, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         sums = plan.published_sums()
+        # Margins come from noise under a public key, so they are known, and can fail, before the table is opened.
         with watch.stage("margins of error", margin_draws(noise)):
             margins = error_margins(noise, sums, observer.advanced)
         with watch.stage("read table"):
@@ -270,6 +274,7 @@ def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
 def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
     plan, noise, source = work.plan, work.noise, NoiseSource(key)
+    # The restricted law draws the table itself; there is no noise that could be added or published apart.
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
         place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
         return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
@@ -278,6 +283,8 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     )
     if plan.outputs is Outputs.FREE:
         return {"count": noisy}
+    # A random order of the cells decides among equally near tables. It depends on nothing confidential, and a resumed
+    # run gets the same one.
     words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
     order = np.argsort(np.argsort(words, kind="stable"))
     return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
@@ -310,6 +317,7 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
     """Write the noise of the draws after the released one. Noise alone reveals nothing about the table."""
     vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
     columns = {name: levels * draws for name, levels in _names_of_cells(plan.schema).items()}
+    # Draw 0 is that of the release and is never written.
     number = np.repeat(np.arange(1, draws + 1), plan.schema.size)
     frame = pl.DataFrame({"draw": number, **columns, "noise": vectors.ravel()})
     write_parquet(run.path / DRAWS, frame, run.tags)
@@ -327,6 +335,7 @@ def _checks(out: Path, work: _TableWork) -> list[str]:
         "every cell of the table is there once": whole,
         f"all {system.n_constraints} invariants are exact": whole
         and keeps_invariants(work.table, written["count"].to_numpy(), system),
+        # Sums are recomputed from the published table, not from the noise, so that both files agree.
         "the published sums are those of the published table": whole
         and sums["sum"].to_list() == list(published.names)
         and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),

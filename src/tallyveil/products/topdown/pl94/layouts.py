@@ -119,6 +119,7 @@ def _race_lines(before: Levels) -> tuple[TableLine, ...]:
     """The parts of a total by race; `before` holds the levels of the attributes before cenrace."""
 
     def sets(size: int) -> tuple[TableLine, ...]:
+        # The Bureau lists races in a fixed order; `combinations` keeps the order of RACES.
         ending = " alone" if size == 1 else ""
         return tuple(
             TableLine("; ".join(RACES[race] for race in races) + ending, ((*before, "_".join(races)),))
@@ -166,6 +167,7 @@ def columns_of(prefix: str, line: TableLine, first: int = 0, indent: int = 0) ->
     below: list[Column] = []
     places = []
     for part in line.parts:
+        # Depth first: a column stands before its parts, and the parts of one part before the next part.
         places.append(first + 1 + len(below))
         below += columns_of(prefix, part, places[-1], indent + 1)
     column = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
@@ -248,7 +250,9 @@ def table_frames(
     """
     group = schema.query("*".join(layout.attributes))
     answers_of = _answers_of(layout, schema)
+    # At least one area at a time, however many answers the query has.
     step = max(ANSWERS_AT_ONCE // group.size, 1)
+    # One piece even without areas, so that the file has its columns.
     for start in range(0, max(counts.n_geounits, 1), step):
         stop = min(start + step, counts.n_geounits)
         answers = group.apply(*counts.rows(start, stop), stop - start)

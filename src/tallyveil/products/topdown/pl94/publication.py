@@ -47,6 +47,7 @@ from tallyveil.storage.write import file_digest, write_json, write_text
 from tallyveil.version import VERSION
 
 _WIDTH: Final = 100
+"""Columns at which README.txt is wrapped."""
 
 NUMBERS: Final = (
     "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
@@ -148,10 +149,12 @@ def joint_record(sources: Sequence[SourceRelease]) -> JsonObject:
         StoreError: a ledger cannot be read.
         BudgetError: the releases are stated under different neighbours.
     """
+    # Releases that protect nobody have no guarantee, and none may be computed for them.
     if not (marks := source_marks(sources)).protected:
         return {"statement": " ".join(marks.lines())}
     folders = [source.root for source in sources]
     joint = read_joint(folders, {source.root: copied_lines(source.manifest) for source in sources})
+    # Both guarantees hold at the larger delta; at the smaller one, the other release has none that was stated.
     delta = max(Fraction(source.manifest.privacy["exact"]["delta"]) for source in sources)
     return {**joint_cost(joint, delta), "statement": _statement(sources, joint)}
 
@@ -167,6 +170,7 @@ def _statement(sources: Sequence[SourceRelease], joint: JointLedgers) -> str:
 COMMAND: Final = "publish pl94"
 PUBLICATION: Final = "publication.json"
 PUBLICATION_FORMAT: Final = 1
+"""Version of `publication.json`; it rises when a reader of the file would have to change."""
 GEOGRAPHY_FOLDER, TABLES_FOLDER, LABELS, README = "geography", "tables", "labels", "README.txt"
 TOTALS: Final = {PERSON_TABLES: "POP100", UNIT_TABLES: "HU100"}
 """Columns of the geography that hold the total of each area, named as the Bureau names them."""
@@ -218,6 +222,7 @@ def _publish(sources: Sequence[SourceRelease], out: Path, *, csv: bool) -> Publi
     written = [*job.labels(), *job.tables()]
     write_text(out / README, readme_text(content, areas))
     files = [listed_file(out, path) for path in [README, *written]]
+    # publication.json is written last, with the digest of every other file: a folder without it is not finished.
     whole = {
         **content,
         "areas": {name: len(areas.codes(name)) for name in areas.names},
@@ -265,12 +270,14 @@ class _Pl94Publication:
         written: list[str] = []
         totals: dict[str, dict[str, pl.Series]] = {name: {} for name in self.areas.names}
         for source in self.sources:
+            # Read once: all areas off the spine are sums of it.
             finest = read_histogram(source.root, source.finest, source.schema, source.spine)
             expected = cell_totals(finest, source.schema)
             everything = np.ones(source.schema.size, dtype=np.int64)
             for name in self.areas.names:
                 counts = source_counts(source, name, self.areas.members(name), finest)
                 if name in self.areas.geolevels:
+                    # Geolevels cover the country, entities need not; only the former must have the same sums.
                     check_sums(self.out, name, cell_totals(counts, source.schema), expected)
                 written += self._tables_of(source, name, counts)
                 column = TOTALS[source.layouts]

@@ -83,6 +83,7 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> SourceRelease:
     spine = read_geography(root)
     entities = tuple(plan.get("entities", ()))
     stored = published_columns(root / GEOGRAPHY)
+    # Where a step cut a geolevel, people know the geolevel of the geography, which stands under a prefix.
     replaced = [name.removeprefix(ORIGINAL) for name in stored if name.startswith(ORIGINAL)]
     levels = [name for name in spine.geolevels if name not in replaced]
     columns = {
@@ -91,6 +92,7 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> SourceRelease:
         **{ENTITY + name: name for name in entities},
     }
     blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
+    # Files are held to the manifest before they are read: later ones are read without a check.
     for name in levels:
         require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
@@ -114,6 +116,7 @@ def _require_attributes(root: Path, schema: Schema, layouts: Sequence[TableLayou
             counted = {levels[place] for column in layout.columns for levels in column.counts}
             if name not in known:
                 missing.setdefault(name, []).append(layout.name)
+            # Levels that no column counts may be missing or there; any other level would belong to no column.
             elif not counted <= known[name] <= counted | _BESIDE.get(name, set()):
                 other.setdefault(name, []).append(layout.name)
     said = [f"has no attribute {_needed(missing)}"] if missing else []
@@ -144,15 +147,18 @@ def source_counts(
     Raises:
         StoreError: a histogram cannot be read.
     """
+    # No histogram was published for these areas. Their counts are sums of the finest geolevel.
     if name not in source.own_levels:
         return area_counts(finest, family_of_column(source.spine, members), source.schema.size)
     counts = finest
     if name != source.finest:
         counts = read_histogram(source.root, name, source.schema, source.spine)
     codes = source.spine.geocodes[source.spine.level_index(name)].text
+    # The spine sorts by tree; tables are sorted by code, which differs where the steps moved geounits.
     if codes.is_sorted():
         return counts
     order = codes.arg_sort().to_numpy().astype("int64")
+    # One member for each area: summing over them only permutes the rows.
     each_once = pl.int_range(len(codes) + 1, eager=True).to_numpy()
     summed = sum_members(counts.offsets, counts.cells, counts.counts, each_once, order, source.schema.size)
     return PublicCounts(name, *summed)

@@ -66,6 +66,7 @@ def fitted(
     )
     families = read_families(entities, spine, missing)
     shares = fit_shares(spine, families, plan, summed, wanted, exact=exact)
+    # Both strategies get the budget that the targets need, so that only the division differs.
     given_measures = TotalMeasures(replace(plan, total=shares.needed), summed, exact)
     fitted_measures = TotalMeasures(shares.strategy, summed, exact)
     losses = _losses(spine, families, given_measures, fitted_measures)
@@ -85,5 +86,6 @@ def _losses(
         f"{after.name}: totals are less exact with these shares, with a mean standard deviation of {after.mean:,.2f} "
         f"against {before.mean:,.2f} with the strategy's own shares of the same budget"
         for before, after in zip(with_given, with_fitted, strict=True)
+        # Better ones are left out: that some areas gain is what the shares were fitted for.
         if is_worse(before.mean, after.mean)
     )

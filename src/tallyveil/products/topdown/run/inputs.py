@@ -71,6 +71,7 @@ def _refuse_records(plan: ReleasePlan) -> None:
         ("[geography] path", plan.geography.path),
         ("[geography] names", plan.geography.names),
         ("[geography] geometry", plan.geography.geometry),
+        # Every table that a message may quote or a release may contain; a new public input belongs here.
         ("[spine] entities", None if spine is None else spine.entities),
         *(
             (f"[spine.overlapping] {name}", path)
@@ -92,6 +93,7 @@ def _read_areas(plan: ReleasePlan) -> Hierarchies:
     if plan.spine is None:
         return plain_hierarchies(original)
     families = read_entities(plan.spine, original)
+    # Without a step that changes the spine, the measured spine is the geography, and there is nothing to compare.
     if not plan.spine.changes:
         return plain_hierarchies(original, families)
     spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
@@ -145,6 +147,7 @@ def read_spine(geography: GeographyInput) -> Spine:
     """
     columns = [*(geography.parent_columns or ()), geography.geocode]
     frame = scan_table(geography.path, columns, "geography")
+    # A geocode read as a number would have lost its leading zeros, so that only text is taken.
     for column in dict.fromkeys(columns):
         require_text(frame, column, geography.path, "geography")
     table = collect(frame, geography.path, "geography")
@@ -226,6 +229,7 @@ def read_histograms(
         spine=spine,
         repeated=_repeated(plan, (*plan.agreement, *awaited)),
     )
+    # The records are read once; coarser geolevels are sums, so that all geolevels agree exactly.
     return aggregate_all(finest, spine)
 
 
@@ -239,7 +243,9 @@ def _repeated(plan: ReleasePlan, agreements: Sequence[Agreement]) -> dict[str, F
     repeated: dict[str, Factor] = {}
     for item in agreements:
         factors = {factor.name: factor for factor in plan.query(item.query).factors}
+        # An agreement names the factors of both releases in the same order (`same_answers`).
         for ours, theirs in zip(item.query.split("*"), item.theirs.split("*"), strict=False):
+            # Columns that this release reads anyway are not compared. A factor with several layers gives no one value.
             if theirs not in known and ours in factors and len(factors[ours].layers) == 1:
                 repeated[theirs] = factors[ours]
     if not repeated:

@@ -56,6 +56,7 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
     _refuse_records(plan, aims)
     variances = variances_by_share(plan, aims)
     _refuse_extremes(variances, aims, present_shares(plan.strategy))
+    # What drawn counts on lattices cost is spent apart; the division concerns the rest of the declared budget.
     most = plan.declared - (plan.spent - plan.strategy.total)
     return choose_shares(plan.strategy, aims, variances.at, plan.delta, most, held=held_queries(plan))
 
@@ -67,6 +68,7 @@ def held_queries(plan: ReleasePlan) -> tuple[str, ...]:
     """
     measured = [group for group in map(plan.query, plan.strategy.every_query) if not group.overlaps]
     bounded = [plan.query(item.query) for item in plan.bounds]
+    # Structural zeros decide what determines what: a query may determine another one only where cells are impossible.
     zeros = plan.schema.barred_levels()
     return tuple(
         group.name for group in measured if any(determines(group, query, zeros) for query in bounded)
@@ -81,6 +83,7 @@ def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
 def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
     hierarchies = read_hierarchies(plan)
+    # After bypassing, geounits of a geolevel have different variances; the model below has one number for a geolevel.
     if hierarchies.shares is not None:
         raise BudgetError(
             "the spine bypasses geounits, so that geounits of a geolevel have different shares; shares by geolevel "
@@ -96,12 +99,14 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     asked = tuple(Asked(_place(areas[area], spine), query) for area, query in aims.named)
     families = [area for area in areas.values() if isinstance(area, EntityFamily)]
     if aims.model is VarianceModel.TOP_DOWN:
+        # Top-down estimates of a geolevel take those above as given, so that all that is exact there counts.
         exact = _with_sums(exact, spine.geolevels)
         terms = _top_down_terms(hierarchies.spine, spine, exact, asked, families)
         added = [_by_itself(plan, aims, exact_sums, asked, estimator) for exact_sums, estimator in terms]
         return added[0] if len(added) == 1 else Added(added)
     queries = _queries(plan, spine.geolevels, exact, asked, None)
     kinds = kinds_of(spine)
+    # Geounits whose subtrees have the same shape have the same variance: one of each kind is computed.
     touched = {family.name: touched_by(spine, kinds, family) for family in families}
     return VariancesByShare(queries, LeastSquares(kinds, touched), asked)
 
@@ -133,15 +138,18 @@ def _top_down_terms(
     siblings' measurements belong, given what is exact of their sums (`top_down`).
     """
     names = with_wholes.geolevels
+    # `with_wholes` has geolevels of sums of siblings inserted, for invariants on geounits that the spine cut.
     sums = {level for level, name in enumerate(names) if name not in spine.geolevels}
     levels = {place for place, _ in asked if isinstance(place, int)}
     weights = top_down_of(with_wholes, levels, families, sums).weights
     measured = [level for level in range(with_wholes.n_levels) if level not in sums]
     terms = [(exact, TopDown({area: weight[measured] for area, weight in weights.items()}))]
     for level in sorted(sums):
+        # The measured geolevel right below the sums: its geounits are the siblings that are added up.
         parts = next(place for place, finer in enumerate(measured) if finer > level)
         mask = np.arange(len(measured)) == parts
         estimator = TopDown({area: weight[level] * mask for area, weight in weights.items()})
+        # The errors of the sums and of the siblings given their sums are independent: variances add (`Added`).
         terms.append(({**exact, spine.geolevels[parts]: exact[names[level]]}, estimator))
     return terms
 
@@ -287,6 +295,8 @@ def _refuse_extremes(variances: ByShare, aims: Aims, shares: Floats) -> None:
     Raises:
         BudgetError: there is such an aim.
     """
+    # The model has no infinities: "unknown" is a small precision, "exact" a large one. Each is moved by `FACTOR`, and a
+    # variance that follows rests on it.
     plain = variances.at(shares).values
     fainter = variances.at(shares, unknown=1 / FACTOR).values
     surer = variances.at(shares, known=FACTOR).values
@@ -329,6 +339,7 @@ def read_live_sizes(path: Path, schema: Schema, geolevels: Sequence[str]) -> dic
     sizes: dict[tuple[str, str], float] = {}
     for number, (geolevel, query, text) in enumerate(table.iter_rows(), start=1):
         where = f"row {number} of the table of live sizes {path}"
+        # Checked row by row, with the row number: the table is short, and people write it by hand.
         for name, names, what in ((geolevel, geolevels, "geolevel"), (query, known, "attribute or recode")):
             if name not in names:
                 raise _wrong(

@@ -89,6 +89,7 @@ def read_inputs(
     """
     with watch.stage("read geography"):
         public = read_public(plan)
+        # Before the records: a guarantee that cannot be stated must fail while nothing confidential is open.
         privacy = privacy_of(plan.terms, public.allocation)  # not every event can be accounted for
     hierarchies = public.hierarchies
     for sentence in (
@@ -102,6 +103,7 @@ def read_inputs(
         observer.warned(warning)
     with watch.stage("read records"):
         histograms = read_histograms(plan, hierarchies.spine, awaited)
+    # Coarser geolevels are sums of the finest one, so its digest is that of all records.
     return Inputs(public, privacy, histograms, histograms[-1].digest())
 
 
@@ -201,6 +203,7 @@ def compile_constraints(
     for table in bounds:
         level = len(table.lower) - 1
         limits = table.lower[level], table.upper[level]
+        # At the geolevel of the bounds alone: what holds there holds for all sums of it.
         check_bounds(histograms[level], table.query, *limits, table.name, table.groups)
     return tables
 
@@ -213,6 +216,7 @@ def _invariant_table(
 ) -> ConstraintTable:
     query = plan.query(invariant.query)
     stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
+    # An invariant is a bound whose two ends are equal, so that one kind of table serves both.
     values = narrow_limits(invariant_values(histograms[stated.level], query, stated.groups))
     return constraint_table(
         invariant_name(invariant.query), query, (values, values), stated, hierarchies.spine

@@ -73,6 +73,7 @@ def run_release(
     product = TopDownProduct(plan, protected=test_key is None)
     progress = Progress.of(observer)
     executors = executors or Threads(workers or usable_cores())
+    # Intervals come after the manifest, under the same lock: they add to a finished release and spend nothing.
     last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
     return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
 
@@ -209,6 +210,8 @@ class _Release:
             kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
             plan_digest=self.plan.digest().hex(),
             whole_plan=binding_of(b"measurements", published) if alone else published,
+            # All that a noisy answer or an exact count depends on. Were it not bound to the key, a resumed run could add
+            # the same noise to other counts, and the difference of the two would be exact.
             binding=binding_of(
                 self.records_digest,
                 self.geography_digest,
@@ -262,7 +265,9 @@ class _Release:
         write_public_inputs(
             run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.counts_of_others
         )
+        # Public inputs are written without the drawn counts, which stand in measurements/ and are read back from there.
         self.constraints += self._draw(run)
+        # A closure, called only by executors in other processes: threads never write the encrypted counts.
         run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -293,6 +298,7 @@ class _Release:
 
     def _published_digest(self) -> bytes:
         """Digest of the plan, of areas off the spine, names and geometry: they change files, not the noise."""
+        # These change what is tabulated, not the noise. So they are in the digest of the plan and not in the binding.
         besides = [family.digest() for family in self.hierarchies.families]
         if self.hierarchies.names is not None:
             besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))

@@ -39,6 +39,7 @@ SEED = 39
 FEWEST_KEYS = 2
 """Fewest test keys: from one, no standard error follows."""
 COVERAGE = 0.95
+"""Coverage of the margins of the ratios, of each by itself."""
 RECORDS = "records.parquet"
 GEOCODE, COUNT = "geocode", "count"
 
@@ -83,6 +84,7 @@ class Trial:
 
         The standard error comes from leaving out one key after the other.
         """
+        # Jackknife: with r_k the ratio without key k, sqrt((n - 1) var(r_k)) estimates the standard error.
         without = [
             _ratios(np.delete(self.before, key, axis=1), np.delete(self.after, key, axis=1))
             for key in range(self.keys)
@@ -119,6 +121,7 @@ def try_shares(plan: ReleasePlan, better: OptimalShares, keys: int, records: int
         )
     with tempfile.TemporaryDirectory(prefix="tallyveil-try-") as folder:
         made_up = _MadeUp.of(plan, Path(folder), records)
+        # The new shares may need more than the present ones (targets), so that the trial must be allowed to spend it.
         spent = max(plan.declared, plan.spent - plan.strategy.total + better.strategy.total)
         tried = replace(
             plan,
@@ -132,10 +135,12 @@ def try_shares(plan: ReleasePlan, better: OptimalShares, keys: int, records: int
             ),
             declared=spent,
             measurements="none",
+            # Whatever does not change the estimates is left out: a trial makes two releases for each key.
             microdata=False,
             intervals=None,
             cluster=None,
         )
+        # Both strategies are tried with the same keys and records, so that part of the randomness cancels.
         before, after = (
             _errors(tried.with_strategy(strategy), better.aims, made_up, keys, Path(folder))
             for strategy in (better.before, better.strategy)
@@ -200,6 +205,7 @@ def _errors(plan: ReleasePlan, aims: Aims, made_up: _MadeUp, keys: int, folder: 
             run_release(plan, Path(out) / "release", test_key=insecure_key(f"trial of shares {key}"))
             counts = read_histogram(Path(out) / "release", spine.geolevels[-1], plan.schema, spine)
         published = sparse.csr_matrix((counts.counts, counts.cells, counts.offsets), shape=truth.shape)
+        # Sparse throughout: blocks times cells may not fit into memory. Cells without an error are skipped.
         wrong = (published - truth).tocsc()
         used = np.flatnonzero(np.diff(wrong.indptr))
         for place, (area, query) in enumerate(aims.named):
@@ -219,6 +225,7 @@ def _members(area: str | EntityFamily, hierarchies: Hierarchies) -> sparse.csr_m
         offsets, members = spine.finest_offsets(spine.level_index(area)), np.arange(n_finest)
     else:
         sizes = np.diff(area.offsets)
+        # Entities without geounits have no error to average, and are left out of the rows.
         offsets, members = np.append(0, np.cumsum(sizes[sizes > 0])), area.members
     return sparse.csr_matrix((np.ones(len(members)), members, offsets), shape=(len(offsets) - 1, n_finest))
 

@@ -82,10 +82,12 @@ def built(flags: BuildFlags) -> Built:
             "--regroup needs variances, which follow from a strategy. Give --strategy as well.",
             code="bad-flag",
         )
+    # A preset brings its geolevels; flags are checked first, since reading the geography can take long.
     preset = load_spine_preset(flags.preset) if flags.preset is not None else None
     names = preset.geolevels if preset else tuple(flags.geolevels or PLAIN)
     plain = read_geography(flags.geography, names, flags.columns)
     families = _families(flags, plain, preset)
+    # The spine after its steps is kept apart: what groups and bypassing change is told against it.
     steps = optimise_spine(plain, families, preset.steps if preset else ())
     measures = flags.measures
     if measures is None:
@@ -97,6 +99,7 @@ def built(flags: BuildFlags) -> Built:
         asked = _asked(flags, preset, steps.spine, families)
         optimised, groups = choose_groups(asked, plain, steps, families, measures.made_into(plain, steps))
         aimed = tuple(name for name, _ in asked.aim)
+    # Without bypassing, all geounits of a geolevel have the share of the strategy.
     shares = uniform_shares(optimised.spine, dict(measures.strategy.geolevel_shares))
     optimised = replace(optimised, shares=shares)
     if flags.bypass and preset is not None and preset.bypasses:
@@ -114,6 +117,7 @@ def _families(flags: BuildFlags, plain: Spine, preset: SpinePreset | None) -> tu
     families = read_families(flags.entities, plain, wanted, flags.geography) if wanted else ()
     if flags.entities is None:
         return families
+    # Families outside the aim are limited by the search and reported, so that no loss is hidden.
     others = [name for name in family_columns(flags.entities) if name not in (*wanted, *geolevels)]
     return (*families, *(read_families(flags.entities, plain, others, blank=True) if others else ()))
 
@@ -134,6 +138,7 @@ def _asked(
         raise ConfigError(
             f"--aim {both[0]}: --may-worsen names it as well. Name it in one of the two.", code="bad-flag"
         )
+    # Without --aim, the families that the preset was made for are the aim, all with weight 1.
     default = [name for name in needed if name not in flags.may_worsen]
     asked = Regroup(
         flags.regroup or "",

@@ -38,12 +38,14 @@ def area_changes(
     Returns:
         Families of entities first, then the geolevels of the geography, root first.
     """
+    # The same measurements on three spines. Rows of the finest geounits differ, so areas are reordered for each.
     given, after, final = (
         measures.on_geography(original),
         measures.made_into(original, steps).on(steps.spine),
         measures.made_into(original, measured).on(measured.spine, measured.shares),
     )
 
+    # The search names a geolevel of the geography "given NAME"; readers know it by NAME.
     unmet = [name.removeprefix(GIVEN) for name in groups.unmet] if groups is not None else []
 
     def change(name: str, area: EntityFamily, *, is_entity: bool) -> AreaChange:
@@ -67,6 +69,7 @@ def area_changes(
 
 def is_worse(before: float, after: float, loss: Fraction = MOST_LOSS) -> bool:
     """Whether a standard deviation has grown by more than the given part; one that is as good as exact has not."""
+    # `not <=` instead of `>`, so that a deviation that is no number counts as worse. 1e-9 is for rounding.
     return after > EXACT_DEVIATION and not after <= before * (1 + float(loss)) + 1e-9
 
 
@@ -77,6 +80,7 @@ def warnings_of(changes: Iterable[AreaChange]) -> tuple[str, ...]:
 
 def _warnings(change: AreaChange) -> list[str]:
     lost = []
+    # Two references: a step may lose what grouping wins back, and the other way round.
     for place, before in (
         ("the geography as given", change.given.mean),
         ("the spine before its groups were chosen by variance", change.steps.mean),

@@ -46,6 +46,7 @@ def comparison(
     for place, file, measured in zip(("first", "second"), files, measures, strict=True):
         spine, shares = read_spine_file(file)
         plan = measured.strategy
+        # A file with shares says itself what each geounit gets, so that the geolevels of the strategy may differ.
         if shares is None and plan.geolevels != spine.geolevels:
             raise BudgetError(
                 f"{file} has geolevels {', '.join(spine.geolevels)}, and its strategy has "
@@ -55,6 +56,7 @@ def comparison(
         families.append(read_families(entities, spine, family))
         spines.append(spine)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    # Both spines sort the same finest geounits differently: `rows_on_first` maps the second to the first, argsort back.
     rows_on_first = _rows(spines[0], spines[1])
     order = (np.argsort(rows_on_first), rows_on_first)
     variances = [
@@ -124,6 +126,7 @@ def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
     return [
         geounits_as_entities(other, level).reordered(rows)
         for level, name in enumerate(other.geolevels)
+        # More geounits under the same name mean that the spine cut those of the other one.
         if name in spine.geolevels and other.n_geounits(level) < spine.n_geounits(spine.level_index(name))
     ]
 

@@ -56,6 +56,7 @@ def choose_groups(
     areas = _areas_of(asked, original, optimised, families)
     _refuse_unknown(asked, original, areas)
     precisions = measures.by_geolevel(optimised.spine.geolevels)
+    # The search tells families from geolevels by where their names stand.
     named = {family.name for family in areas.families}
     weights = {_name(asked, name): float(weight) for name, weight in asked.aim}
     # A family without entities has no variance, so it makes no difference to the aim.
@@ -125,6 +126,7 @@ def _limits(
     if asked.reference is Reference.GEOGRAPHY:
         reference = measures.on_geography(original)
         back = np.argsort(optimised.rows)
+        # Families are on the optimised spine; the reference is the geography, whose rows are in the other order.
         families = [family.reordered(back) for family in families]
     else:
         reference = _with_precisions(optimised.spine, precisions)
@@ -132,6 +134,7 @@ def _limits(
     variances |= {name: reference.variance[reference.spine.level_index(name)] for name in levels}
     means = {name: float(np.sqrt(variance).mean()) for name, variance in variances.items()}
     factor = 1 + float(asked.most_loss)
+    # A mean that is as good as exact, or infinite, gives no limit that the search could work with.
     return {name: mean * factor for name, mean in means.items() if EXACT_DEVIATION < mean < np.inf}
 
 

@@ -45,6 +45,7 @@ def make_spine(
     aimed: tuple[str, ...] = ()
     measures = total_measures(plan)
     if asked is not None and asked.regroup is not None:
+        # Groups before bypassing: the search assumes that geounits of a geolevel have the same precision.
         optimised, groups = choose_groups(
             asked.regroup, original, steps, (*families, *others), measures.made_into(original, steps)
         )
@@ -55,6 +56,7 @@ def make_spine(
             optimised.spine, shares, asked.bypassing, most_children=asked.most_children
         )
         optimised = further(original, optimised, moved, moved_shares)
+    # Without a query that tells totals, deviations are unknown, and the manifest says nothing of them.
     if not measures.tell_totals():
         return optimised, ()
     return optimised, area_changes(original, (*families, *others), measures, steps, optimised, groups, aimed)
@@ -169,6 +171,7 @@ def _distances(hierarchies: Hierarchies, area: EntityFamily) -> dict[str, Any]:
     after = off_spine_distances(hierarchies.spine, area)
     record: dict[str, Any] = {"entities": area.n_entities}
     if hierarchies.original is not hierarchies.spine:
+        # Distances are compared on the same finest geounits, whose order on the original spine is another one.
         rows = hierarchies.spine.locate(
             hierarchies.spine.finest, hierarchies.original.geocodes[hierarchies.original.finest].text
         )
