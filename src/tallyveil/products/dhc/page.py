@@ -35,7 +35,7 @@ def write_programme_report(root: Path) -> Path:
     """
     refuse_unfinished(root)
     content, parts = restated_programme(root)
-    return write_page(root / REPORT, "programme.html.j2", _values(content, parts))
+    return write_page(root / REPORT, "programme.html.j2", _values(content, parts), module=__name__)
 
 
 def _values(content: JsonObject, parts: list[ProgrammeRelease]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def occupied_units(
     oldest = np.maximum.reduceat(people.age, first) if len(first) else first
     coupled = known.having(tuple(COUPLES))[households.composition]
     block = households.block
-    # Log odds of owning: older, coupled, not Hispanic and not Black householders own more often. The numbers are made up.
+    # Log odds of owning: older, coupled, not Hispanic and not Black householders own more often.
     odds: Floats = (
         -0.4 + 0.045 * (age - 40) + 1.2 * coupled - 0.9 * hispanic - 0.7 * (race == _BLACK) + owners[block]
     )

@@ -67,7 +67,7 @@ def write_table_report(out: Path) -> Path:
             for entry in read_ledger(out / LEDGER)[1]
         ],
     }
-    return write_page(out / REPORT, "table.html.j2", values)
+    return write_page(out / REPORT, "table.html.j2", values, module=__name__)
 
 
 def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
@@ -83,7 +83,7 @@ def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
         "points": evaluation_points(far),
         "errors": frame_texts(errors),
     }
-    return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values)
+    return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values, module=__name__)
 
 
 def _about(manifest: Manifest) -> dict[str, Any]:

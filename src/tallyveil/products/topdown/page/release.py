@@ -242,7 +242,7 @@ def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
 
 
 SHOWN_QUERIES = 7
-"""Most queries with a colour of their own, as the house style has no more. Of others, those with small shares are grey."""
+"""Most queries with a colour of their own: the house style has no more. Beyond it, small shares are grey."""
 _LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
 
 
@@ -484,7 +484,7 @@ def write_report(run_dir: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     files = read_release_files(run_dir)
-    return write_page(run_dir / REPORT, "release.html.j2", _values(files))
+    return write_page(run_dir / REPORT, "release.html.j2", _values(files), module=__name__)
 
 
 def _values(files: ReleaseFiles) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def write_spine_page(
             "map": drawn,
             "digest": spine.digest().hex(),
         },
+        module=__name__,
     )
 
 

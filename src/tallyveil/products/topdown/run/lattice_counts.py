@@ -94,13 +94,13 @@ def _refuse_negative(draw: SubspaceDraw, group: QueryGroup, spine: Spine, noisy:
 
 
 MOST_DRAWS: Final = 10_000
-"""Most simulated draws of the spread. The relative error of a standard deviation is about 1 / sqrt(2 n): here 0.7 %, 1 %
-with half as many draws."""
+"""Most simulated draws of the spread. The relative error of a standard deviation is about 1 / sqrt(2 n): here 0.7 %,
+and 1 % with half as many draws."""
 LEAST_DRAWS: Final = 100
 """Least number of draws from which a standard deviation is estimated."""
 
 _CELLS_LOOKED_AT: Final = 1 << 24
-"""Cells that all tries of the simulated draws may touch; it bounds the time. Larger lattices get fewer draws, or none."""
+"""Cells that all tries of the simulated draws may touch: a bound on time. Larger lattices get fewer draws, or none."""
 
 
 def noise_record(noise: NoisePlan) -> dict[str, Any]:

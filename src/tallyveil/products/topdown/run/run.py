@@ -210,8 +210,8 @@ class _Release:
             kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
             plan_digest=self.plan.digest().hex(),
             whole_plan=binding_of(b"measurements", published) if alone else published,
-            # All that a noisy answer or an exact count depends on. Were it not bound to the key, a resumed run could add
-            # the same noise to other counts, and the difference of the two would be exact.
+            # All that a noisy answer or an exact count depends on. Were it not bound to the key, a resumed run could
+            # add the same noise to other counts, and the difference of the two would be exact.
             binding=binding_of(
                 self.records_digest,
                 self.geography_digest,
