@@ -25,8 +25,8 @@ from tallyveil.geography.entity_tables import family_columns
 from tallyveil.geography.optimise import further
 from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_changes import area_changes
-from tallyveil.products.topdown.run.spine_groups import choose_groups
 from tallyveil.products.topdown.run.spine_inputs import read_families, read_geography, weights
+from tallyveil.products.topdown.run.spine_making import choose_groups
 
 PLAIN = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
