@@ -10,7 +10,7 @@ from targets import Builder, Target, at
 
 from tallyveil.errors import TallyveilError
 from tallyveil.noise.key import insecure_key
-from tallyveil.products.dhc.run.kept import read_kept
+from tallyveil.products.dhc.run.state import read_state
 from tallyveil.runs.cluster.channel import DriverEnd, WorkerEnd
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets, _mac_of, key_file, read_key_file
@@ -70,7 +70,7 @@ def _programme(root: Path) -> Target:
         path.write_bytes(content)
         path.chmod(0o600)
         with RunFolder(folder) as opened:
-            found = read_kept(opened)
+            found = read_state(opened)
         return None if found is None else found.waiting
 
     return Target(json.dumps(kept).encode(), read, "json")

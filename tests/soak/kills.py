@@ -48,7 +48,7 @@ from tallyveil.postprocess.exchange.imported import import_measurements
 from tallyveil.postprocess.exchange.opened import open_published
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.dhc.public.from_toml import load_programme
-from tallyveil.products.dhc.run.run import Settings, run_programme
+from tallyveil.products.dhc.run.run import ProgrammeSettings, run_programme
 from tallyveil.products.dhc.tables.publication import publish_dhc
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
 from tallyveil.products.lattice.run.run import run_subspace
@@ -205,7 +205,7 @@ def products(root: Path) -> dict[str, Callable[[Path], object]]:
 
 def make_programme(inputs: Path, out: Path, workers: int) -> object:
     """Make all releases of a programme."""
-    settings = Settings(KEY, SilentObserver(), workers, lambda _name, _outcome: None)
+    settings = ProgrammeSettings(KEY, SilentObserver(), workers, lambda _name, _outcome: None)
     return run_programme(load_programme(inputs / "programme.toml", out), out, settings)
 
 

@@ -14,7 +14,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.dhc.page import write_programme_report
 from tallyveil.products.dhc.public.from_toml import load_programme
-from tallyveil.products.dhc.run.run import Settings, run_programme
+from tallyveil.products.dhc.run.run import ProgrammeSettings, run_programme
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema import load_preset
@@ -34,7 +34,9 @@ def made(tmp_path_factory) -> Path:
     write_country(folder / "people", blocks=12, people=900, schema="dhc", agree=True)
     programme = folder / "people" / "programme.toml"
     # Without the pages of the four releases, which take longer than their counts.
-    settings = Settings(insecure_key("dhc files that agree"), SilentObserver(), 1, lambda name, made: None)
+    settings = ProgrammeSettings(
+        insecure_key("dhc files that agree"), SilentObserver(), 1, lambda name, made: None
+    )
     run_programme(load_programme(programme, folder / "R"), folder / "R", settings)
     write_programme_report(folder / "R")
     return folder / "R"

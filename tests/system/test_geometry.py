@@ -16,7 +16,7 @@ from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.before_spend import inputs_of
 from tallyveil.products.topdown.run.inputs import read_hierarchies
-from tallyveil.products.topdown.run.run import TopDown, measure_release, run_release
+from tallyveil.products.topdown.run.run import TopDownProduct, measure_release, run_release
 from tallyveil.runs.observer import SilentObserver
 
 
@@ -77,7 +77,7 @@ def test_other_shapes_are_another_run(mapped, tmp_path):
     """An interrupted run goes on only with the same shapes, since they are among what it publishes."""
 
     def job(plan):
-        product = TopDown(plan, protected=False)
+        product = TopDownProduct(plan, protected=False)
         return product.read(tmp_path / "out", SilentObserver()).job()
 
     first, second = job(mapped()), job(mapped(lambda frame: frame[1:]))

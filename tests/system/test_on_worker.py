@@ -155,7 +155,7 @@ def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
         one.name: one.plan
         for one in load_programme(tmp_path / "people" / "programme.toml", tmp_path / "R").releases
     }
-    settings = programmes.Settings(KEY, SilentObserver(), 1, lambda name, made: None)
+    settings = programmes.ProgrammeSettings(KEY, SilentObserver(), 1, lambda name, made: None)
     made = programmes.run_programme(
         load_programme(tmp_path / "people" / "programme.toml", tmp_path / "R"), tmp_path / "R", settings
     )

@@ -262,7 +262,7 @@ def run_programme(
     # The key before everything: a wrong one must not leave a folder that looks begun.
     key, folder = key_of(insecure_test_key), Path(out)
     plan = load_programme(fixed(programme), fixed(folder))
-    settings = running.Settings(key, observer or SilentObserver(), workers, _with_page, cluster)
+    settings = running.ProgrammeSettings(key, observer or SilentObserver(), workers, _with_page, cluster)
     outcome = running.run_programme(plan, folder, settings)
     releases = {name: finished(release) for name, release in outcome.releases.items()}
     whole = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)

@@ -135,7 +135,7 @@ def build_spine(
             cutoff, maximum, most_loss, Reference(reference), may_worsen, bypass,
         )
     )  # fmt: skip
-    spine, shares = result.made.spine, result.made.shares
+    spine, shares = result.spine.spine, result.spine.shares
     if shares is not None:  # of a spine that costs more than its strategy, nothing is written
         require_affordable(spine, shares)
     write_spine(file, spine, shares, result.aimed)

@@ -451,7 +451,7 @@ def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json:
 
 def _show_fitted(fitted: "FittedSpine", as_json: bool) -> None:
     """Print fitted shares and the strategy's own shares, with their budgets and standard deviations."""
-    shares, present = fitted.found, dict(fitted.given.geolevel_shares)
+    shares, present = fitted.shares, dict(fitted.given.geolevel_shares)
     rows = [[name, str(share), str(present[name])] for name, share in shares.strategy.geolevel_shares]
     show_table(["geolevel", "share", "strategy's own"], rows, as_json)
     if as_json:

@@ -18,27 +18,29 @@ REPORT: Final = "report.html"
 """The page of a release, in its folder."""
 
 
-def write_page(path: Path, template: str, values: dict[str, Any]) -> Path:
+def write_page(path: Path, template: str, values: dict[str, Any], *, module: str = __name__) -> Path:
     """Fill in a template and write the page. After a failure, no incomplete page is left.
 
     Args:
         path: File to write.
-        template: Name of a template in the package.
+        template: Name of a template, in a folder `templates` beside the module or beside this one.
         values: Values of the template's variables.
+        module: Name of the module that the page belongs to.
     Raises:
         StoreError: the file cannot be written.
     """
-    write_text(path, _templates().get_template(template).render(values))
+    write_text(path, _templates(module).get_template(template).render(values))
     return path
 
 
 @cache
-def _templates() -> "Environment":
-    """The templates of the package. A process compiles each of them once."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _templates(module: str) -> "Environment":
+    """The templates of a product, and those that all products share. A process compiles each of them once."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("tallyveil.report"),
+        # A product's own templates come first, and extend those of this room by name.
+        loader=ChoiceLoader([PackageLoader(module), PackageLoader(__name__)]),
         # Every value may hold names that people chose.
         autoescape=True,
         finalize=_plain,

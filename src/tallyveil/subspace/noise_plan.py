@@ -258,7 +258,7 @@ def guarantee_record(
         "law": str(plan.law),
         "invariants": names,
         "distance": str(distance),
-        "nearest_tables": {"size_at_least": nearest.at_least, "size_found": nearest.found},
+        "nearest_tables": {"size_at_least": nearest.at_least, "size_found": nearest.smallest},
         "about_one_record": nearest.one_record,
     }
     who = protected(nearest, plan.law, distance, neighbours)

@@ -43,7 +43,7 @@ def test_the_entity_table_fits_the_spines_of_the_redistricting_data(tmp_path, pr
     schema = "pl94-units" if "units" in preset else "pl94-persons"
     *_, release = write_country(tmp_path, blocks=900, states=3 if preset.endswith("us") else 1, schema=schema)
     parts = 'parts = "State_Part"\n' if preset == "redistricting-persons-us" else ""
-    made = load_spine_preset(preset).made
+    made = load_spine_preset(preset).result
     made = (*made[:2], "State_Part", *made[2:]) if parts else made
     shares = "".join(f'{level} = "1/{len(made)}"\n' for level in made)
     text = release.read_text()

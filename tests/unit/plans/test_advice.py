@@ -140,4 +140,4 @@ def test_every_strategy_preset_names_a_spine_of_its_geolevels():
         if name.startswith("dhc") and "from-state" in name:
             assert preset.spine is None  # not a strategy of production
             continue
-        assert load_spine_preset(preset.spine).made == preset.strategy.geolevels
+        assert load_spine_preset(preset.spine).result == preset.strategy.geolevels

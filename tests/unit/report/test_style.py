@@ -2,9 +2,11 @@
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
+import tallyveil
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import THEME, contrast, text_colour
 from tallyveil.report.house_style import BAND, COLOURS, GREY, GRID, INK, MUTED
@@ -14,11 +16,7 @@ READABLE = 4.5
 VISIBLE = 3.0
 """Least contrast of what is no text, such as the frame around the focus."""
 CSS = (resources.files("tallyveil.report") / "templates" / "style.css.j2").read_text()
-PAGES = [
-    path
-    for path in (resources.files("tallyveil.report") / "templates").iterdir()
-    if path.name.endswith(".j2")
-]
+PAGES = sorted(path for path in Path(tallyveil.__file__).parent.rglob("templates/*.j2"))
 
 
 MEDIA = r"@media[^{]*\{((?:[^{}]*\{[^{}]*\})*)[^{}]*\}"

@@ -12,7 +12,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.files.finished import refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines
-from tallyveil.products.dhc.public.programme_file import Part, restated_programme
+from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
 from tallyveil.report.best_guess import guess_of_pair, guess_words
 from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.points import Point
@@ -35,12 +35,13 @@ def write_programme_report(root: Path) -> Path:
     """
     refuse_unfinished(root)
     content, parts = restated_programme(root)
-    return write_page(root / REPORT, "programme.html.j2", _values(content, parts))
+    return write_page(root / REPORT, "programme.html.j2", _values(content, parts), module=__name__)
 
 
-def _values(content: JsonObject, parts: list[Part]) -> dict[str, Any]:
+def _values(content: JsonObject, parts: list[ProgrammeRelease]) -> dict[str, Any]:
     guarantee = content["guarantee"]
     totals = guarantee["by_unit"]
+    # With one unit of records, the total of the unit is that of the programme.
     if len(totals) > 1:
         totals = [*totals, guarantee["together"]]
     return {
@@ -59,7 +60,7 @@ def _values(content: JsonObject, parts: list[Part]) -> dict[str, Any]:
     }
 
 
-def _row(part: Part) -> JsonObject:
+def _row(part: ProgrammeRelease) -> JsonObject:
     """A release in the table of all releases."""
     manifest = part.manifest
     return {
@@ -90,7 +91,7 @@ def _total(part: JsonObject, units: Mapping[str, Unit]) -> JsonObject:
     }
 
 
-def _points(content: JsonObject, parts: list[Part]) -> tuple[Point, ...]:
+def _points(content: JsonObject, parts: list[ProgrammeRelease]) -> tuple[Point, ...]:
     units = {part.unit.many: part.unit for part in parts}
     return (
         Point("What this is", _what(content, parts)),
@@ -105,7 +106,7 @@ def _points(content: JsonObject, parts: list[Part]) -> tuple[Point, ...]:
     )
 
 
-def _what(content: JsonObject, parts: list[Part]) -> str:
+def _what(content: JsonObject, parts: list[ProgrammeRelease]) -> str:
     read = [part for part in parts if part.reads]
     number = f"{len(parts)} releases" if len(parts) > 1 else "One release"
     built = (

@@ -98,14 +98,17 @@ def read_confidential_table(
     bad_columns: set[str] = set()
     bad_counts = False
     size = 0
+    # All batches are read before an error is raised: its text then depends on no position of a record.
     for batch in collect_batches(frame.select(coded), path, "table"):
         bad_columns |= {name for name, code in names.items() if batch[code].null_count()}
         bad_counts |= count is not None and bool(batch[_COUNT].null_count())
+        # After the first bad value nothing more is added up; only the columns to name are collected.
         if not (bad_columns or bad_counts):
             cells = schema.encode(np.stack([batch[code].to_numpy() for code in names.values()], axis=1))
             weights = np.ones(batch.height, np.int64) if count is None else batch[_COUNT].to_numpy()
             pieces = np.array_split(np.abs(weights), (batch.height >> 20) + 1)  # no sum of a piece overflows
             size += sum(int(piece.sum()) for piece in pieces)
+            # `size` is a Python integer, so that the test cannot overflow; above the limit nothing is added.
             if size <= LARGEST_COUNT:
                 np.add.at(counts, cells, weights)
     if bad_counts or size > LARGEST_COUNT:
@@ -121,12 +124,14 @@ def read_confidential_table(
             "Recode the column, or add the level to the [[attributes]] of the file.",
             code="unknown-level",
         )
+    # Frozen: the same array is digested, measured and compared with what is published.
     counts.setflags(write=False)
     return ConfidentialTable(counts)
 
 
 def require_summable(table: ConfidentialTable, system: ConstraintSystem) -> None:
     """Refuse a table some of whose sums may overflow 64 bits, with noise added; raises ConstraintError."""
+    # |sum| <= (greatest row sum of |coefficients|) x (greatest |count| + noise); 2**62 leaves a factor of two.
     heaviest = int(abs(system.matrix).sum(axis=1).max()) if system.n_constraints else 0
     if heaviest * (int(np.abs(table.counts).max(initial=0)) + LARGEST_COUNT) >= 1 << 62:
         raise ConstraintError(
@@ -147,6 +152,7 @@ def check_stated_totals(table: ConfidentialTable, constraints: TableConstraints)
     """
     require_summable(table, constraints.system)
     totals = constraints.system.totals(table.counts)
+    # All are compared, and all names are given: which one differs would tell something of the table.
     if any(int(totals[row]) != total for row, total in constraints.stated):
         names = ", ".join(f"'{constraints.system.names[row]}'" for row, _ in constraints.stated[:8])
         raise ConstraintError(
@@ -204,6 +210,7 @@ def release_table(table: ConfidentialTable, noise: Integers, system: ConstraintS
         SolverError: the noise would change an invariant. Then nothing may be published.
     Privacy: as private as the noise. The invariants are exact.
     """
+    # Looked at before the addition, without the counts: sums of the noise itself must be zero.
     if system.totals(noise).any():
         raise SolverError(
             "final check failed: the noise changes an invariant. Nothing was published; please report this.",

@@ -72,8 +72,8 @@ class Compositions:
 
     def having(self, levels: Sequence[int], bands: Sequence[int] = (0, 1, 2)) -> Bools:
         """Whether each composition has a member with one of the levels of relgq and one of the bands; shape (n,)."""
-        found = np.isin(self.relation, levels) & np.isin(self.band, bands)
-        return np.logical_or.reduceat(found, self.first[:-1])
+        matching = np.isin(self.relation, levels) & np.isin(self.band, bands)
+        return np.logical_or.reduceat(matching, self.first[:-1])
 
     def choose(
         self, neighbourhood: Integers, adults: Integers, minors: Integers, uniform: Floats
@@ -85,6 +85,7 @@ class Compositions:
         chosen = np.empty(len(wanted), dtype=np.int64)
         for kind, begins in enumerate(self.begins):
             here = neighbourhood == kind
+            # The integer part of `wanted` is the group, the fraction chooses within it: one search serves all groups.
             chosen[here] = np.searchsorted(begins, wanted[here], side="right") - 1
         return chosen
 
@@ -93,20 +94,24 @@ class Compositions:
 def compositions() -> Compositions:
     """The compositions that come with the package."""
     weights = _weighted()
-    members = sorted(weights, key=lambda one: (_group(one), one))
-    sizes = [len(one) for one in members]
-    every = np.array([member for one in members for member in one], dtype=np.int64)
-    codes = {one: code for code, one in enumerate(household_types())}
-    household = np.array([codes[type_of(one)] for one in members], dtype=np.int64)
-    group = np.array([_group(one) for one in members], dtype=np.int64)
+    members = sorted(weights, key=lambda composition: (_group(composition), composition))
+    sizes = [len(composition) for composition in members]
+    every = np.array([member for composition in members for member in composition], dtype=np.int64)
+    codes = {household_type: code for code, household_type in enumerate(household_types())}
+    household = np.array([codes[type_of(composition)] for composition in members], dtype=np.int64)
+    group = np.array([_group(composition) for composition in members], dtype=np.int64)
     family = np.array([household_types()[code].relatives for code in household])
-    weight = np.array([weights[one] for one in members]) * np.exp(np.outer(NEIGHBOURHOODS, family))
+    # Shape (8, n): the weight of a composition in each kind of neighbourhood, exp(x) for those with relatives.
+    weight = np.array([weights[composition] for composition in members]) * np.exp(
+        np.outer(NEIGHBOURHOODS, family)
+    )
     totals = np.zeros((len(NEIGHBOURHOODS), (MOST + 1) ** 2))
     for kind, row in enumerate(weight):
         totals[kind] = np.bincount(group, row, minlength=(MOST + 1) ** 2)
     by_minors = totals.reshape(-1, MOST + 1, MOST + 1)
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     by_adults = by_minors.sum(axis=2)
+    # Households are formed around adults; those of minors alone are made from who is left.
     by_adults[:, 0] = 0.0
     return Compositions(
         first=first,
@@ -123,6 +128,7 @@ def compositions() -> Compositions:
 def _begins(shares: Floats, group: Integers) -> Floats:
     """Where each composition's interval begins. The shares of a group fill the interval from its number to the next."""
     below = np.cumsum(shares, axis=1) - shares
+    # Compositions are sorted by group, so that the first of each group is found by a search.
     starts = np.searchsorted(group, group)
     return group + (below - below[:, starts])
 
@@ -130,8 +136,8 @@ def _begins(shares: Floats, group: Integers) -> Floats:
 def _cumulative(weights: Floats) -> Floats:
     below = np.cumsum(weights, axis=-1)
     total = below[..., -1:]
-    found: Floats = below / np.where(total > 0, total, 1.0)
-    return found
+    shares: Floats = below / np.where(total > 0, total, 1.0)
+    return shares
 
 
 def _group(members: Members) -> int:
@@ -144,14 +150,17 @@ def _weighted() -> dict[Members, float]:
     weights: dict[Members, float] = {}
     for members, weight in _donors().items():
         minors = sum(band != ADULT for _, band in members)
+        # Larger donors are left out: the tables have room for up to MOST adults and MOST minors.
         if max(minors, len(members) - minors) <= MOST:
             weights[members] = weight
+    # All types share the rare households equally, so that each occurs in a large country.
     rare = sum(weights.values()) * RARE_SHARE / len(household_types())
-    for one in household_types():
-        members = rare_composition(one)
+    for household_type in household_types():
+        members = rare_composition(household_type)
         weights[members] = weights.get(members, 0.0) + rare
     for adults in range(MOST + 1):
         for minors in range(adults == 0, MOST + 1):
+            # Every pair of numbers needs a composition, or `choose` would take one of another group.
             weights.setdefault(_fallback(adults, minors), FALLBACK_WEIGHT)
     return weights
 
@@ -161,7 +170,8 @@ def _donors() -> dict[Members, float]:
     with source.open(encoding="utf-8") as lines:
         rows = [(row["members"].split(), float(row["households"])) for row in DictReader(lines)]
     return {
-        tuple((int(one[:-1]), BANDS.index(one[-1])) for one in members): weight for members, weight in rows
+        tuple((int(member[:-1]), BANDS.index(member[-1])) for member in members): weight
+        for members, weight in rows
     }
 
 
@@ -176,18 +186,19 @@ def _fallback(adults: int, minors: int) -> Members:
 
 def type_of(members: Members) -> HouseholdType:
     """The household type of a composition."""
-    own = [band for relation, band in members if relation in r.OWN_CHILDREN]
+    own_children = [band for relation, band in members if relation in r.OWN_CHILDREN]
+    # The householder and the partner are no "others", even where one of them is a minor.
     leading = (r.ALONE, r.HOUSEHOLDER, *r.COUPLED)
     others = [band for relation, band in members if relation not in leading]
     elders_or_grandchildren = {r.PARENT, r.PARENT_IN_LAW, r.GRANDCHILD}
     present = {relation for relation, _ in members}
     return HouseholdType(
-        couple=next((COUPLES[one] for one in r.COUPLED if one in present), Couple.NO_PARTNER),
+        couple=next((COUPLES[partner] for partner in r.COUPLED if partner in present), Couple.NO_PARTNER),
         relatives=not present.isdisjoint(r.RELATIVES),
-        own_children=_ages(own),
+        own_children=_ages(own_children),
         minors=_ages(others),
         under_18=any(band != ADULT for _, band in members),
-        multigenerational=bool(own) and not present.isdisjoint(elders_or_grandchildren),
+        multigenerational=bool(own_children) and not present.isdisjoint(elders_or_grandchildren),
         size=min(len(members), LARGEST_SIZE),
     )
 
@@ -215,20 +226,21 @@ def _ages(bands: Sequence[int]) -> MinorAges:
 def rare_composition(wanted: HouseholdType) -> Members:
     """The members of one household of a type. Those that the type asks for come first, then others up to its size."""
     partner = _PARTNERS.get(wanted.couple)
+    # Only the householder or the partner can then be the person under 18 that the type asks for.
     minor_leads = wanted.under_18 and not wanted.minors
     not_own = [band for band in _BANDS_OF[wanted.minors] if band not in _BANDS_OF[wanted.own_children]]
-    own = [(r.CHILD, band) for band in _BANDS_OF[wanted.own_children]]
-    if wanted.multigenerational and not own:
-        own = [(r.CHILD, ADULT)]
+    own_children = [(r.CHILD, band) for band in _BANDS_OF[wanted.own_children]]
+    if wanted.multigenerational and not own_children:
+        own_children = [(r.CHILD, ADULT)]
     others = [(_minor_relation(wanted), band) for band in not_own]
     if wanted.multigenerational and not others:
         others = [(r.PARENT, ADULT)]
-    if wanted.relatives and not (wanted.couple.married or own or others):
+    if wanted.relatives and not (wanted.couple.married or own_children or others):
         others = [(r.SIBLING, ADULT)]
     lead_band = FROM_6_TO_17 if minor_leads and partner is None else ADULT
     lead = (r.HOUSEHOLDER if wanted.size > 1 else r.ALONE, lead_band)
     couple = [] if partner is None else [(partner, FROM_6_TO_17 if minor_leads else ADULT)]
-    members = [lead, *couple, *own, *others]
+    members = [lead, *couple, *own_children, *others]
     filler = r.SIBLING if wanted.relatives else r.ROOMMATE
     return (*members, *[(filler, ADULT)] * (wanted.size - len(members)))
 

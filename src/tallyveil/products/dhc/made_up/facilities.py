@@ -7,7 +7,7 @@ import numpy as np
 from tallyveil.arrays import Bools, Integers
 from tallyveil.products.dhc.made_up import relations as r
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks
+from tallyveil.products.dhc.made_up.assemble import BlockRange
 from tallyveil.products.dhc.made_up.segments import rank_within
 
 # By code of hhgq: shares of the types of the class, in their order; share of women; and of adults the youngest, the
@@ -21,7 +21,9 @@ _TYPES: Final = {
     6: (0.9, 0.1),
     7: (0.25, 0.35, 0.15, 0.05, 0.08, 0.12),
 }
+# Made-up numbers of a plausible size. They change what is made up and nothing that is computed from it.
 _WOMEN: Final = np.array([0.5, 0.09, 0.3, 0.68, 0.45, 0.53, 0.15, 0.38])
+# Youngest and oldest adult, and the power; code 0 is the household, which no inmate has.
 _ADULTS: Final = np.array(
     [
         (18, 85, 1),
@@ -34,6 +36,7 @@ _ADULTS: Final = np.array(
         (18, 88, 1.3),
     ]
 )
+# Age of the youngest minor of a class; 0 where the structural zeros say more.
 _YOUNGEST_MINOR: Final = np.array([0, 15, 9, 20, 0, 16, 17, 0])
 
 
@@ -77,7 +80,7 @@ class Inmates(NamedTuple):
     cenrace: Integers
 
 
-def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: Blocks) -> Facilities:
+def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: BlockRange) -> Facilities:
     """Choose a type for every facility.
 
     Args:
@@ -90,12 +93,13 @@ def make_facilities(block: Integers, hhgq: Integers, number: Integers, blocks: B
     within = np.zeros(len(home), dtype=np.int64)
     for code, shares in _TYPES.items():
         here = kind == code
+        # Without the last sum, which may be a little below 1, so that no number falls behind it.
         within[here] = np.searchsorted(np.cumsum(shares)[:-1], uniform[here], side="right")
     return Facilities(home, np.array(r.CLASS_FIRST)[kind] + within)
 
 
 def make_inmates(
-    inmates: Inmates, first: Integers, number: Integers, facilities: Facilities, blocks: Blocks
+    inmates: Inmates, first: Integers, number: Integers, facilities: Facilities, blocks: BlockRange
 ) -> GroupQuartersPeople:
     """Give everybody in group quarters a facility, a sex and an age.
 
@@ -111,17 +115,20 @@ def make_inmates(
     uniform = blocks.uniforms(For.FACILITY, inmates.block, item)
     # Everybody after the first of each facility goes to any, most often to the first.
     facility = first + np.where(rank < number, rank, (uniform**1.5 * number).astype(np.int64))
+    # Negative places: households use those from 0 for the same purpose, and no address may serve twice.
     sex = (blocks.uniforms(For.SEX, inmates.block, -1 - item) < _WOMEN[inmates.hhgq]).astype(np.int64)
     age = _ages(inmates, facilities.relgq[facility], blocks, item)
     return GroupQuartersPeople(inmates.block, facility, sex, age, inmates.hispanic, inmates.cenrace)
 
 
-def _ages(inmates: Inmates, relgq: Integers, blocks: Blocks, item: Integers) -> Integers:
+def _ages(inmates: Inmates, relgq: Integers, blocks: BlockRange, item: Integers) -> Integers:
+    # Structural zeros of the type go before the shares of the class.
     low, high = (bound[relgq].astype(np.int64) for bound in r.allowed_ages())
     youngest, oldest, power = _ADULTS[inmates.hhgq].T
     adult = inmates.adult
     least = np.maximum(low, np.where(adult, youngest, _YOUNGEST_MINOR[inmates.hhgq]))
     most = np.minimum(high, np.where(adult, oldest, 17))
     uniform = blocks.uniforms(For.AGE, inmates.block, -1 - item) ** np.where(adult, power, 0.6)
+    # The power bends the uniform number: above 1, towards the youngest.
     age: Integers = (least + uniform * (most - least + 1)).astype(np.int64)
     return age

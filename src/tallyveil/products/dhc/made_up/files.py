@@ -10,8 +10,8 @@ import polars as pl
 
 from tallyveil.arrays import Int16s, Int32s, Integers
 from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
-from tallyveil.products.dhc.made_up.population import Part, Persons, make_parts
-from tallyveil.products.dhc.made_up.units import FIRST_FACILITY, FIRST_VACANT, Units
+from tallyveil.products.dhc.made_up.population import MadeUpBlocks, Persons, make_parts
+from tallyveil.products.dhc.made_up.units import FIRST_FACILITY, FIRST_VACANT, MadeUpUnits
 from tallyveil.schema import Schema, load_preset
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.entities import make_entities
@@ -28,7 +28,6 @@ DHC_FILES: Final = (
     "facilities_by_type.parquet",
 )
 """The tables of a population."""
-_OCCUPIED: Final = 1
 
 
 def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path) -> dict[str, Path]:
@@ -48,6 +47,7 @@ def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path)
     """
     paths = {name.removesuffix(".parquet"): directory / name for name in DHC_FILES}
     country = _Country(seed)
+    # Persons come first: `country` gathers the units while their generator runs.
     write_parquet_chunks(paths["persons"], country.persons(states), TAGS)
     write_parquet_chunks(paths["units"], country.units(), TAGS)
     write_parquet(paths["h1"], country.h1(), TAGS)
@@ -57,7 +57,7 @@ def write_dhc_states(states: Iterable[SettledState], seed: int, directory: Path)
     write_parquet(paths["facilities"], facilities, TAGS)
     write_parquet(paths["facilities_by_type"], country.facilities_by_type(), TAGS)
     kinds = kinds_of_group_quarters(facilities)
-    entities = (_for_dhc(with_kinds(one, kinds), geography) for one in make_entities(geography, seed))
+    entities = (_for_dhc(with_kinds(state, kinds), geography) for state in make_entities(geography, seed))
     write_parquet_chunks(paths["entities"], entities, TAGS)
     return paths
 
@@ -84,8 +84,9 @@ class _Country:
                 yield persons_table(geocode, part.persons)
             first += settled.geography.height
 
-    def _keep(self, geocode: pl.Series, part: Part) -> None:
+    def _keep(self, geocode: pl.Series, part: MadeUpBlocks) -> None:
         units = part.units
+        # 16 bits hold the 522 household types and every number of a unit in a block; a country has millions of units.
         levels = np.stack([part.number, *units[1:]], axis=1).astype(np.int16)
         self._units.append((geocode, units.block.astype(np.int32), levels))
 
@@ -114,9 +115,11 @@ class _Country:
         )
         parts = []
         for geocode, block, unit_levels in self._units:
+            # Types of facilities from 1, and 0 for all housing units, as in gqlevels.
             kind = np.maximum(unit_levels[:, 1].astype(np.int64) - (FIRST_FACILITY - 1), 0)
             pairs, count = np.unique(block.astype(np.int64) * len(levels) + kind, return_counts=True)
             types = pairs % len(levels)
+            # Each facility has at least one person; for people in households there is no bound below.
             lower = pl.Series("lower", np.where(types == 0, 0, count))
             upper = pl.repeat(None, len(pairs), dtype=pl.Int64, eager=True).alias("upper")
             parts.append(
@@ -133,7 +136,7 @@ def persons_table(geocode: pl.Series, persons: Persons) -> pl.DataFrame:
     return pl.DataFrame([geocode.gather(persons.block), _numbers(persons.unit), *columns])
 
 
-def units_table(geocode: pl.Series, units: Units, number: Integers) -> pl.DataFrame:
+def units_table(geocode: pl.Series, units: MadeUpUnits, number: Integers) -> pl.DataFrame:
     """Units as names of levels: geocode, unit, and the attributes of preset dhc-units."""
     schema = _preset("dhc-units")
     columns = [
@@ -145,8 +148,8 @@ def units_table(geocode: pl.Series, units: Units, number: Integers) -> pl.DataFr
 _preset = cache(load_preset)  # tables are made in many parts
 
 
-def _wide(block: Int32s, levels: Int16s) -> Units:
-    return Units(block.astype(np.int64), *levels[:, 1:].T.astype(np.int64))
+def _wide(block: Int32s, levels: Int16s) -> MadeUpUnits:
+    return MadeUpUnits(block.astype(np.int64), *levels[:, 1:].T.astype(np.int64))
 
 
 def _named(schema: Schema, name: str, codes: Integers) -> pl.Series:
@@ -160,6 +163,6 @@ def _numbers(unit: Integers) -> pl.Series:
 def _for_dhc(entities: pl.DataFrame, geography: pl.DataFrame) -> pl.DataFrame:
     """Entities with the columns that the spine of the DHC needs."""
     groups = geography.select("geocode", "block_group")
-    found = entities.join(groups, on="geocode", how="left", maintain_order="left")
+    with_groups = entities.join(groups, on="geocode", how="left", maintain_order="left")
     prim = pl.coalesce("place", "county_subdivision").alias("prim")
-    return found.with_columns(prim).select(pl.exclude("latitude", "longitude"), "latitude", "longitude")
+    return with_groups.with_columns(prim).select(pl.exclude("latitude", "longitude"), "latitude", "longitude")

@@ -41,11 +41,14 @@ class Laws:
         """A value of each row's law, given that it is from `least` to `most`; the shapes are (n,)."""
         low = self.below[row, least - LEAST]
         high = self.below[row, most + 1 - LEAST]
+        # Conditioned on the range: the uniform number is stretched to the probabilities between its ends.
         wanted = row + low + uniform * (high - low)
         # The rows are put one after the other, which makes one rising list.
         flat = (self.below + np.arange(len(self.below))[:, None]).reshape(-1)
-        found = np.searchsorted(flat, wanted, side="right") - 1 - row * self.below.shape[1] + LEAST
-        values: Integers = np.clip(found, least, most)
+        # One search for all rows, whose probabilities are shifted by the number of the row.
+        position = np.searchsorted(flat, wanted, side="right") - 1 - row * self.below.shape[1] + LEAST
+        # Rounding can push a number just over an end of its range.
+        values: Integers = np.clip(position, least, most)
         return values
 
 
@@ -60,7 +63,7 @@ def laws() -> Laws:
     return Laws(
         tuple(row["law"] for row in rows),
         np.array([float(row["women"]) for row in rows]),
-        np.array([_below(np.array(one), np.array(shares)) for one in knots]),
+        np.array([_below(np.array(quantiles), np.array(shares)) for quantiles in knots]),
     )
 
 
@@ -69,7 +72,7 @@ def _below(knots: Floats, shares: Floats) -> Floats:
     values = np.arange(LEAST, MOST + 2)
     # Equal quantiles would make a jump; a small slope keeps the order of the shares.
     rising = knots + 0.01 * np.arange(len(knots))
-    found = np.interp(values, rising, shares, left=0.0, right=1.0)
+    between = np.interp(values, rising, shares, left=0.0, right=1.0)
     spread = (values - LEAST) / (MOST + 1 - LEAST)
-    below: Floats = (1 - EVERYWHERE) * found + EVERYWHERE * spread
+    below: Floats = (1 - EVERYWHERE) * between + EVERYWHERE * spread
     return below

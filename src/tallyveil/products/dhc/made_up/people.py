@@ -14,7 +14,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.products.dhc.made_up import relations as r
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks, Households
+from tallyveil.products.dhc.made_up.assemble import BlockRange, MadeUpHouseholds
 from tallyveil.products.dhc.made_up.compositions import (
     ADULT,
     FROM_6_TO_17,
@@ -31,8 +31,10 @@ GENERATION, LONGEST_GENERATION = 15, 55
 _YOUNGEST_ADULT, _OLDEST_ADULT = 18, 104
 _GIRLS: Final = 0.488
 """Share of girls among minors."""
+# Together with `_BAND_LAST`.
 _BAND_FIRST: Final = np.array([0, 6, _YOUNGEST_ADULT])
 _BAND_LAST: Final = np.array([5, 17, r.OLDEST])
+"""First and last age of the bands under 6, 6 to 17, and 18 and over, in years."""
 _LAW_OF_RELATION: Final = {
     r.PARTNER: "unmarried partner", r.SAME_SEX_SPOUSE: "same-sex spouse", r.SAME_SEX_PARTNER: "unmarried partner",
     r.CHILD: "child", r.ADOPTED_CHILD: "child", r.STEPCHILD: "child", r.SIBLING: "sibling", r.PARENT: "parent",
@@ -49,7 +51,7 @@ _YEARS_OLDER: Final = {
 }
 
 
-class People(NamedTuple):
+class MadeUpPeople(NamedTuple):
     """Sex and age of each person; shape (n_people,)."""
 
     sex: Integers
@@ -78,6 +80,7 @@ def _limits() -> _Limits:
     infant = known.having(r.OWN_CHILDREN, [UNDER_6])
     older_child = known.having(r.OWN_CHILDREN, [FROM_6_TO_17])
     grown = known.having(r.OWN_CHILDREN, [ADULT])
+    # The first class that fits counts (`np.select`); the last one fits everybody.
     classes = (
         (partner & (infant | older_child), "householder with partner and minor child"),
         (partner & grown, "householder with partner and grown child"),
@@ -89,6 +92,7 @@ def _limits() -> _Limits:
         (known.size > 0, "householder alone"),
     )
     minor = known.band[known.first[:-1]] != ADULT
+    # Greatest of all floors and least of all ceilings that a composition meets.
     floors = (
         (older_child, 6 + GENERATION),
         (known.having([r.CHILD_IN_LAW]) | grown, _YOUNGEST_ADULT + GENERATION),
@@ -99,6 +103,7 @@ def _limits() -> _Limits:
     ceilings = (
         (known.having([r.PARENT, r.PARENT_IN_LAW]), (85, 85)),
         (older_child, (72, 68)),
+        # Men, women: from here on the structural zeros of both products bar own children so young.
         (infant, (60, 55)),
         # A minor's partner is young, unless children or grandchildren say otherwise.
         (known.having(r.COUPLED, [UNDER_6, FROM_6_TO_17]) & (youngest <= 25), (25, 25)),
@@ -113,7 +118,9 @@ def _limits() -> _Limits:
     )
 
 
-def make_people(households: Households, blocks: Blocks, tilt: Integers, known: Compositions) -> People:
+def make_people(
+    households: MadeUpHouseholds, blocks: BlockRange, tilt: Integers, known: Compositions
+) -> MadeUpPeople:
     """Give every person of the households a sex and an age.
 
     Args:
@@ -129,12 +136,12 @@ def make_people(households: Households, blocks: Blocks, tilt: Integers, known: C
     sex = (blocks.uniforms(For.HOUSEHOLDER_SEX, block, number) < law.women[row]).astype(np.int64)
     uniform = blocks.uniforms(For.HOUSEHOLDER_AGE, block, number) ** np.array([1.0, 0.7, 1.4])[tilt[block]]
     age = law.draw(row, uniform, limits.youngest[composition], limits.oldest[sex, composition])
-    return _with_members(households, blocks, People(sex, age), known)
+    return _with_members(households, blocks, MadeUpPeople(sex, age), known)
 
 
 def _with_members(
-    households: Households, blocks: Blocks, householders: People, known: Compositions
-) -> People:
+    households: MadeUpHouseholds, blocks: BlockRange, householders: MadeUpPeople, known: Compositions
+) -> MadeUpPeople:
     """Sex and age of every person, given those of the householders."""
     of = households.household
     item = rank_within(households.block[of])
@@ -145,11 +152,13 @@ def _with_members(
     lead = householders.age[of]
     least, most = _age_limits(relation, band, lead)
     uniform = blocks.uniforms(For.AGE, households.block[of], item)
+    # Minors have even ages within their limits; laws are known for adults only.
     even = least + (uniform * (most - least + 1)).astype(np.int64)
+    # Laws are of the years between a member and the householder, so that the range is shifted by the latter's age.
     row = _laws_of_relations()[householders.sex[of], relation]
     by_law = lead + laws().draw(row, uniform, least - lead, most - lead)
     age = np.where(first, lead, np.where(band == ADULT, by_law, even))
-    return People(np.where(first, householders.sex[of], sex), age)
+    return MadeUpPeople(np.where(first, householders.sex[of], sex), age)
 
 
 def _sexes(relation: Integers, band: Integers, lead: Integers, uniform: Floats) -> Integers:
@@ -157,8 +166,8 @@ def _sexes(relation: Integers, band: Integers, lead: Integers, uniform: Floats) 
     drawn = (uniform < women).astype(np.int64)
     other = np.isin(relation, (r.SPOUSE, r.PARTNER))
     same = np.isin(relation, (r.SAME_SEX_SPOUSE, r.SAME_SEX_PARTNER))
-    found: Integers = np.where(other, 1 - lead, np.where(same, lead, drawn))
-    return found
+    sex: Integers = np.where(other, 1 - lead, np.where(same, lead, drawn))
+    return sex
 
 
 def _age_limits(relation: Integers, band: Integers, lead: Integers) -> tuple[Integers, Integers]:
@@ -167,9 +176,11 @@ def _age_limits(relation: Integers, band: Integers, lead: Integers) -> tuple[Int
     least = np.maximum(low[relation].astype(np.int64), _BAND_FIRST[band])
     most = np.minimum(high[relation].astype(np.int64), _BAND_LAST[band])
     fewer, more = _years_older()
+    # Years between generations bind adults and own children; other minors have any age of their band.
     apart = (band == ADULT) | np.isin(relation, r.OWN_CHILDREN)
     least = np.where(apart, np.maximum(least, lead + fewer[relation, band]), least)
     most = np.where(apart, np.minimum(most, lead + more[relation, band]), most)
+    # Limits may contradict each other for odd compositions; then the upper one, a structural zero, counts.
     return np.minimum(least, most), most
 
 

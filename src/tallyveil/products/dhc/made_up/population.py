@@ -7,7 +7,12 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.products.dhc.made_up.addressed import For, uniforms
-from tallyveil.products.dhc.made_up.assemble import Blocks, Households, Residents, make_households
+from tallyveil.products.dhc.made_up.assemble import (
+    BlockRange,
+    HouseholdResidents,
+    MadeUpHouseholds,
+    make_households,
+)
 from tallyveil.products.dhc.made_up.compositions import ADULT, NEIGHBOURHOODS, compositions
 from tallyveil.products.dhc.made_up.facilities import (
     Facilities,
@@ -16,11 +21,11 @@ from tallyveil.products.dhc.made_up.facilities import (
     make_facilities,
     make_inmates,
 )
-from tallyveil.products.dhc.made_up.people import People, make_people
+from tallyveil.products.dhc.made_up.people import MadeUpPeople, make_people
 from tallyveil.products.dhc.made_up.segments import rank_within
 from tallyveil.products.dhc.made_up.units import (
     FIRST_FACILITY,
-    Units,
+    MadeUpUnits,
     occupied_units,
     vacant_units,
     without_household,
@@ -32,7 +37,9 @@ from tallyveil.synthetic.population import SettledState
 BLOCKS_AT_ONCE: Final = 8_192
 """Number of blocks that are made together. It limits memory and does not change what is made."""
 _OWNERS_SPREAD, _HOLIDAY_SHARE = 3.0, 0.06
+"""How far tracts differ in the log odds of owning, from end to end; share of the tracts with many holiday homes."""
 _FIRST_GROUP_QUARTERS: Final = 18
+"""Level of relgq of the first type of group quarters; those of tenvacgq begin at `FIRST_FACILITY` in the same order."""
 
 
 class Persons(NamedTuple):
@@ -56,7 +63,7 @@ class Persons(NamedTuple):
     votingage: Integers
 
 
-class Part(NamedTuple):
+class MadeUpBlocks(NamedTuple):
     """Some blocks of a state.
 
     Attributes:
@@ -66,12 +73,12 @@ class Part(NamedTuple):
     """
 
     persons: Persons
-    units: Units
+    units: MadeUpUnits
     number: Integers
 
 
 class _Tracts(NamedTuple):
-    """What is drawn for tracts, by block: what `Blocks`, `make_people`, `occupied_units` and `vacant_units` ask for."""
+    """What is drawn for tracts, by block, for `BlockRange`, `make_people`, `occupied_units` and `vacant_units`."""
 
     neighbourhood: Integers
     tilt: Integers
@@ -84,7 +91,7 @@ class _Tracts(NamedTuple):
 
 def make_parts(
     settled: SettledState, seed: int, first: int, blocks_at_once: int = BLOCKS_AT_ONCE
-) -> Iterator[Part]:
+) -> Iterator[MadeUpBlocks]:
     """Put the people of a state into households and facilities, and make up everything else about them.
 
     Args:
@@ -96,6 +103,7 @@ def make_parts(
         The blocks in order. A household's people are next to each other, the householder first.
     """
     tracts = _tracts(settled, seed, first)
+    # By block, then by class of group quarters: households first, as code 0.
     order = np.lexsort((settled.codes[:, 0], settled.block))
     sorted_blocks = settled.block[order]
     n_blocks = settled.geography.height
@@ -114,6 +122,7 @@ def make_parts(
 
 def _tracts(settled: SettledState, seed: int, first: int) -> _Tracts:
     tract = settled.geography["tract"].rle_id().to_numpy().astype(np.int64)
+    # A tract is addressed by its first block, so that its numbers do not depend on where the cuts are.
     address = np.flatnonzero(np.diff(tract, prepend=-1))[tract] + first
     numbers = [uniforms(seed, For.NEIGHBOURHOOD, address, np.full(len(address), item)) for item in range(4)]
     return _Tracts(
@@ -126,15 +135,16 @@ def _tracts(settled: SettledState, seed: int, first: int) -> _Tracts:
 
 def _part(
     settled: SettledState, rows: Integers, span: tuple[int, int], tracts: _Tracts, seed: int, first: int
-) -> Part:
+) -> MadeUpBlocks:
     """The blocks from `span[0]` to `span[1] - 1`, whose groups of people are `rows`, sorted by block and hhgq."""
     known, start = compositions(), span[0]
-    blocks = Blocks(seed, first + start, tracts.neighbourhood)
+    blocks = BlockRange(seed, first + start, tracts.neighbourhood)
+    # From groups of like people to single people.
     rows = np.repeat(rows, settled.counts[rows])
     block, codes = settled.block[rows] - start, settled.codes[rows]
     home = codes[:, 0] == HOUSEHOLD
     grown = codes[:, 1] == OF_AGE
-    residents = Residents(block[home], grown[home], codes[home, 2], codes[home, 3])
+    residents = HouseholdResidents(block[home], grown[home], codes[home, 2], codes[home, 3])
     households = make_households(residents, blocks, known)
     people = make_people(households, blocks, tracts.tilt, known)
     occupied = occupied_units(households, people, blocks, tracts.owners, known)
@@ -145,13 +155,14 @@ def _part(
     types = FIRST_FACILITY + facilities.relgq - _FIRST_GROUP_QUARTERS
     parts = (occupied, vacant, without_household(facilities.block, types))
     units, number = _in_order(parts)
+    # `number` is in the order of `parts`; facilities begin after both kinds of housing units.
     offset = len(occupied.block) + len(vacant.block)
     persons = _joined(
         _in_households(households, people, number),
         _in_group_quarters(residing, inmates, facilities, number[offset + residing.facility]),
     )
     sorted_number = rank_within(units.block) + 1
-    return Part(
+    return MadeUpBlocks(
         persons._replace(block=persons.block + start),
         units._replace(block=units.block + start),
         sorted_number,
@@ -159,11 +170,12 @@ def _part(
 
 
 def _in_facilities(
-    settled: SettledState, span: tuple[int, int], inmates: Inmates, blocks: Blocks
+    settled: SettledState, span: tuple[int, int], inmates: Inmates, blocks: BlockRange
 ) -> tuple[Facilities, GroupQuartersPeople]:
     """The facilities of some blocks, and the people in them."""
     dwellings = settled.dwellings
     here = (dwellings.block >= span[0]) & (dwellings.block < span[1]) & (dwellings.facilities > 0)
+    # Block and class as one number, so that a search finds the facilities of a person.
     pair = (dwellings.block[here] - span[0]) * N_TYPES + dwellings.hhgq[here]
     order = np.argsort(pair)
     pair, number = pair[order], dwellings.facilities[here][order]
@@ -173,17 +185,17 @@ def _in_facilities(
     return facilities, make_inmates(inmates, first[place], number[place], facilities, blocks)
 
 
-def _in_order(parts: tuple[Units, ...]) -> tuple[Units, Integers]:
+def _in_order(parts: tuple[MadeUpUnits, ...]) -> tuple[MadeUpUnits, Integers]:
     """Units sorted by block, and the number in its block of every unit in the order of the parts."""
-    units = Units(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    units = MadeUpUnits(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     order = np.argsort(units.block, kind="stable")
-    units = Units(*(column[order] for column in units))
+    units = MadeUpUnits(*(column[order] for column in units))
     number = np.empty(len(order), dtype=np.int64)
     number[order] = rank_within(units.block) + 1
     return units, number
 
 
-def _in_households(households: Households, people: People, number: Integers) -> Persons:
+def _in_households(households: MadeUpHouseholds, people: MadeUpPeople, number: Integers) -> Persons:
     of = households.household
     return Persons(
         block=households.block[of],

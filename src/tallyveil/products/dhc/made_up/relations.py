@@ -16,14 +16,17 @@ ROOMMATE, FOSTER_CHILD, OTHER_NONRELATIVE = 15, 16, 17
 COUPLED: Final = (SPOUSE, PARTNER, SAME_SEX_SPOUSE, SAME_SEX_PARTNER)
 OWN_CHILDREN: Final = (CHILD, ADOPTED_CHILD, STEPCHILD)
 RELATIVES: Final = (SPOUSE, SAME_SEX_SPOUSE, *range(CHILD, OTHER_RELATIVE + 1))
+"""Unmarried partners, roommates, foster children and other nonrelatives are none."""
 N_RELATIONS: Final = 18
 """Relationships in households come first, then 24 types of group quarters."""
 
 CLASS_FIRST: Final = (0, 18, 24, 27, 28, 33, 34, 36)
 """By code of hhgq, the first level of relgq in it. The levels of a class follow each other."""
 N_LEVELS: Final = 42
+"""18 relationships and 24 types of group quarters."""
 
 OLDEST: Final = 115
+"""Greatest age in preset dhc-persons."""
 _ALLOWED: Final = {
     **dict.fromkeys(range(6), (15, OLDEST)),
     **dict.fromkeys((CHILD, ADOPTED_CHILD, STEPCHILD), (0, 89)),
@@ -40,6 +43,7 @@ _ALLOWED: Final = {
     **dict.fromkeys((37, 38), (16, OLDEST)),
     39: (16, 75),
 }
+"""Youngest and oldest allowed age by level of relgq, as in the structural zeros of the preset; others may have any."""
 
 
 def allowed_ages() -> tuple[Int8s, Int8s]:

@@ -7,6 +7,7 @@ from tallyveil.arrays import Integers
 
 def rank_within(runs: Integers) -> Integers:
     """Position of each entry within its run of equal values, from 0. `runs` is sorted."""
+    # Runs are numbers from 0 on, so that -1 begins the first one.
     new = np.flatnonzero(np.diff(runs, prepend=-1))
     lengths = np.diff(new, append=len(runs))
     rank: Integers = np.arange(len(runs)) - np.repeat(new, lengths)
@@ -31,5 +32,6 @@ def take(available: Integers, wanted: Integers, runs: Integers) -> Integers:
     Returns:
         Shape (n,): what each entry gets.
     """
+    # Entry i gets what earlier entries of its run have left, at least 0 and at most what it wants.
     taken: Integers = np.clip(available[runs] - sum_before(wanted, runs), 0, wanted)
     return taken

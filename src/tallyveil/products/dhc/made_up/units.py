@@ -6,9 +6,9 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Integers, Numbers
 from tallyveil.products.dhc.made_up.addressed import For
-from tallyveil.products.dhc.made_up.assemble import Blocks, Households
+from tallyveil.products.dhc.made_up.assemble import BlockRange, MadeUpHouseholds
 from tallyveil.products.dhc.made_up.compositions import COUPLES, Compositions
-from tallyveil.products.dhc.made_up.people import People
+from tallyveil.products.dhc.made_up.people import MadeUpPeople
 from tallyveil.products.dhc.made_up.segments import rank_within
 
 OWNED, OWNED_CLEAR, RENTED, NO_PAYMENT = range(4)
@@ -16,6 +16,7 @@ FIRST_VACANT, FIRST_FACILITY = 4, 11
 """Positions of levels of tenvacgq: four tenures, seven kinds of vacant units, then the types of group quarters."""
 NO_SEX, NO_AGE, NO_ORIGIN, NO_RACE, NO_OLDEST, NO_HOUSEHOLD = 2, 9, 2, 7, 4, 522
 """Position of the level "none" of each attribute of householders and households. It is the last."""
+# One docstring for both: the classes of the schema preset, so that they are not a choice.
 HOUSEHOLDER_AGES: Final = np.array([25, 35, 45, 55, 60, 65, 75, 85])
 OLDEST_AGES: Final = np.array([60, 65, 75])
 """First age of every level of householder_age and of oldest after the first."""
@@ -28,10 +29,12 @@ _VACANCY: Final = np.array(
 )
 """Shares of the kinds of vacant units, in ordinary and in holiday neighbourhoods."""
 _NO_PAYMENT_SHARE: Final = 0.045
+"""Share of the households that do not own which live there without payment of rent."""
 _BLACK: Final = 1
+"""Level of the householder's race, and of cenrace."""
 
 
-class Units(NamedTuple):
+class MadeUpUnits(NamedTuple):
     """Housing units and facilities, as positions of levels of preset dhc-units; the arrays have shape (n,)."""
 
     block: Integers
@@ -45,8 +48,12 @@ class Units(NamedTuple):
 
 
 def occupied_units(
-    households: Households, people: People, blocks: Blocks, owners: Floats, known: Compositions
-) -> Units:
+    households: MadeUpHouseholds,
+    people: MadeUpPeople,
+    blocks: BlockRange,
+    owners: Floats,
+    known: Compositions,
+) -> MadeUpUnits:
     """The unit of every household.
 
     Args:
@@ -55,10 +62,13 @@ def occupied_units(
     """
     first = np.flatnonzero(rank_within(households.household) == 0)
     age, hispanic = people.age[first], households.hispanic[first]
+    # Codes from 6 on are sets of several races, which are one level here.
     race = np.minimum(households.cenrace[first], NO_RACE - 1)
+    # reduceat needs at least one segment.
     oldest = np.maximum.reduceat(people.age, first) if len(first) else first
     coupled = known.having(tuple(COUPLES))[households.composition]
     block = households.block
+    # Log odds of owning: older, coupled, not Hispanic and not Black householders own more often.
     odds: Floats = (
         -0.4 + 0.045 * (age - 40) + 1.2 * coupled - 0.9 * hispanic - 0.7 * (race == _BLACK) + owners[block]
     )
@@ -67,7 +77,7 @@ def occupied_units(
     uniform = blocks.uniforms(For.TENURE, block, number)
     clear = np.where(uniform < _share(3.2 - 0.07 * (age - 40)), OWNED, OWNED_CLEAR)
     rent = np.where(uniform < _NO_PAYMENT_SHARE, NO_PAYMENT, RENTED)
-    return Units(
+    return MadeUpUnits(
         block,
         np.where(owned, clear, rent),
         people.sex[first],
@@ -79,7 +89,7 @@ def occupied_units(
     )
 
 
-def vacant_units(occupied: Units, housing: Bools, blocks: Blocks, holiday: Integers) -> Units:
+def vacant_units(occupied: MadeUpUnits, housing: Bools, blocks: BlockRange, holiday: Integers) -> MadeUpUnits:
     """Vacant units beside the occupied ones, and in blocks that have only vacant ones.
 
     Args:
@@ -92,8 +102,10 @@ def vacant_units(occupied: Units, housing: Bools, blocks: Blocks, holiday: Integ
     number = rank_within(occupied.block)
     beside = blocks.uniforms(For.VACANT, occupied.block, number) < VACANT_SHARE[holiday[occupied.block]]
     vacant = np.bincount(occupied.block[beside], minlength=n_blocks)
+    # A block with housing units and without households has vacant ones only, at least one.
     empty = housing & (np.bincount(occupied.block, minlength=n_blocks) == 0)
     every = np.arange(n_blocks)
+    # A geometric number by inversion: floor(log(1 - u) / log(p)) has P(n) = (1 - p) p**n.
     more = np.log1p(-blocks.uniforms(For.VACANT, every)) / np.log(MORE_VACANT)
     vacant = np.where(empty, 1 + more.astype(np.int64), vacant)
     block = np.repeat(every, vacant)
@@ -103,10 +115,10 @@ def vacant_units(occupied: Units, housing: Bools, blocks: Blocks, holiday: Integ
     return without_household(block, FIRST_VACANT + kind)
 
 
-def without_household(block: Integers, tenvacgq: Integers) -> Units:
+def without_household(block: Integers, tenvacgq: Integers) -> MadeUpUnits:
     """Vacant units or facilities, which have no householder."""
     levels = (NO_SEX, NO_AGE, NO_ORIGIN, NO_RACE, NO_OLDEST, NO_HOUSEHOLD)
-    return Units(block, tenvacgq, *(np.full(len(block), level) for level in levels))
+    return MadeUpUnits(block, tenvacgq, *(np.full(len(block), level) for level in levels))
 
 
 def _share(odds: Numbers) -> Floats:

@@ -27,6 +27,7 @@ MOST_RELEASES: Final = 100
 _OF_WINDOWS: Final = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
 """Names that no file can have on Windows."""
 _LONGEST: Final = 60
+"""Greatest length of the name of a release. A longer one would leave less room for the paths in its folder."""
 
 
 def _folder_name(name: str) -> str:
@@ -64,6 +65,7 @@ class ProgrammeFile(Table):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
+        # Some file systems do not tell capitals from small letters.
         names = [release.name.casefold() for release in self.releases]
         twice = [release.name for release in self.releases if names.count(release.name.casefold()) > 1]
         if twice:
@@ -91,19 +93,20 @@ def load_programme(path: Path, out: Path | None = None) -> ProgrammePlan:
     folders = {
         item.name: Path(item.name) if out is None else inside(out, item.name) for item in file.releases
     }
-    found: list[PlannedRelease] = []
+    planned: list[PlannedRelease] = []
     wrong: list[tuple[str, TallyveilError]] = []
     for place, item in enumerate(file.releases):
         earlier = {release.name: folders[release.name] for release in file.releases[:place]}
         try:
             release = path.parent / item.file
-            found.append(_planned(item.name, release, load_plan(release), earlier))
+            planned.append(_planned(item.name, release, load_plan(release), earlier))
         except TallyveilError as error:
+            # All release files are read before any error is reported, so that one call shows them all.
             wrong.append((f"release '{item.name}' ({item.file})", error))
     if wrong:
         raise _together(path, wrong)
-    _refuse_other_labels(found)
-    return ProgrammePlan(file.programme.name, path, tuple(found))
+    _refuse_other_labels(planned)
+    return ProgrammePlan(file.programme.name, path, tuple(planned))
 
 
 def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Path]) -> PlannedRelease:
@@ -122,9 +125,10 @@ def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Pat
         )
     whole = replace(
         plan,
-        agreement=tuple(_found(item, earlier) for item in plan.agreement),
-        residents=tuple(_found(item, earlier) for item in plan.residents),
+        agreement=tuple(_located(item, earlier) for item in plan.agreement),
+        residents=tuple(_located(item, earlier) for item in plan.residents),
     )
+    # The plan that can be checked before earlier releases are there.
     alone = replace(
         plan,
         agreement=tuple(item for item in plan.agreement if item.path is not None),
@@ -134,7 +138,7 @@ def _planned(name: str, file: Path, plan: ReleasePlan, earlier: Mapping[str, Pat
     return PlannedRelease(name, file, whole, alone, reads)
 
 
-def _found(item: Item, earlier: Mapping[str, Path]) -> Item:
+def _located(item: Item, earlier: Mapping[str, Path]) -> Item:
     """What a release reads, with the folder of an earlier release where it names no path."""
     return replace(item, path=earlier[item.release_name].absolute()) if item.path is None else item
 

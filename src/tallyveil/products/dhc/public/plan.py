@@ -15,6 +15,7 @@ from tallyveil.plans.release import ReleasePlan
 from tallyveil.storage.json_files import JsonObject, digest_of
 
 PROGRAMME_PLAN_FORMAT: Final = 1
+"""Part of the digest of a programme. Another number would make every programme that was begun another one."""
 _BYPASSES: Final = (
     "release '{}' may bypass geounits, and which ones is known once the geography is opened; the exact epsilon follows "
     "from it (plan --read-geography, run)"
@@ -110,6 +111,7 @@ def planned_total(plan: ProgrammePlan, events: Sequence[PrivacyEvent] | None = N
         BudgetError, SolverError: no guarantee can be given.
     """
     done_events = events or [release.plan.event() for release in plan.releases]
+    # Events compose in any order; names pick those of one unit of records for its total.
     by_name = {release.name: event for release, event in zip(plan.releases, done_events, strict=True)}
 
     def joint_of(names: Sequence[str]) -> JointLedgers:

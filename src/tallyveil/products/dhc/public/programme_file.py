@@ -121,7 +121,7 @@ class ProgrammeManifest(Content):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgrammeRelease:
     """A finished release of a programme.
 
     Attributes:
@@ -141,7 +141,7 @@ class Part:
         return unit_of(words.get("unit"), words.get("units"))
 
 
-def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Part]) -> JsonObject:
+def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[ProgrammeRelease]) -> JsonObject:
     """Write `programme.json`, which says that the releases of a programme are finished.
 
     Args:
@@ -165,6 +165,7 @@ def write_programme(root: Path, name: str, plan_digest: str, parts: Sequence[Par
         "guarantee": _guarantee(root, parts) if marks.protected else _none(marks),
         "between": checks_between(root, [(part.name, part.manifest) for part in parts]),
     }
+    # The digest comes last, over all other keys: an edited file is told from a current one.
     whole = {**content, "digest": digest_of(content).hex()}
     write_json(root / PROGRAMME, whole)
     return whole
@@ -179,7 +180,7 @@ def read_programme(root: Path) -> JsonObject:
     return _with_parts(root)[0]
 
 
-def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
+def restated_programme(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     """The content of `programme.json` and its releases, after it was written anew if a manifest says more than before.
 
     Raises:
@@ -187,29 +188,32 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[Part]]:
         BudgetError, SolverError: no guarantee can be given.
     """
     content, parts = _with_parts(root)
+    # A manifest grows when intervals are made or records are declassified; the total must say so as well.
     if not is_current(root, content):
         content = write_programme(root, content["name"], content["plan_digest"], parts)
     return content, parts
 
 
-def _with_parts(root: Path) -> tuple[JsonObject, list[Part]]:
+def _with_parts(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     content = stated_programme(root)
     parts = []
     for listed in content["releases"]:
         manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
-        parts.append(Part(listed["name"], tuple(listed["reads"]), manifest))
+        parts.append(ProgrammeRelease(listed["name"], tuple(listed["reads"]), manifest))
+        # A folder that was exchanged for another finished release would pass every check of its own.
         if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
             raise _another(root / listed["name"], manifest.run, listed["run"])
     _require_read(root, parts)
     return content, parts
 
 
-def _require_read(root: Path, parts: Sequence[Part]) -> None:
+def _require_read(root: Path, parts: Sequence[ProgrammeRelease]) -> None:
     """Refuse releases that agree with another run than the one in the same programme; raises StoreError."""
     runs = {part.name: part.manifest.run for part in parts}
     for part in parts:
         body = part.manifest.body
         for item in (*body.get("agreement", ()), *body.get("residents", ())):
+            # The key is written only where the agreement has another name than the release.
             name = item.get("release", item["name"])
             if name in part.reads and runs.get(name) != item["run"]:
                 raise _another(root / name, str(runs.get(name)), item["run"])
@@ -249,7 +253,7 @@ def is_current(root: Path, content: JsonObject) -> bool:
     )
 
 
-def _record(root: Path, part: Part) -> JsonObject:
+def _record(root: Path, part: ProgrammeRelease) -> JsonObject:
     """Which release it is, and its own guarantee, as its manifest states them."""
     manifest = part.manifest
     return {
@@ -267,7 +271,7 @@ def _record(root: Path, part: Part) -> JsonObject:
     }
 
 
-def _guarantee(root: Path, parts: Sequence[Part]) -> JsonObject:
+def _guarantee(root: Path, parts: Sequence[ProgrammeRelease]) -> JsonObject:
     """What all releases guarantee together, from their ledgers."""
 
     def joint_of(names: Sequence[str]) -> JointLedgers:

@@ -27,6 +27,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
 
 _AT_ONCE: Final = 1 << 20
+"""Geocodes that are joined to one text at a time, about 16 MiB. It does not change the digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,25 @@ def check_inputs(
     Raises:
         TallyveilError: an input breaks its rules, or the disk is too small. The message names the release.
     """
-    found: dict[str, CheckedRelease] = {}
+    checked: dict[str, CheckedRelease] = {}
     for release in releases:
         asked = [
             item
-            for one in releases
-            for item in one.awaited_residents
+            for later in releases
+            for item in later.awaited_residents
             if item.name == release.name and item.adults
         ]
+        # Warnings are remembered for each release, so that its run does not repeat them after the check.
         told = Prefixed(observer, f"check {release.name}: ", set())
         try:
-            found[release.name] = _checked(
-                release, asked, found, out / release.name, told, protected=protected
+            checked[release.name] = _checked(
+                release, asked, checked, out / release.name, told, protected=protected
             )
         except TallyveilError as error:
             raise type(error)(f"release '{release.name}': {error}", code=error.code) from error
-    _refuse_other_geounits(releases, found)
-    _refuse_small_disk(out, sum(one.disk for one in found.values()))
-    return found
+    _refuse_other_geounits(releases, checked)
+    _refuse_small_disk(out, sum(release.disk for release in checked.values()))
+    return checked
 
 
 def _checked(
@@ -115,8 +117,10 @@ def _checked(
     prepared = prepare(plan, inputs, watch, [*promised, *awaited], protected=protected)
     spine = inputs.public.hierarchies.spine
     refuse_many_people(plan, spine, out, inputs.histograms[0].total)
+    # By geocode: releases may have different trees above the same blocks.
     order = spine.geocodes[-1].text.arg_sort().to_numpy()
     people = [item for item in awaited if item.adults]  # those whose units the release finds
+    # With an agreement, the number of units comes from the earlier release and is not known yet.
     if people and not promised:
         _refuse_people_without_units(people, earlier, plan, prepared, spine, order)
     constraints = [table.digest() for table in prepared.constraints]
@@ -130,7 +134,7 @@ def _checked(
             for item in asked
         },
         digest=binding_of(
-            inputs.records_digest, spine.digest(), *constraints, *prepared.taken_over.digests()
+            inputs.records_digest, spine.digest(), *constraints, *prepared.counts_of_others.digests()
         ),
     )
 
@@ -148,9 +152,9 @@ def _refuse_people_without_units(
     Raises:
         ConstraintError: there are such residents.
     """
-    bare = geounits_without_part(plan.estimating, prepared.constraints, prepared.taken_over.agreed, spine)[
-        order
-    ]
+    bare = geounits_without_part(
+        plan.estimating, prepared.constraints, prepared.counts_of_others.agreed, spine
+    )[order]
     for item in people:
         known = earlier.get(item.name)
         if known is None or len(known.empty[item.people]) != len(bare):
@@ -169,17 +173,18 @@ def _refuse_people_without_units(
 
 def _finest(spine: Spine) -> bytes:
     """SHA-256 of the geocodes of the finest geounits, in an order that does not depend on the tree above them."""
+    # Hashed in pieces, each geocode ended by a zero byte, so that no two lists give the same bytes.
     digest, text = hashlib.sha256(), spine.geocodes[-1].text.sort()
     for start in range(0, len(text), _AT_ONCE):
         digest.update((text.slice(start, _AT_ONCE).str.join("\0").item() + "\0").encode())
     return digest.digest()
 
 
-def _refuse_other_geounits(releases: Sequence[PlannedRelease], found: dict[str, CheckedRelease]) -> None:
+def _refuse_other_geounits(releases: Sequence[PlannedRelease], checked: dict[str, CheckedRelease]) -> None:
     """Refuse a release that reads another one whose finest geounits are others; raises GeographyError."""
     for release in releases:
         for name in release.reads:
-            if name in found and found[name].finest != found[release.name].finest:
+            if name in checked and checked[name].finest != checked[release.name].finest:
                 raise GeographyError(
                     f"release '{release.name}' reads release '{name}' of the same programme, and their geography "
                     "tables have different finest geounits. Give both the same [geography] path. Nothing was spent."

@@ -18,17 +18,17 @@ from tallyveil.primitives import require_aes256
 from tallyveil.products.dhc.public.plan import PlannedRelease, ProgrammePlan, planned_total
 from tallyveil.products.dhc.public.programme_file import (
     A_NEW_SPEND,
-    Part,
+    ProgrammeRelease,
     is_current,
     read_programme,
     stated_programme,
     write_programme,
 )
 from tallyveil.products.dhc.run.inputs import CheckedRelease, check_inputs
-from tallyveil.products.dhc.run.kept import (
-    Kept,
-    new_kept,
-    read_kept,
+from tallyveil.products.dhc.run.state import (
+    ProgrammeState,
+    new_state,
+    read_state,
     require_same_inputs,
     require_same_key,
 )
@@ -70,7 +70,7 @@ class ProgrammeOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProgrammeSettings:
     """How the releases of a programme are run; none of this changes a published count, but for a test key.
 
     Attributes:
@@ -88,7 +88,7 @@ class Settings:
     where: Where = None
 
 
-def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome:
+def run_programme(plan: ProgrammePlan, out: Path, settings: ProgrammeSettings) -> ProgrammeOutcome:
     """Make all releases of a programme, or go on with a programme that was interrupted.
 
     Args:
@@ -101,10 +101,12 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> Program
     Privacy: spends what each plan spends, once, however often the programme is interrupted and taken up again.
     """
     _refuse_folder(plan, out)
+    # A finished programme needs no lock. With a private folder, a run may be going on or was interrupted.
     done = None if (out / PRIVATE).exists() else _finished_programme(plan, out, settings)
     if done is not None:
         return done
     require_aes256()
+    # The folder is looked at again under the lock: another process may have finished it meanwhile.
     with RunFolder(out) as folder:
         done = _finished_programme(plan, out, settings)
         if done is None:
@@ -113,24 +115,28 @@ def run_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> Program
             done = ProgrammeOutcome(
                 out, content, programme.outcomes, already_finished=False, stated_anew=True
             )
+        # programme.json is complete by now. Killed before this line, the next call removes what is left.
         folder.remove_private()
     return done
 
 
 def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
     """Refuse a folder with an input in it, or with something else than a programme; raises StoreError."""
-    files = [plan.file, *(one.file for one in plan.releases)]
-    files += [path for one in plan.releases for path in inputs_of(one.alone)]
+    files = [plan.file, *(release.file for release in plan.releases)]
+    files += [path for release in plan.releases for path in inputs_of(release.alone)]
     refuse_inputs(out, files)
     state = folder_state(out)
     if state in (FolderState.ABSENT, FolderState.PROGRAMME):
         return
-    made = [
-        one.name for one in plan.releases if folder_state(inside(out, one.name)) is not FolderState.ABSENT
+    begun = [
+        release.name
+        for release in plan.releases
+        if folder_state(inside(out, release.name)) is not FolderState.ABSENT
     ]
-    if state is FolderState.FOREIGN and made:
+    # Folders that look like ours without the list of what was begun: guessing could spend a second time.
+    if state is FolderState.FOREIGN and begun:
         raise StoreError(
-            f"{out} has folders of releases of this programme ({', '.join(made)}), and no {PROGRAMME}, which says "
+            f"{out} has folders of releases of this programme ({', '.join(begun)}), and no {PROGRAMME}, which says "
             f"what the programme has made; while a programme is unfinished, this is {PRIVATE}/{PROGRAMME}. If the file "
             f"was lost, restore it from a copy, and give the same command again. {A_NEW_SPEND} If the folders are of "
             "something else, choose an empty folder with --out. Nothing was spent.",
@@ -143,14 +149,16 @@ def _refuse_folder(plan: ProgrammePlan, out: Path) -> None:
     )
 
 
-def _finished_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> ProgrammeOutcome | None:
+def _finished_programme(
+    plan: ProgrammePlan, out: Path, settings: ProgrammeSettings
+) -> ProgrammeOutcome | None:
     """The programme that a folder holds, finished, of this very plan; None where there is work to do."""
     if not (out / PROGRAMME).is_file() or (out / PRIVATE / PROGRAMME).exists():
         return None
     content = stated_programme(out)
     if content["plan_digest"] != plan.digest().hex():
         return None
-    outcomes = {one.name: _finished_release(one, out, settings) for one in plan.releases}
+    outcomes = {release.name: _finished_release(release, out, settings) for release in plan.releases}
     missing = [name for name, outcome in outcomes.items() if outcome is None]
     if missing:
         raise StoreError(
@@ -158,15 +166,16 @@ def _finished_programme(plan: ProgrammePlan, out: Path, settings: Settings) -> P
             "finished release. Restore it from a copy: making it again would be a new spend.",
             code="release-damaged",
         )
-    found = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
+    finished = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
     content = read_programme(out)
+    # Manifests may have grown since; the total must be that of the manifests.
     anew = not is_current(out, content)
     if anew:
-        content = _state(plan, out, found)
-    return ProgrammeOutcome(out, content, found, already_finished=True, stated_anew=anew)
+        content = _state(plan, out, finished)
+    return ProgrammeOutcome(out, content, finished, already_finished=True, stated_anew=anew)
 
 
-def _finished_release(release: PlannedRelease, out: Path, settings: Settings) -> Outcome | None:
+def _finished_release(release: PlannedRelease, out: Path, settings: ProgrammeSettings) -> Outcome | None:
     """The finished release of this plan in its folder; None where there is work to do; raises StoreError."""
     last = PlannedIntervals(release.plan.intervals, None, settings.observer, settings.workers)
     return finished_before(inside(out, release.name), Asked(release.plan.digest().hex(), last))
@@ -174,14 +183,17 @@ def _finished_release(release: PlannedRelease, out: Path, settings: Settings) ->
 
 def _state(plan: ProgrammePlan, out: Path, outcomes: dict[str, Outcome]) -> JsonObject:
     """Write what the folder says of its releases."""
-    parts = [Part(one.name, one.reads, outcomes[one.name].manifest) for one in plan.releases]
+    parts = [
+        ProgrammeRelease(release.name, release.reads, outcomes[release.name].manifest)
+        for release in plan.releases
+    ]
     return write_programme(out, plan.name, plan.digest().hex(), parts)
 
 
 class _Programme:
     """The work of one process on a programme whose folder it holds."""
 
-    def __init__(self, plan: ProgrammePlan, folder: RunFolder, settings: Settings) -> None:
+    def __init__(self, plan: ProgrammePlan, folder: RunFolder, settings: ProgrammeSettings) -> None:
         self.plan, self.folder, self.settings = plan, folder, settings
         self.out = folder.path
         self.outcomes: dict[str, Outcome] = {}
@@ -190,51 +202,58 @@ class _Programme:
         """Check everything, make the releases that are not finished, and state what they cost together."""
         fresh = folder_state(self.out) is FolderState.ABSENT
         try:
-            kept, checked = self._begin()
+            state, checked = self._begin()
         except TallyveilError:
+            # Only what this process made is removed; a folder that was there stays as it was.
             if fresh:
                 self.folder.abandon()
             raise
         for release in self.plan.releases:
             if release.name not in self.outcomes:
-                kept = self._make(release, kept, checked[release.name])
+                state = self._make(release, state, checked[release.name])
             self.settings.finished(release.name, self.outcomes[release.name])
         return _state(self.plan, self.out, self.outcomes)
 
-    def _begin(self) -> tuple[Kept, dict[str, CheckedRelease]]:
+    def _begin(self) -> tuple[ProgrammeState, dict[str, CheckedRelease]]:
         """Check what is in the folder, and every input of the releases that are not finished; nothing is spent."""
-        kept = self._kept()
+        state = self._stored_state()
         # A release that was refused or killed before its spend may still get another plan.
-        spent = {name: digest for name, digest in kept.begun.items() if not self._is_empty(name)}
-        kept = replace(kept, begun=spent)
-        self._refuse_other_plans(kept)
+        spent = {name: digest for name, digest in state.begun.items() if not self._is_empty(name)}
+        state = replace(state, begun=spent)
+        self._refuse_other_plans(state)
         for release in self.plan.releases:
-            if release.name in kept.begun:
+            if release.name in state.begun:
                 outcome = _finished_release(release, self.out, self.settings)
                 if outcome is not None:
+                    # A finished release is read by later ones: every file is held to its manifest before they do.
                     require_whole(outcome.path, outcome.manifest)
                     self.outcomes[release.name] = outcome
             else:
                 self._refuse_taken(release)
-        waiting = [one for one in self.plan.releases if one.name not in self.outcomes]
+        waiting = [release for release in self.plan.releases if release.name not in self.outcomes]
         protected = self.settings.test_key is None
         checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
         for release in waiting:
-            require_same_inputs(kept, release, checked[release.name], str(self.out))
-        planned_total(self.plan, [self._event(one.name, checked) for one in self.plan.releases])
-        others = {one.name: (one, checked[one.name]) for one in waiting if one.name not in kept.begun}
-        kept = kept.with_waiting(others)
-        kept.write(self.folder)
-        return kept, checked
+            require_same_inputs(state, release, checked[release.name], str(self.out))
+        # Computed for its errors: a total that cannot be stated must fail before the first spend.
+        planned_total(self.plan, [self._event(release.name, checked) for release in self.plan.releases])
+        others = {
+            release.name: (release, checked[release.name])
+            for release in waiting
+            if release.name not in state.begun
+        }
+        state = state.with_waiting(others)
+        state.write(self.folder)
+        return state, checked
 
-    def _kept(self) -> Kept:
+    def _stored_state(self) -> ProgrammeState:
         """What the programme has kept so far, or what it keeps from now on."""
-        kept, key = read_kept(self.folder), self.settings.test_key
-        if kept is not None:
-            require_same_key(kept, key, str(self.out))
-            return kept
+        state, key = read_state(self.folder), self.settings.test_key
+        if state is not None:
+            require_same_key(state, key, str(self.out))
+            return state
         if not (self.out / PROGRAMME).is_file():
-            return new_kept(key, {})
+            return new_state(key, {})
         content = read_programme(self.out)
         if content["protected"] != (key is None):
             raise StoreError(
@@ -242,12 +261,12 @@ class _Programme:
                 "insecure test key, so the others must be, too. Choose another folder for releases of another kind.",
                 code="resume-key",
             )
-        return new_kept(key, {one["name"]: one["plan_digest"] for one in content["releases"]})
+        return new_state(key, {release["name"]: release["plan_digest"] for release in content["releases"]})
 
-    def _refuse_other_plans(self, kept: Kept) -> None:
+    def _refuse_other_plans(self, state: ProgrammeState) -> None:
         """Refuse to change or leave out a release that was begun; raises StoreError."""
-        plans = {one.name: one.plan.digest().hex() for one in self.plan.releases}
-        for name, digest in kept.begun.items():
+        plans = {release.name: release.plan.digest().hex() for release in self.plan.releases}
+        for name, digest in state.begun.items():
             if plans.get(name) != digest:
                 changed = "has another plan now" if name in plans else "is not in the file any more"
                 raise StoreError(
@@ -277,13 +296,15 @@ class _Programme:
             return checked[name].event
         return event_from_mapping(self.outcomes[name].manifest.event)
 
-    def _make(self, release: PlannedRelease, kept: Kept, checked: CheckedRelease) -> Kept:
+    def _make(
+        self, release: PlannedRelease, state: ProgrammeState, checked: CheckedRelease
+    ) -> ProgrammeState:
         """Make a release, or go on with it; returns what the programme keeps from now on."""
         try:
-            if release.name not in kept.begun:
+            if release.name not in state.begun:
                 self._refuse_taken(release)
-                kept = kept.with_begun(release)
-                kept.write(self.folder)
+                state = state.with_begun(release)
+                state.write(self.folder)
             place, settings = inside(self.out, release.name), self.settings
             self.outcomes[release.name] = run_release(
                 release.plan,
@@ -294,12 +315,13 @@ class _Programme:
                 executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
             )
         except TallyveilError as error:
+            # The type and the code of the error stay, so that scripts see what they would see for one release.
             raise type(error)(self._stopped(release, error), code=error.code) from error
-        return kept
+        return state
 
     def _stopped(self, release: PlannedRelease, error: TallyveilError) -> str:
         """Which release failed, why, which ones are finished, and how to go on."""
-        names = [one.name for one in self.plan.releases]
+        names = [release.name for release in self.plan.releases]
         finished = ", ".join(name for name in names if name in self.outcomes) or "none"
         waiting = ", ".join(names[names.index(release.name) + 1 :]) or "none"
         return (

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tallyveil.errors import SchemaError
-from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, Line, TableLayout, columns_of
+from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, TableLayout, TableLine, columns_of
 from tallyveil.schema.household_types import AGES_IN_LABELS, HouseholdType, household_types
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.presets import load_preset
@@ -58,6 +58,7 @@ def line_tree(lines: Sequence[str], lists: Mapping[str, Sequence[str]]) -> tuple
 def _nodes(lines: Sequence[str]) -> list[Node]:
     """Each line that is not indented, with the lines under it."""
     nodes: list[Node] = []
+    # `below[d]` collects the lines of depth d under the last line of depth d - 1.
     below: list[list[Node]] = [nodes]
     for line in lines:
         text = line.lstrip()
@@ -72,6 +73,7 @@ def _expanded(nodes: Sequence[Node], lists: Mapping[str, Sequence[str]]) -> tupl
     expanded: list[TextLine] = []
     for text, below in nodes:
         parts = _expanded(below, lists)
+        # A name in braces stands for a list of lines; what is indented under it is put under each of its leaves.
         if text.startswith("{"):
             expanded += [
                 _with_parts(line_of_list, parts)
@@ -179,6 +181,7 @@ def level_sets(schema: Schema, conditions: str) -> LevelSets:
         name, _, values = (part.strip() for part in condition.partition("="))
         attribute, levels_of = _factor(schema, name)
         codes = frozenset(code for value in values.split() for code in _codes(name, value, levels_of))
+        # Conditions on one attribute intersect, so that a narrower line within a wider one is right.
         sets = dict(both({attribute: codes}, sets))
     return sets
 
@@ -209,6 +212,7 @@ def _factor(schema: Schema, name: str) -> tuple[str, dict[str, list[int]]]:
 
 def _codes(name: str, value: str, levels_of: Mapping[str, list[int]]) -> Iterator[int]:
     """The level codes of one value."""
+    # Ages are levels 0 to the greatest, so that a label is its own code.
     if name == "age":
         first, _, last = value.removesuffix("+").partition("-")
         top = len(levels_of) - 1 if value.endswith("+") else int(last or first)
@@ -361,14 +365,17 @@ def _recodes(schema: Schema, leaves: Sequence[LevelSets]) -> tuple[Recode, ...]:
         sets = {leaf[attribute.name]: None for leaf in leaves if attribute.name in leaf}
         if not sets:
             continue
+        # A leaf that does not name the attribute counts all its levels, so that none may be left out.
         everywhere = any(attribute.name not in leaf for leaf in leaves)
         groups: dict[tuple[bool, ...], list[str]] = {}
         for code, level in enumerate(attribute.levels):
+            # Levels with the same answers to "is it in this leaf" are told apart by no column and become one answer.
             inside = tuple(code in levels for levels in sets)
             if everywhere or any(inside):
                 groups.setdefault(inside, []).append(level)
         named = tuple((str(number), tuple(levels)) for number, levels in enumerate(groups.values()))
         recodes.append(Recode(f"groups_of_{attribute.name}", attribute.name, named))
+    # A query needs at least one factor.
     return tuple(recodes) or (_whole(schema),)
 
 
@@ -390,14 +397,14 @@ def _groups(schema: Schema, recodes: Sequence[Recode]) -> dict[str, list[tuple[s
 
 def _line(
     line: TextLine, sets: _LeafSets, groups: Mapping[str, list[tuple[str, int]]], place: _Place
-) -> Line:
+) -> TableLine:
     """A line with the combinations of groups that it counts."""
     if line.parts:
         parts = tuple(_line(part, sets, groups, (*place, n)) for n, part in enumerate(line.parts))
-        return Line(f"{line.label}:", parts=parts)
+        return TableLine(f"{line.label}:", parts=parts)
     levels = sets[place]
     inside = [
         [label for label, code in labelled if attribute not in levels or code in levels[attribute]]
         for attribute, labelled in groups.items()
     ]
-    return Line(line.label, tuple(product(*inside)))
+    return TableLine(line.label, tuple(product(*inside)))

@@ -48,6 +48,7 @@ def require_block_codes(codes: pl.Series, geolevel: str) -> None:
     Raises:
         GeographyError: a code does not consist of 15 digits.
     """
+    # Looked at before anything is written; one bad code is enough.
     wrong = codes.filter(~codes.str.contains(_CODE))
     if len(wrong):
         raise GeographyError(
@@ -90,6 +91,7 @@ N_RELATIONSHIPS: Final = 18
 """Levels of `relgq` of people in households; the others are types of group quarters."""
 
 _N_INSTITUTIONAL: Final = 15
+"""The first so many types of group quarters, 101 to 405, are institutional; the codes from 501 on are not."""
 _IN_HOUSEHOLD, _IN_GROUP_QUARTERS = "3", "5"
 _INSTITUTIONAL, _NONINSTITUTIONAL = "37", "38"
 # RELSHIP 20 is a householder, who lives alone (level 0) or with others (level 1). Levels 2 to 17 are 21 to 36.
@@ -137,7 +139,9 @@ def worded(name: str, words: tuple[str, ...] | list[str], codes: Integers) -> pl
 
 
 N_TENURES: Final = 4
+"""Levels of `tenvacgq` of occupied units; they come first."""
 N_VACANCIES: Final = 7
+"""Levels of `tenvacgq` of vacant units, after the tenures; the types of group quarters follow."""
 N_AGES_OF_OLDEST: Final = 4
 """Levels of `oldest`, without "none"."""
 _N_UNITS: Final = N_TENURES + N_VACANCIES
@@ -191,6 +195,7 @@ def _hht2(household: HouseholdType, female: bool) -> str:
     """Household type with couples and own children, in two digits."""
     if household.couple is not Couple.NO_PARTNER:
         return f"{1 + 2 * household.couple.cohabiting + (not household.own_children):02d}"
+    # Alone, with own children, with relatives, with nonrelatives only.
     beside = 0 if household.size == 1 else 1 if household.own_children else 2 if household.relatives else 3
     return f"{(5 if female else 9) + beside:02d}"
 
@@ -241,6 +246,7 @@ def units_columns(codes: Integers) -> list[pl.Series]:
             and household; shape (n, 7).
     """
     tenvacgq, sex, age, hispanic, race, oldest, household = codes.T
+    # Sex and type as one code, so that a table of words replaces a function call for each row.
     types = sex * (len(household_types()) + 1) + household
     columns = {name: worded(name, words, tenvacgq) for name, words in OF_TENVACGQ.items()}
     columns |= {name: worded(name, _words_of_types(name), types) for name in OF_TYPE_AND_SEX}
@@ -288,6 +294,7 @@ def write_records(
     """
     require_block_codes(codes, counts.geolevel)
     path = inside(out, MICRODATA, f"{records}.parquet")
+    # The text is made from the Parquet file that was checked, so that both hold the same rows.
     write_parquet_chunks(path, _frames(records, counts, codes, schema), tags)
     _check(path, records, counts, codes, schema)
     text = path.with_suffix(".txt")
@@ -300,6 +307,7 @@ def write_records(
 def _frames(records: str, counts: PublicCounts, codes: pl.Series, schema: Schema) -> Iterator[pl.DataFrame]:
     """The rows in pieces."""
     written = 0
+    # A piece of the records at a time: a country of people does not fit into memory as text columns.
     for geounits, cells in record_pieces(counts):
         nowhere = np.zeros(len(cells), dtype=np.int64)
         columns = [
@@ -316,11 +324,14 @@ def _frames(records: str, counts: PublicCounts, codes: pl.Series, schema: Schema
 def _check(path: Path, records: str, counts: PublicCounts, codes: pl.Series, schema: Schema) -> None:
     """Verify that the written rows give back the counts: each row names one cell and one block."""
     cells = distinct(counts.cells)
+    # The inverse of the columns: each row must name one cell, or two cells would be published as one.
     known = pl.DataFrame([*_COLUMNS[records](schema.decode(cells)), pl.Series("__cell", cells)])
     names = known.columns[:-1]
     place = pl.DataFrame({"__block": codes, "__row": np.arange(len(codes))})
     rows = scan_parquet(path).select(
-        pl.concat_str([name for name in GEOGRAPHY_COLUMNS if name != "TABBLKGRPCE"]).alias("__block"), *names
+        # TABBLKGRPCE is the first digit of TABBLK, and would be there twice.
+        pl.concat_str([name for name in GEOGRAPHY_COLUMNS if name != "TABBLKGRPCE"]).alias("__block"),
+        *names,
     )
     total = TripletSum(counts.n_geounits, schema.size)
     for batch in collect_batches(rows, path, "published"):

@@ -41,7 +41,7 @@ from tallyveil.products.topdown.pl94.publication import (
 )
 from tallyveil.products.topdown.pl94.sources import (
     PublishedAreas,
-    Source,
+    SourceRelease,
     open_source,
     published_areas,
     source_counts,
@@ -96,6 +96,7 @@ def readme_text(content: JsonObject, areas: PublishedAreas) -> str:
 
 _TOTALS: Final = "the total of every area is the number of its records"
 CHECKS: Final = (*NUMBER_CHECKS[:2], _TOTALS, NUMBER_CHECKS[-1], CHECK)
+"""Checks in the order of `publication.json`. The last is of the microdata and is left out without them."""
 
 
 def check_dhc_table(
@@ -116,7 +117,9 @@ def check_dhc_table(
     check_numbers(path, table.layout)
     first = table.layout.identifiers[0]
     rows = collect(scan_parquet(path).select("geocode", first), path, "table")
+    # Geocodes in order prove that no row was lost, and none exchanged.
     agree = rows["geocode"].equals(codes)
+    # A tally counts a record in several lines, so that its total is not the number of records.
     if not table.tallies:
         agree = agree and np.array_equal(rows[first], records_counted(counts, table, schema))
     require(path, _TOTALS, agree)
@@ -144,6 +147,7 @@ def require_same_records(path: Path, counts: PublicCounts, expected: PublicCount
 
 def _all_areas(counts: PublicCounts, schema: Schema) -> tuple[Integers, Integers]:
     """The cells that have records in any area, and how many."""
+    # Sparse: the DHC schema of units has far more cells than records fill.
     total = TripletSum(1, schema.size)
     for start, stop in row_ranges(counts.offsets):
         rows, cells, records = counts.rows(start, stop)
@@ -213,13 +217,13 @@ def publish_dhc(
             )
             for records, source in opened.items()
         }
-        job = _Job(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
+        job = _DhcPublication(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
         return job.publish()
 
 
-def _opened(releases: Sequence[Path]) -> dict[str, Source]:
+def _opened(releases: Sequence[Path]) -> dict[str, SourceRelease]:
     """The releases by the kind of their records."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, SourceRelease] = {}
     for root in releases:
         source = open_source(root, ())
         records = next(
@@ -243,6 +247,7 @@ def _opened(releases: Sequence[Path]) -> dict[str, Source]:
                 code="publish-releases",
             )
         sources[records] = source
+    # Persons before units, however the folders were named, so that the same releases give the same files.
     return dict(sorted(sources.items()))
 
 
@@ -263,11 +268,11 @@ def _wanted_tables(records: Sequence[str], names: Sequence[str] | None) -> tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _DhcPublication:
     """Writes the files of one publication; methods return the paths that they wrote."""
 
     out: Path
-    sources: dict[str, Source]
+    sources: dict[str, SourceRelease]
     areas: PublishedAreas
     tables: tuple[DhcTable, ...]
     microdata: bool
@@ -295,10 +300,11 @@ class _Job:
             "checks": list(CHECKS if self.microdata else CHECKS[:-1]),
             "files": [asdict(listed_file(self.out, path)) for path in [README, *written]],
         }
+        # Last, with the digests of all other files: a folder without it is not finished.
         write_json(self.out / PUBLICATION, whole)
         return Publication(whole, len(written) + 1)
 
-    def _files_of(self, records: str, source: Source, totals: dict[str, list[pl.Series]]) -> list[str]:
+    def _files_of(self, records: str, source: SourceRelease, totals: dict[str, list[pl.Series]]) -> list[str]:
         """Write the microdata and the tables of one release, and add the total of each area to `totals`."""
         finest = read_histogram(source.root, source.finest, source.schema, source.spine)
         written: list[str] = []
@@ -306,6 +312,7 @@ class _Job:
             counts = source_counts(source, name, self.areas.members(name), finest)
             if name in self.areas.geolevels:
                 require_same_records(self.out / name, counts, finest, source.schema)
+            # Microdata are of the finest geolevel: coarser geounits follow from the block code of each row.
             if name == source.finest and self.microdata:
                 codes = self.areas.codes(name)
                 written += write_records(self.out, records, counts, codes, source.schema, self.tags)
@@ -315,7 +322,7 @@ class _Job:
             totals[name].append(self._total(records, name, counts, source))
         return written
 
-    def _table(self, table: DhcTable, name: str, counts: PublicCounts, source: Source) -> list[str]:
+    def _table(self, table: DhcTable, name: str, counts: PublicCounts, source: SourceRelease) -> list[str]:
         codes, layout = self.areas.codes(name), table.layout
         parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]
         frames = table_frames(counts, codes, layout, table.schema(source.schema))
@@ -324,7 +331,7 @@ class _Job:
         check_dhc_table(inside(self.out, *parts), table, counts, codes, source.schema)
         return self._listed(parts)
 
-    def _total(self, records: str, name: str, counts: PublicCounts, source: Source) -> pl.Series:
+    def _total(self, records: str, name: str, counts: PublicCounts, source: SourceRelease) -> pl.Series:
         """The number of people or of housing units of each area."""
         table, column = load_table(TOTALS[records][0]), TOTALS[records][1]
         frames = table_frames(counts, self.areas.codes(name), table.layout, table.schema(source.schema))

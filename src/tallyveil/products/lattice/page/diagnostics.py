@@ -25,9 +25,13 @@ from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, ChainWay, NoisePlan
 
 MOST_BOXES: Final = 120
+"""Cells that the box plot shows, the first ones: more boxes would be narrower than their lines. noise.csv has all."""
 _CURVE_POINTS: Final = 200
+"""Numbers of sweeps at which the bound is computed; twice as many take twice the time for the same curve."""
 _CHAINS: Final = 4
+"""Chains of the scale reduction factor; it compares their means, so that 2 are the fewest."""
 _STATES: Final = 200
+"""States of each of these chains, of which the first half is left out."""
 
 
 def write_diagnostics(
@@ -45,6 +49,7 @@ def write_diagnostics(
         Paths of the files: `noise.csv` and its box plot; for a chain also `total-variation.csv`, its plot, and
         `scale-reduction.csv`.
     """
+    # A public key: noise of the release stays unknown, and everybody obtains the same diagnostics.
     vectors = plan.draw(PUBLIC_KEY, range(draws))
     written = [out / "noise.csv", out / f"noise.{plot_format}"]
     _write_csv(written[0], noise_table(vectors, labels))
@@ -70,6 +75,7 @@ def law_title(law: LatticeLaw) -> str:
 def noise_table(vectors: npt.NDArray[np.int64], labels: Sequence[str]) -> pl.DataFrame:
     """Mean, standard deviation, extremes and quartiles of each cell's noise, and the mean in standard errors."""
     mean, deviation = vectors.mean(axis=0), vectors.std(axis=0, ddof=1)
+    # The mean is 0 by symmetry; beyond some 4 standard errors, the sampler would be wrong.
     error = deviation / np.sqrt(len(vectors))
     quartiles = np.quantile(vectors, [0.25, 0.5, 0.75], axis=0)
     return pl.DataFrame(
@@ -106,6 +112,7 @@ def total_variation_curve(chain: ChainWay) -> pl.DataFrame:
     """Bounds on the total variation distance after increasing numbers of sweeps: estimated, and with confidence."""
     from tallyveil.subspace.diagnostics import total_variation_bound
 
+    # Up to the last meeting of a pair: beyond it, the estimate is 0.
     longest = max(chain.bound.sweeps, int(chain.meetings.times.max()) + 1)
     confidence = float(chain.settings.confidence)
     sweeps = np.unique(np.linspace(1, longest, _CURVE_POINTS).astype(np.int64)).tolist()
@@ -132,6 +139,7 @@ def scale_reduction(chain: ChainWay, labels: Sequence[str]) -> pl.DataFrame:
     for number in range(_CHAINS):
         start = run_chain(wide, PUBLIC_KEY, chain.bound.sweeps, chain=number, part=STARTS)[0]
         run = run_chain(chain.plan, PUBLIC_KEY, _STATES, chain=number, part=STARTS, thin=1, start=start)
+        # The first half still remembers the start.
         states.append(run[_STATES // 2 :])
     return pl.DataFrame(
         {"cell": list(labels), "scale_reduction": potential_scale_reduction(np.stack(states))}

@@ -47,6 +47,7 @@ def write_table_report(out: Path) -> Path:
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
     plan = read_listed(out, manifest, "plan.json", TablePlan)
     titles = schema_titles(schema_from_mapping(plan["schema"]))
+    # Only what the manifest lists: releases of earlier versions may lack the sums.
     frames = {
         title: read_listed_table(out, manifest, name)
         for title, name in (("Counts", "table.parquet"), ("Sums", "sums.parquet"))
@@ -66,7 +67,7 @@ def write_table_report(out: Path) -> Path:
             for entry in read_ledger(out / LEDGER)[1]
         ],
     }
-    return write_page(out / REPORT, "table.html.j2", values)
+    return write_page(out / REPORT, "table.html.j2", values, module=__name__)
 
 
 def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
@@ -82,7 +83,7 @@ def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:
         "points": evaluation_points(far),
         "errors": frame_texts(errors),
     }
-    return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values)
+    return write_page(out / FOLDER / REPORT, "table_evaluation.html.j2", values, module=__name__)
 
 
 def _about(manifest: Manifest) -> dict[str, Any]:
@@ -122,6 +123,7 @@ def _margins(manifest: Manifest) -> str:
 def _shown(frame: pl.DataFrame, titles: Titles) -> dict[str, Any]:
     """The first rows of a table as texts, and how many there are; counts stand to the right."""
     numbers = [name for name in ("count", "noisy", "margin") if name in frame.columns]
+    # Numbers stay numbers until they are grouped; names of levels become text.
     first = frame.head(MOST_ROWS).with_columns(pl.exclude(numbers).cast(pl.String))
     rows = [
         [grouped(value) if isinstance(value, int) else str(value) for value in row] for row in first.rows()
@@ -135,6 +137,7 @@ def _shown(frame: pl.DataFrame, titles: Titles) -> dict[str, Any]:
 
 
 _NAMES_SHOWN: Final = 4
+"""Exact sums that the sentence names; it counts the others."""
 
 _DONE: Final = {
     "free": "A random whole number, called noise, was added to every count. It may be positive or negative, so a count "
@@ -182,6 +185,7 @@ def _sure(manifest: Manifest, counts: pl.DataFrame, unit: Unit) -> str:
     noisy = counts.filter(pl.col("margin") > 0)
     if noisy.is_empty():
         return "All counts follow from sums that are published exactly."
+    # Lower medians of both columns, each by itself: whole numbers that occur in the table.
     margin, count = (int(noisy[name].sort()[(noisy.height - 1) // 2]) for name in ("margin", "count"))
     return (
         f"The noise of a typical count (about {grouped(count)}) is at most {grouped(margin)} {unit.many} in {level} of "
@@ -193,6 +197,7 @@ def _not(counts: pl.DataFrame, unit: Unit) -> str:
     text = "Do not take a single small count for the truth, and do not add up margins."
     if "margin" not in counts.columns:
         return text
+    # A count within its margin may be zero in truth.
     within = counts.filter(pl.col("margin") > 0, pl.col("count") <= pl.col("margin")).height
     if not within:
         return text
@@ -204,6 +209,7 @@ def _not(counts: pl.DataFrame, unit: Unit) -> str:
 
 def _single_counts(manifest: Manifest, plan: Mapping[str, Any], unit: Unit) -> str:
     privacy = manifest.privacy
+    # The guarantee covers tables at a distance. Whether one record can make it depends on the invariants.
     if not privacy.get("about_one_record") or "epsilon" not in privacy:
         return (
             "The noise hides which of several tables with the same exact sums is the true one. What this means for "

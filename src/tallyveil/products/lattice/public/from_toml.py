@@ -51,6 +51,7 @@ class CellsTable(Table):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
+        # Exactly one form: levels without path and column, or path and column without levels.
         if (self.levels is None) == (self.path is None) or (self.path is None) != (self.column is None):
             raise ValueError(
                 "give either levels, or the path and the column of a public table that lists them"
@@ -89,6 +90,7 @@ class SumTable(Table):
     def _one_form(self) -> Self:
         if sum(form is not None for form in (self.margin, self.margin_by, self.cells, self.terms)) != 1:
             raise ValueError("give one of margin, margin_by, cells and terms")
+        # A total is one number. A margin of attributes is many sums; the empty margin, one.
         if self.total is not None and (self.margin or self.margin_by):
             raise ValueError(
                 "a total can be given only with cells, terms or the empty margin, each of which is a single sum"
@@ -206,6 +208,7 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
             code="stated-twice",
         )
     _refuse_columns(file.attributes)
+    # Before the tables of levels are read: their content is published.
     _refuse_records(file, folder)
     schema = Schema(
         name=file.release.name, attributes=tuple(_attribute(item, folder) for item in file.attributes)
@@ -217,13 +220,15 @@ def load_subspace_plan(path: Path) -> SubspacePlan:
             f"are: {', '.join(schema.attribute_names)}.",
             code="unknown-attribute",
         )
+    # A column has the name of its attribute unless the file says another.
     columns = tuple((name, file.table.columns.get(name, name)) for name in schema.attribute_names)
     return SubspacePlan(
         name=file.release.name,
         schema=schema,
         table=TableInput(located(folder, file.table.path), file.table.count, columns),
         constraints=constrain(
-            schema, [one for item in file.constraints for one in _constraints(item, file.attributes, folder)]
+            schema,
+            [wanted for item in file.constraints for wanted in _constraints(item, file.attributes, folder)],
         ),
         law=_law(file.mechanism, file.privacy.delta),
         distance=_distance(file.mechanism),
@@ -293,7 +298,7 @@ def _constraints(item: SumTable, attributes: list[CellsTable], folder: Path) -> 
         ]
     terms = item.terms or [TermTable(cells=item.cells or {})]
     cells = [tuple((name, tuple(levels)) for name, levels in term.cells.items()) for term in terms]
-    pairs = tuple((one, float(term.times)) for one, term in zip(cells, terms, strict=True))
+    pairs = tuple((term_cells, float(term.times)) for term_cells, term in zip(cells, terms, strict=True))
     return [WeightedSum(item.name, pairs, item.total)]
 
 
@@ -301,19 +306,20 @@ def _groups(
     name: str, column: str, attributes: list[CellsTable], folder: Path
 ) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
     """For each value of a column of an attribute's public table, the levels with this value."""
-    found = []
+    sources = []
     for item in attributes:
         path = located(folder, item.path or "")
+        # The column may be in the table of one attribute only, or the sum would be ambiguous.
         if item.column and column in column_names(path, f"levels of '{item.name}'"):
-            found.append((item.name, item.column, path))
-    if len(found) != 1:
+            sources.append((item.name, item.column, path))
+    if len(sources) != 1:
         raise ConfigError(
-            f"constraint '{name}' has margin_by = '{column}', which is a column of {len(found)} of the public tables "
+            f"constraint '{name}' has margin_by = '{column}', which is a column of {len(sources)} of the public tables "
             "that list the levels of attributes; wanted 1. Name a column of one of these tables, or rename it in the "
             "others.",
             code="subspace-margin-by",
         )
-    attribute, levels, path = found[0]
+    attribute, levels, path = sources[0]
     frame = read_table(path, [levels, column], f"levels of '{attribute}'")
     if frame[column].null_count():
         raise ConfigError(
@@ -323,6 +329,7 @@ def _groups(
         )
     groups: dict[str, list[str]] = {}
     for level, group in frame.select(levels, column).iter_rows():
+        # In the order of the file, which is the order of the sums in all outputs.
         groups.setdefault(str(group), []).append(str(level))
     return {group: ((attribute, tuple(members)),) for group, members in groups.items()}
 
@@ -331,6 +338,7 @@ def _law(table: MechanismTable, delta: Fraction) -> LatticeLaw:
     if table.law == "gaussian":
         if table.variance is not None:
             return GeneralisedGaussian(table.variance)
+        # rho = distance / (2 variance), solved for the variance. 0 is refused by the law itself.
         rho = epsilon_to_rho(table.epsilon, delta) if table.epsilon is not None else table.rho
         return GeneralisedGaussian(_distance(table) / (2 * rho) if rho else Fraction(0))
     return GeneralisedLaplace(Norm(table.norm), table.epsilon or Fraction(0))
@@ -349,6 +357,7 @@ def _distance(table: MechanismTable) -> Fraction:
 
 def _declared(privacy: SubspacePrivacyTable, mechanism: MechanismTable) -> Fraction:
     gaussian = mechanism.law == "gaussian"
+    # A rho that gives this epsilon at delta, nearly the largest: Gaussian noise is accounted for in rho.
     if gaussian and privacy.epsilon is not None and privacy.rho is None:
         return epsilon_to_rho(privacy.epsilon, privacy.delta)
     declared, other = (privacy.rho, privacy.epsilon) if gaussian else (privacy.epsilon, privacy.rho)

@@ -25,6 +25,7 @@ from tallyveil.subspace.outputs import Outputs
 from tallyveil.subspace.table import Margin, TableConstraints, constrain
 
 SUBSPACE_FORMAT = 1
+"""Part of the digest of the plan, which the noise key is bound to: another number would make every plan another one."""
 BYTES_A_NUMBER = 24
 """Of simulated noise, in memory while it is drawn and written."""
 
@@ -96,6 +97,7 @@ class SubspacePlan:
         """The cost, in `budget_unit`."""
         if isinstance(self.law, GeneralisedGaussian):
             return self.distance / (2 * self.law.variance)
+        # Restricted: the normalisers of the two laws differ as well (docs/proofs/integer-subspace.md, section 7).
         return self.law.epsilon * self.distance * (2 if self.outputs is Outputs.RESTRICTED else 1)
 
     def lattice(self) -> Lattice:
@@ -108,6 +110,7 @@ class SubspacePlan:
 
     def published_sums(self) -> ConstraintSystem:
         """The sums that are published beside the table: the constraints, each attribute's levels, and the total."""
+        # With one attribute, the sums of its levels are the cells themselves.
         names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
         margins = [Margin(name, (name,)) for name in names]
         others = constrain(self.schema, [*margins, Margin("total", ())]).system
@@ -167,6 +170,7 @@ class SubspacePlan:
 
 
 def _digest_of_matrix(matrix: Any) -> str:
+    # The matrix itself can be large; the plan holds its digest, which binds the noise key to it.
     entries = [matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()]
     return digest_of({"rows": json.loads(json.dumps(entries))}).hex()
 

@@ -38,6 +38,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
     plan = read_listed(root, manifest, PLAN, TablePlan)
     schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
+    # Looked at before the ledger is opened: a damaged release must not cost a declassification.
     if released.height != schema.size or "count" not in released.columns:
         raise StoreError(
             f"{root / TABLE} is damaged: it does not have the cells of the release. Restore it from a copy of the "
@@ -54,6 +55,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
         )
+        # In the manifest before an error is computed, so that no report comes without the mark.
         mark_declassified(root, ledger.entries)
     errors = table_errors(released, counts)
     write_errors(root, {"errors-table": errors}, {"run": manifest.run})

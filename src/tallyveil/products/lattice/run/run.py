@@ -61,6 +61,7 @@ DRAWS = "draws.parquet"
 UNBIASED = "noisy"
 """Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
 
+# The noise has place 0 (its query is 0).
 _ORDER_QUERY = 1
 _RESTRICTED_QUERY = 2
 """Places in the address space, apart from those of the noise."""
@@ -94,6 +95,7 @@ def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
         ConfigError: the plan's outputs cannot be made exactly.
     """
     lattice = plan.lattice()
+    # A guarantee about pairs of tables that do not exist would say nothing.
     require_pairs(lattice, plan.law, plan.distance)
     require_outputs(plan.outputs, plan.law, lattice)
     if plan.outputs is Outputs.RESTRICTED:
@@ -134,13 +136,14 @@ def run_subspace(
             code="subspace-draws",
         )
     refuse_many_draws(plan, draws)
-    product = Table(plan, draws)
+    product = TableProduct(plan, draws)
+    # `product.noise` stays None where the folder held a finished release, which is not read again.
     outcome = run_product(product, out, test_key=test_key, observer=observer)
     return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
 
 
 @dataclass(slots=True)
-class Table:
+class TableProduct:
     """The release of one table.
 
     Attributes:
@@ -175,6 +178,7 @@ class Table:
         _tell_long_chain(noise, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         sums = plan.published_sums()
+        # Margins come from noise under a public key, so they are known, and can fail, before the table is opened.
         with watch.stage("margins of error", margin_draws(noise)):
             margins = error_margins(noise, sums, observer.advanced)
         with watch.stage("read table"):
@@ -186,11 +190,11 @@ class Table:
             if plan.outputs is not Outputs.FREE:
                 require_no_negative(table)
         self.noise = noise
-        return _Work(plan, noise, guarantee, sums, margins, table, self.draws, watch)
+        return _TableWork(plan, noise, guarantee, sums, margins, table, self.draws, watch)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class _Work:
+class _TableWork:
     """All inputs, after the checks and before any draw. Holds the confidential table."""
 
     plan: SubspacePlan
@@ -203,7 +207,7 @@ class _Work:
     watch: Stopwatch
 
     def __repr__(self) -> str:
-        return "_Work(<redacted>)"
+        return "_TableWork(<redacted>)"
 
     def job(self) -> Job:
         """The inputs that identify the run, and what it spends."""
@@ -267,9 +271,10 @@ def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
         )
 
 
-def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
+def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
     """The columns of the published table: its counts and, if these are post-processed, what they were made from."""
     plan, noise, source = work.plan, work.noise, NoiseSource(key)
+    # The restricted law draws the table itself; there is no noise that could be added or published apart.
     if isinstance(plan.law, GeneralisedLaplace) and noise.restricted:
         place = NoiseAddress(source, 0, _RESTRICTED_QUERY)
         return {"count": restricted_table(work.table, place, noise.lattice.structure, plan.law.epsilon)}
@@ -278,12 +283,14 @@ def _drawn(work: _Work, key: bytes) -> dict[str, Integers]:
     )
     if plan.outputs is Outputs.FREE:
         return {"count": noisy}
+    # A random order of the cells decides among equally near tables. It depends on nothing confidential, and a resumed
+    # run gets the same one.
     words = source.numbers(0, _ORDER_QUERY, [0], 0, noise.lattice.n_cells)[0]
     order = np.argsort(np.argsort(words, kind="stable"))
     return {"count": nearest_nonnegative(noisy, noise.lattice.structure, order), UNBIASED: noisy}
 
 
-def _write_table(run: Run, work: _Work, counts: dict[str, Integers]) -> None:
+def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> None:
     """Write the table and its sums, each with the margins of its unbiased counts."""
     columns, margins = _names_of_cells(work.plan.schema), work.margins
     cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
@@ -310,12 +317,13 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
     """Write the noise of the draws after the released one. Noise alone reveals nothing about the table."""
     vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
     columns = {name: levels * draws for name, levels in _names_of_cells(plan.schema).items()}
+    # Draw 0 is that of the release and is never written.
     number = np.repeat(np.arange(1, draws + 1), plan.schema.size)
     frame = pl.DataFrame({"draw": number, **columns, "noise": vectors.ravel()})
     write_parquet(run.path / DRAWS, frame, run.tags)
 
 
-def _checks(out: Path, work: _Work) -> list[str]:
+def _checks(out: Path, work: _TableWork) -> list[str]:
     """Read the written files back and check that they keep the invariants."""
     plan, published = work.plan, work.sums
     written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
@@ -327,6 +335,7 @@ def _checks(out: Path, work: _Work) -> list[str]:
         "every cell of the table is there once": whole,
         f"all {system.n_constraints} invariants are exact": whole
         and keeps_invariants(work.table, written["count"].to_numpy(), system),
+        # Sums are recomputed from the published table, not from the noise, so that both files agree.
         "the published sums are those of the published table": whole
         and sums["sum"].to_list() == list(published.names)
         and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),

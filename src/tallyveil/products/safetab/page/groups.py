@@ -114,7 +114,7 @@ def write_groups_report(out: Path) -> Path:
         "published": _by_size(published),
         "details_given": _by_detail(published, plan["levels"]),
     }
-    return write_page(out / REPORT, "safetab_groups.html.j2", values)
+    return write_page(out / REPORT, "safetab_groups.html.j2", values, module=__name__)
 
 
 def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
@@ -144,7 +144,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
         "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
-    return write_page(out / FOLDER / REPORT, "safetab_groups_evaluation.html.j2", values)
+    return write_page(out / FOLDER / REPORT, "safetab_groups_evaluation.html.j2", values, module=__name__)
 
 
 def _unit(plan: dict[str, Any]) -> Unit:

@@ -75,7 +75,7 @@ def write_households_report(out: Path) -> Path:
         "details": [{**detail, "geography": geography_title(detail["geography"])} for detail in expected],
         "published": [(name.upper(), _by_size(frame, geographies)) for name, frame in published.items()],
     }
-    return write_page(out / REPORT, "safetab_households.html.j2", values)
+    return write_page(out / REPORT, "safetab_households.html.j2", values, module=__name__)
 
 
 def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
@@ -112,7 +112,7 @@ def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -
         "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
-    return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values)
+    return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values, module=__name__)
 
 
 def _name(entry: dict[str, Any]) -> str:

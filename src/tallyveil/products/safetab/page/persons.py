@@ -127,7 +127,7 @@ def write_safetab_report(out: Path) -> Path:
         "expected_plot": _expected_plot(expected["sizes"], geographies),
         "published": [(f"Level {level}", _by_size(published, level, geographies)) for level in (1, 2)],
     }
-    return write_page(out / REPORT, "safetab.html.j2", values)
+    return write_page(out / REPORT, "safetab.html.j2", values, module=__name__)
 
 
 def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
@@ -153,7 +153,7 @@ def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> P
         "parameters": level_parameters(errors),
         "version": ", ".join(manifest.tallyveil),
     }
-    return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values)
+    return write_page(out / FOLDER / REPORT, "safetab_evaluation.html.j2", values, module=__name__)
 
 
 def short_values(

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 _NAMES_SHOWN: Final = 6
+"""Invariants of a draw that are named; the others are counted. It only bounds the length of a line of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
     """Outcomes by geolevel; those that never occurred are left out."""
     records: JsonObject = files.manifest.body["solver"]
     levels = [level for level in files.geolevels if level in records]
+    # Outcomes that occurred nowhere would be columns of zeros.
     statuses = [
         item
         for item in (*EstimateStatus, *TileStatus)
@@ -240,6 +242,7 @@ def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
 
 
 SHOWN_QUERIES = 7
+"""Most queries with a colour of their own: the house style has no more. Beyond it, small shares are grey."""
 _LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
 
 
@@ -261,6 +264,7 @@ def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> P
         for row, level in enumerate(levels):
             _stack(right, row, dict(strategy.shares_of(level)), colours)
         right.set_xlim(0, 1)
+        # The root stands on top, as in all tables of the page.
         right.set_ylim(len(levels) - 0.5, -0.5)
         right.set_yticks([])
         right.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
@@ -313,6 +317,7 @@ def margin_plot(
         axis=f"95 % margin of one measured count, {many} (logarithmic)",
         description=f"Margins by query and geolevel, from {grouped(least.margin)} to {grouped(most.margin)} {many}; "
         "the table below gives each.",
+        # A logarithmic axis cannot show 0: an exact measurement is drawn below 1, the least other margin.
         below=0.4 if least.margin == 0 else None,
     )
     return Picture(svg, f"The most exact measurement is {ends[0]}; the least exact one is {ends[1]} {many}.")
@@ -392,6 +397,7 @@ def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
 def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict[str, str]) -> None:
     """Draw one bar of a geolevel's query shares. Queries without a colour together form the grey end of the bar."""
     parts = [(float(shares[query]), colour) for query, colour in colours.items() if query in shares]
+    # Floats may add up to a little more than 1; a negative bar would be drawn to the left.
     parts.append((max(0.0, 1 - sum(share for share, _ in parts)), GREY))
     start = 0.0
     for share, colour in parts:
@@ -417,6 +423,7 @@ def _edges(largest: int) -> list[int]:
 
 def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: bool) -> None:
     counts = np.bincount(np.searchsorted(edges, item.totals, side="right") - 1, minlength=len(edges))
+    # `totals` holds only the geounits with records; the empty ones are counted apart.
     counts[0] += item.empty
     shares = counts / max(item.geounits, 1)
     colours = [GREY if edge == 0 else COLOURS[0] for edge in edges]
@@ -436,6 +443,7 @@ def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: boo
     axes.set_xlim(-0.7, len(edges) - 0.3)
     axes.set_ylim(0, 1.38 * max(float(shares.max()), 1e-9))
     axes.set_yticks([])
+    # Labels only at 0, 1, 10, 100, ...: the classes between them follow as 2 and 5 times.
     decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
     axes.set_xticks(decades, [grouped(edges[place]) for place in decades] if last else [])
     axes.spines["bottom"].set_color(MUTED if last else GRID)
@@ -476,7 +484,7 @@ def write_report(run_dir: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     files = read_release_files(run_dir)
-    return write_page(run_dir / REPORT, "release.html.j2", _values(files))
+    return write_page(run_dir / REPORT, "release.html.j2", _values(files), module=__name__)
 
 
 def _values(files: ReleaseFiles) -> dict[str, Any]:

@@ -26,6 +26,7 @@ versions name `rounded_fft`."""
 def release_guess(files: ReleaseFiles) -> Fraction:
     """Upper bound of the share of right guesses about one record."""
     engines = files.manifest.privacy["exact"]["engines"]
+    # Composing laws again takes long where the manifest names other engines; the bound from the cost is valid for all.
     bound = guess_of_cost if _FROM_COST & set(engines) else composed_guess
     return bound(files.entries, files.declaration)
 
@@ -102,6 +103,7 @@ def _sure(files: ReleaseFiles, expected: Sequence[ExpectedError], uncertainty: U
     what = files.titles.counts_of(uncertainty.query)
     if not uncertainty.nearness:
         return f"Each count has an estimate without bias and its standard error.{_errors(files, uncertainty)}"
+    # Geolevels are root first: the last is the finest.
     small, large = uncertainty.nearness[-1], uncertainty.nearness[0]
     text = f"With {uncertainty.level} confidence, {what} before noise is {_within(small)}"
     text += f" and {_within(large)}." if large is not small else "."
@@ -137,6 +139,7 @@ def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     query = "total" if any(item.query == "total" for item in expected) else expected[0].query
     exact = {name for item in files.plan.invariants if item.query == query for name in item.geolevels}
     measured = [item for item in expected if item.query == query]
+    # Where the query is exact, its measurement says nothing about the published count.
     noisy = [item for item in measured if item.geolevel not in exact] or measured
     margins = [
         f"± {grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (noisy[-1], noisy[0])

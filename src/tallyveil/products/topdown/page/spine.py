@@ -17,8 +17,10 @@ from tallyveil.report.points import Point
 from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 
 MOST_POINTS = 12_000
+"""Most points of the map. Twice as many make the page about twice as large; half as many thin out large counties."""
 _COLOURS = COLOURS[:7]  # the last is the colour of text
 _BINS = 24
+"""Classes of the number of children, equally wide on the logarithmic axis; those within one whole number are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def write_spine_page(
             "map": drawn,
             "digest": spine.digest().hex(),
         },
+        module=__name__,
     )
 
 
@@ -140,6 +143,7 @@ def _fan_out_plot(spine: Spine) -> Picture:
         figure = new_figure(height)
         most = max(int(np.diff(offsets).max()) for offsets in spine.child_offsets)
         edges = np.unique(np.round(np.geomspace(1, most + 1, _BINS)))
+        # Whole numbers lie in the middle of their class.
         edges = edges - 0.5
         edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
         for place, level in enumerate(levels):
@@ -214,6 +218,7 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
     offsets = spine.finest_offsets(level)
     if county is None:
         sizes = np.diff(offsets)
+        # The lower median by a stable sort: the same spine gives the same county, and so the same page.
         chosen = int(np.argsort(sizes, kind="stable")[(len(sizes) - 1) // 2])
     else:
         chosen = int(spine.locate(level, [county])[0])
@@ -224,6 +229,7 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
                 code="spine-step",
             )
     start, stop = int(offsets[chosen]), int(offsets[chosen + 1])
+    # Every k-th block in the order of the spine, with k rounded up, so that all groups are thinned alike.
     rows = np.arange(start, stop, -(-(stop - start) // MOST_POINTS))
     place = points.with_columns(pl.Series("row", spine.locate(spine.finest, points["geocode"])))
     here = pl.DataFrame({"row": rows}).join(
@@ -257,6 +263,7 @@ def _points_plot(
         axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
         size = float(np.clip(40_000 / max(len(x), 1), 4.0, 60.0))
         for number, colour in enumerate(_COLOURS):
+            # Neighbouring groups have consecutive numbers and so different colours.
             mine = groups % len(_COLOURS) == number
             axes.scatter(x[mine], y[mine], s=size, color=colour, linewidths=0)
         axes.set_aspect(1 / stretch)

@@ -53,6 +53,7 @@ def check_table(
         and np.array_equal(rows["weighted"], area_totals(counts, weights @ matrix))
     )
     require(path, CHECKS[2], agree)
+    # Column sums find what a weighted sum of a row cannot: two errors of one row that cancel.
     sums = collect(frame.select(pl.col(names).sum()), path, "table").row(0)
     require(path, CHECKS[3], list(sums) == (matrix @ cell_totals(counts, schema)).tolist())
 
@@ -71,6 +72,7 @@ def check_numbers(path: Path, layout: TableLayout) -> None:
         for column in layout.columns
         if column.parts
     ]
+    # One pass over the file for both checks: a table of blocks has millions of rows.
     flawed = pl.sum_horizontal((columns < 0).sum() + columns.null_count())
     frame = scan_parquet(path)
     numbers = collect(
@@ -101,6 +103,7 @@ def cell_totals(counts: PublicCounts, schema: Schema) -> Integers:
     totals = np.zeros(schema.size, dtype=np.int64)
     for start, stop in row_ranges(counts.offsets):
         _, cells, records = counts.rows(start, stop)
+        # add.at and no bincount: the sum must be of int64, and bincount adds weights as floats.
         np.add.at(totals, cells, records)
     return totals
 

@@ -68,12 +68,12 @@ class TableLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """A column before it has a number: a leaf with what it counts, or a sum of parts."""
 
     label: str
     counts: tuple[Levels, ...] = ()
-    parts: tuple["Line", ...] = ()
+    parts: tuple["TableLine", ...] = ()
 
     def all_counts(self) -> tuple[Levels, ...]:
         return self.counts or tuple(chain.from_iterable(part.all_counts() for part in self.parts))
@@ -115,45 +115,47 @@ def _all_sets() -> Iterator[str]:
         yield from ("_".join(races) for races in _sets_of(size))
 
 
-def _race_lines(before: Levels) -> tuple[Line, ...]:
+def _race_lines(before: Levels) -> tuple[TableLine, ...]:
     """The parts of a total by race; `before` holds the levels of the attributes before cenrace."""
 
-    def sets(size: int) -> tuple[Line, ...]:
+    def sets(size: int) -> tuple[TableLine, ...]:
+        # The Bureau lists races in a fixed order; `combinations` keeps the order of RACES.
         ending = " alone" if size == 1 else ""
         return tuple(
-            Line("; ".join(RACES[race] for race in races) + ending, ((*before, "_".join(races)),))
+            TableLine("; ".join(RACES[race] for race in races) + ending, ((*before, "_".join(races)),))
             for races in _sets_of(size)
         )
 
     several = tuple(
-        Line(f"Population of {_NUMBERS[size - 1]}:", parts=sets(size)) for size in range(2, len(RACES) + 1)
+        TableLine(f"Population of {_NUMBERS[size - 1]}:", parts=sets(size))
+        for size in range(2, len(RACES) + 1)
     )
     return (
-        Line("Population of one race:", parts=sets(1)),
-        Line("Population of two or more races:", parts=several),
+        TableLine("Population of one race:", parts=sets(1)),
+        TableLine("Population of two or more races:", parts=several),
     )
 
 
-def _origin_lines(before: Levels) -> tuple[Line, ...]:
+def _origin_lines(before: Levels) -> tuple[TableLine, ...]:
     """The parts of a total by Hispanic origin, and by race where the origin is not Hispanic."""
     return (
-        Line("Hispanic or Latino", tuple((*before, "hispanic", races) for races in _all_sets())),
-        Line("Not Hispanic or Latino:", parts=_race_lines((*before, "not_hispanic"))),
+        TableLine("Hispanic or Latino", tuple((*before, "hispanic", races) for races in _all_sets())),
+        TableLine("Not Hispanic or Latino:", parts=_race_lines((*before, "not_hispanic"))),
     )
 
 
-def _leaves(labels: dict[str, str]) -> tuple[Line, ...]:
-    return tuple(Line(label, ((level,),)) for level, label in labels.items())
+def _leaves(labels: dict[str, str]) -> tuple[TableLine, ...]:
+    return tuple(TableLine(label, ((level,),)) for level, label in labels.items())
 
 
 _QUARTERS: Final = (
-    Line("Institutionalized population:", parts=_leaves(_INSTITUTIONAL)),
-    Line("Noninstitutionalized population:", parts=_leaves(_NONINSTITUTIONAL)),
+    TableLine("Institutionalized population:", parts=_leaves(_INSTITUTIONAL)),
+    TableLine("Noninstitutionalized population:", parts=_leaves(_NONINSTITUTIONAL)),
 )
 _OCCUPANCY: Final = _leaves({"occupied": "Occupied", "vacant": "Vacant"})
 
 
-def columns_of(prefix: str, line: Line, first: int = 0, indent: int = 0) -> list[Column]:
+def columns_of(prefix: str, line: TableLine, first: int = 0, indent: int = 0) -> list[Column]:
     """The columns of a line and of its parts.
 
     Args:
@@ -165,15 +167,18 @@ def columns_of(prefix: str, line: Line, first: int = 0, indent: int = 0) -> list
     below: list[Column] = []
     places = []
     for part in line.parts:
+        # Depth first: a column stands before its parts, and the parts of one part before the next part.
         places.append(first + 1 + len(below))
         below += columns_of(prefix, part, places[-1], indent + 1)
     column = Column(f"{prefix}{first + 1:04d}", line.label, indent, line.all_counts(), tuple(places))
     return [column, *below]
 
 
-def _layout(name: str, title: str, universe: str, attributes: Levels, parts: tuple[Line, ...]) -> TableLayout:
+def _layout(
+    name: str, title: str, universe: str, attributes: Levels, parts: tuple[TableLine, ...]
+) -> TableLayout:
     prefix = f"{name[0]}{int(name[1:]):03d}"
-    columns = columns_of(prefix, Line("Total:", parts=parts))
+    columns = columns_of(prefix, TableLine("Total:", parts=parts))
     return TableLayout(name, title, universe, attributes, tuple(columns))
 
 
@@ -245,7 +250,9 @@ def table_frames(
     """
     group = schema.query("*".join(layout.attributes))
     answers_of = _answers_of(layout, schema)
+    # At least one area at a time, however many answers the query has.
     step = max(ANSWERS_AT_ONCE // group.size, 1)
+    # One piece even without areas, so that the file has its columns.
     for start in range(0, max(counts.n_geounits, 1), step):
         stop = min(start + step, counts.n_geounits)
         answers = group.apply(*counts.rows(start, stop), stop - start)

@@ -34,7 +34,7 @@ from tallyveil.products.topdown.pl94.layouts import (
 )
 from tallyveil.products.topdown.pl94.sources import (
     PublishedAreas,
-    Source,
+    SourceRelease,
     open_source,
     published_areas,
     source_counts,
@@ -47,6 +47,7 @@ from tallyveil.storage.write import file_digest, write_json, write_text
 from tallyveil.version import VERSION
 
 _WIDTH: Final = 100
+"""Columns at which README.txt is wrapped."""
 
 NUMBERS: Final = (
     "All numbers are whole and not negative, and every subtotal is the sum of its parts. They hold the noise of "
@@ -120,12 +121,12 @@ def cost_lines(content: JsonObject) -> list[str]:
     return said
 
 
-def source_marks(sources: Sequence[Source]) -> Marks:
+def source_marks(sources: Sequence[SourceRelease]) -> Marks:
     """What must be said of all that follows from these releases."""
     return joint_marks({f"release of {source.schema.unit.many}": source.manifest for source in sources})
 
 
-def release_record(source: Source) -> JsonObject:
+def release_record(source: SourceRelease) -> JsonObject:
     """Which release it is, and its own guarantee, as its manifest states them."""
     manifest = source.manifest
     return {
@@ -141,22 +142,24 @@ def release_record(source: Source) -> JsonObject:
     }
 
 
-def joint_record(sources: Sequence[Source]) -> JsonObject:
+def joint_record(sources: Sequence[SourceRelease]) -> JsonObject:
     """What two releases guarantee together, as `joint_cost` states it, with a sentence.
 
     Raises:
         StoreError: a ledger cannot be read.
         BudgetError: the releases are stated under different neighbours.
     """
+    # Releases that protect nobody have no guarantee, and none may be computed for them.
     if not (marks := source_marks(sources)).protected:
         return {"statement": " ".join(marks.lines())}
     folders = [source.root for source in sources]
     joint = read_joint(folders, {source.root: copied_lines(source.manifest) for source in sources})
+    # Both guarantees hold at the larger delta; at the smaller one, the other release has none that was stated.
     delta = max(Fraction(source.manifest.privacy["exact"]["delta"]) for source in sources)
     return {**joint_cost(joint, delta), "statement": _statement(sources, joint)}
 
 
-def _statement(sources: Sequence[Source], joint: JointLedgers) -> str:
+def _statement(sources: Sequence[SourceRelease], joint: JointLedgers) -> str:
     change = at_once([source.schema.unit for source in sources], joint.neighbours)
     return (
         f"Both releases together, when {change}. The tables add nothing to this cost, because they are sums of "
@@ -167,6 +170,7 @@ def _statement(sources: Sequence[Source], joint: JointLedgers) -> str:
 COMMAND: Final = "publish pl94"
 PUBLICATION: Final = "publication.json"
 PUBLICATION_FORMAT: Final = 1
+"""Version of `publication.json`; it rises when a reader of the file would have to change."""
 GEOGRAPHY_FOLDER, TABLES_FOLDER, LABELS, README = "geography", "tables", "labels", "README.txt"
 TOTALS: Final = {PERSON_TABLES: "POP100", UNIT_TABLES: "HU100"}
 """Columns of the geography that hold the total of each area, named as the Bureau names them."""
@@ -211,13 +215,14 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
         return _publish([open_source(root, layouts) for root, layouts in folders], out, csv=csv)
 
 
-def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
+def _publish(sources: Sequence[SourceRelease], out: Path, *, csv: bool) -> Publication:
     areas = published_areas(sources)
     content = _statements(sources)
-    job = _Job(out, sources, areas, csv, tags_of(sources))
+    job = _Pl94Publication(out, sources, areas, csv, tags_of(sources))
     written = [*job.labels(), *job.tables()]
     write_text(out / README, readme_text(content, areas))
     files = [listed_file(out, path) for path in [README, *written]]
+    # publication.json is written last, with the digest of every other file: a folder without it is not finished.
     whole = {
         **content,
         "areas": {name: len(areas.codes(name)) for name in areas.names},
@@ -228,7 +233,7 @@ def _publish(sources: Sequence[Source], out: Path, *, csv: bool) -> Publication:
     return Publication(whole, len(files))
 
 
-def _statements(sources: Sequence[Source]) -> JsonObject:
+def _statements(sources: Sequence[SourceRelease]) -> JsonObject:
     """What the folder says of itself before its files."""
     return {
         "format": PUBLICATION_FORMAT,
@@ -240,17 +245,17 @@ def _statements(sources: Sequence[Source]) -> JsonObject:
     }
 
 
-def tags_of(sources: Sequence[Source]) -> dict[str, str]:
+def tags_of(sources: Sequence[SourceRelease]) -> dict[str, str]:
     """What every file of a publication says of the releases behind it."""
     return {"runs": ", ".join(source.manifest.run for source in sources), **source_marks(sources).tags()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _Pl94Publication:
     """Writes the files of one publication; every method returns their paths in the folder."""
 
     out: Path
-    sources: Sequence[Source]
+    sources: Sequence[SourceRelease]
     areas: PublishedAreas
     csv: bool
     tags: Mapping[str, str]
@@ -265,12 +270,14 @@ class _Job:
         written: list[str] = []
         totals: dict[str, dict[str, pl.Series]] = {name: {} for name in self.areas.names}
         for source in self.sources:
+            # Read once: all areas off the spine are sums of it.
             finest = read_histogram(source.root, source.finest, source.schema, source.spine)
             expected = cell_totals(finest, source.schema)
             everything = np.ones(source.schema.size, dtype=np.int64)
             for name in self.areas.names:
                 counts = source_counts(source, name, self.areas.members(name), finest)
                 if name in self.areas.geolevels:
+                    # Geolevels cover the country, entities need not; only the former must have the same sums.
                     check_sums(self.out, name, cell_totals(counts, source.schema), expected)
                 written += self._tables_of(source, name, counts)
                 column = TOTALS[source.layouts]
@@ -280,7 +287,7 @@ class _Job:
             written += self._write([GEOGRAPHY_FOLDER, f"{file_name(name)}.parquet"], iter([rows]))
         return written
 
-    def _tables_of(self, source: Source, name: str, counts: PublicCounts) -> list[str]:
+    def _tables_of(self, source: SourceRelease, name: str, counts: PublicCounts) -> list[str]:
         codes, written = self.areas.codes(name), []
         for layout in source.layouts:
             parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]

@@ -31,7 +31,7 @@ _BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class SourceRelease:
     """A finished release that tables are made from.
 
     Attributes:
@@ -64,7 +64,7 @@ class Source:
         return self.spine.geolevels[-1]
 
 
-def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
+def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> SourceRelease:
     """Open a finished release for some tables.
 
     Args:
@@ -83,6 +83,7 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
     spine = read_geography(root)
     entities = tuple(plan.get("entities", ()))
     stored = published_columns(root / GEOGRAPHY)
+    # Where a step cut a geolevel, people know the geolevel of the geography, which stands under a prefix.
     replaced = [name.removeprefix(ORIGINAL) for name in stored if name.startswith(ORIGINAL)]
     levels = [name for name in spine.geolevels if name not in replaced]
     columns = {
@@ -91,10 +92,13 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> Source:
         **{ENTITY + name: name for name in entities},
     }
     blocks = read_published(root / GEOGRAPHY, list(columns)).rename(columns).sort(spine.geolevels[-1])
+    # Files are held to the manifest before they are read: later ones are read without a check.
     for name in levels:
         require_unchanged(root, manifest, histogram_path(root, name))
     geolevels = coarse_first(blocks, list(dict.fromkeys([*spine.geolevels, *replaced])))
-    return Source(root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels))
+    return SourceRelease(
+        root, manifest, schema, spine, layouts, geolevels, entities, blocks, frozenset(levels)
+    )
 
 
 def coarse_first(blocks: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
@@ -112,6 +116,7 @@ def _require_attributes(root: Path, schema: Schema, layouts: Sequence[TableLayou
             counted = {levels[place] for column in layout.columns for levels in column.counts}
             if name not in known:
                 missing.setdefault(name, []).append(layout.name)
+            # Levels that no column counts may be missing or there; any other level would belong to no column.
             elif not counted <= known[name] <= counted | _BESIDE.get(name, set()):
                 other.setdefault(name, []).append(layout.name)
     said = [f"has no attribute {_needed(missing)}"] if missing else []
@@ -129,7 +134,9 @@ def _needed(names: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} (for {', '.join(dict.fromkeys(tables))})" for name, tables in names.items())
 
 
-def source_counts(source: Source, name: str, members: pl.DataFrame, finest: PublicCounts) -> PublicCounts:
+def source_counts(
+    source: SourceRelease, name: str, members: pl.DataFrame, finest: PublicCounts
+) -> PublicCounts:
     """Published counts of all areas of a kind, in the order of their codes.
 
     Args:
@@ -140,15 +147,18 @@ def source_counts(source: Source, name: str, members: pl.DataFrame, finest: Publ
     Raises:
         StoreError: a histogram cannot be read.
     """
+    # No histogram was published for these areas. Their counts are sums of the finest geolevel.
     if name not in source.own_levels:
         return area_counts(finest, family_of_column(source.spine, members), source.schema.size)
     counts = finest
     if name != source.finest:
         counts = read_histogram(source.root, name, source.schema, source.spine)
     codes = source.spine.geocodes[source.spine.level_index(name)].text
+    # The spine sorts by tree; tables are sorted by code, which differs where the steps moved geounits.
     if codes.is_sorted():
         return counts
     order = codes.arg_sort().to_numpy().astype("int64")
+    # One member for each area: summing over them only permutes the rows.
     each_once = pl.int_range(len(codes) + 1, eager=True).to_numpy()
     summed = sum_members(counts.offsets, counts.cells, counts.counts, each_once, order, source.schema.size)
     return PublicCounts(name, *summed)
@@ -162,7 +172,7 @@ class PublishedAreas:
         finest: Name of the finest geolevel.
         geolevels: Names of the geolevels, fewest areas first.
         entities: Names of the families of entities.
-        blocks: As in `Source`.
+        blocks: As in `SourceRelease`.
     """
 
     finest: str
@@ -213,7 +223,7 @@ RESERVED: Final = ("geocode", "finest_geounits", "POP100", "HU100")
 """Columns of the geography that no geolevel and no family may be named like."""
 
 
-def published_areas(sources: Sequence[Source]) -> PublishedAreas:
+def published_areas(sources: Sequence[SourceRelease]) -> PublishedAreas:
     """The areas of one release, or of two with the same geography.
 
     Raises:
@@ -237,7 +247,7 @@ def published_areas(sources: Sequence[Source]) -> PublishedAreas:
     return PublishedAreas(first.finest, coarse_first(blocks, geolevels), tuple(entities), blocks)
 
 
-def _require_same(left: Source, right: Source) -> None:
+def _require_same(left: SourceRelease, right: SourceRelease) -> None:
     both = f"{left.root} and {right.root}"
     mend = (
         "Tables of both belong into one publication only if they count the same areas. Publish each by itself, or make "

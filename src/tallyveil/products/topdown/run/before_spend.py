@@ -31,15 +31,15 @@ def refuse_folder(plan: ReleasePlan, out: Path) -> None:
 
 def inputs_of(plan: ReleasePlan) -> list[Path]:
     """Every file that a release reads, except the release file."""
-    found = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
-    found += [item.path for item in plan.agreement if item.path is not None]
-    found += [item.path for item in plan.residents if item.path is not None]
+    paths = [plan.records.path, plan.geography.path, *(item.path for item in plan.bounds)]
+    paths += [item.path for item in plan.agreement if item.path is not None]
+    paths += [item.path for item in plan.residents if item.path is not None]
     geography = plan.geography
-    found += [path for path in (geography.names, geography.geometry) if path is not None]
+    paths += [path for path in (geography.names, geography.geometry) if path is not None]
     if plan.spine is not None:
-        found += [path for _, path in plan.spine.overlapping]
-        found += [] if plan.spine.entities is None else [plan.spine.entities]
-    return found
+        paths += [path for _, path in plan.spine.overlapping]
+        paths += [] if plan.spine.entities is None else [plan.spine.entities]
+    return paths
 
 
 def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) -> None:
@@ -56,10 +56,12 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
         StoreError: the disk or the memory of this machine is too small.
     Privacy: whoever runs the release learns one bit: whether the number of records is too large for this machine.
     """
+    # A run that has begun may have spent. To refuse it now would lose what was paid for.
     if folder_state(out) is not FolderState.ABSENT:
         return
     refuse_small_disk(plan, spine, out)
     wanted = predict(plan, sizes_of_spine(spine, people))
+    # The usual number of records was compared with this machine before the records were opened, with a warning only.
     usual = predict(plan, sizes_of_spine(spine))
     if wanted.disk > free_disk(out):
         raise StoreError(
@@ -67,6 +69,7 @@ def refuse_many_people(plan: ReleasePlan, spine: Spine, out: Path, people: int) 
             "Free some space, choose another disk with --out, or leave microdata out. Nothing was spent.",
             code="disk-full",
         )
+    # So this refuses only what the number of records adds: one bit, and no size, which would tell the number.
     if wanted.memory > max(machine_memory(), usual.memory):
         raise StoreError(
             "this process may use too little memory for a release of this many records. Use a machine with more "
@@ -80,6 +83,7 @@ def _longest(plan: ReleasePlan) -> Iterator[str]:
     spine = plan.spine
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     queries = {*plan.tables, *(name for level in plan.geolevels for name in plan.strategy.queries(level))}
+    # A few candidates instead of all files: the longest name is of an area and a query that are both in these lists.
     for area in (*plan.geography.geolevels, *plan.geolevels, *families):
         for query in queries:
             yield f"{table_name(area, query, INTERVALS + TEMPORARY_SUFFIX)}/part-00000.parquet"

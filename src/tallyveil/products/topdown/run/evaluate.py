@@ -51,6 +51,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     schema = stated.schema
     measured = stated.strategy.every_query
     queries = list(dict.fromkeys([*stated.tables, *measured] if tables is None else tables))
+    # Unknown queries fail here, before the ledger says that records were compared.
     for query in queries:
         schema.query(query)
     spine = read_geography(root)
@@ -71,6 +72,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
             ledger=ledger,
             reason="true counts compared with the release; the results reveal them",
         )
+        # In the manifest as well, before any error is computed, so that no report can hide it.
         mark_declassified(root, ledger.entries)
     names = [family.name for family in families]
     pairs = zip(
@@ -79,9 +81,9 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
         strict=True,
     )
     errors, artefacts = [], []
-    for (own, got), (_, true) in pairs:
-        errors.append(error_metrics(own, schema, queries, [got], [true]))
-        artefacts.append(find_artefacts(schema, queries, got, true))
+    for (areas, released), (_, true) in pairs:
+        errors.append(error_metrics(areas, schema, queries, [released], [true]))
+        artefacts.append(find_artefacts(schema, queries, released, true))
     evaluation = Evaluation(
         pl.concat(errors),
         pl.concat(artefacts),

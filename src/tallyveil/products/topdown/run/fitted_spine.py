@@ -21,13 +21,13 @@ class FittedSpine:
     """Shares fitted to a spine.
 
     Attributes:
-        found: The fitted shares, and the accuracy that they reach.
+        shares: The fitted shares, and the accuracy that they reach.
         given: The strategy that they are compared with.
         losses: A sentence for each family and geolevel whose counts are less exact with the fitted shares than with the
             strategy's own shares at the same budget.
     """
 
-    found: FittedShares
+    shares: FittedShares
     given: Strategy
     losses: tuple[str, ...]
 
@@ -59,29 +59,33 @@ def fitted(
         AccuracyTarget(item.partition("=")[0], parse_fraction(item.partition("=")[2], "--target"), each)
         for item in targets
     ]
-    made, _ = read_spine_file(file)
+    spine, _ = read_spine_file(file)
     plan, summed, exact = measures.strategy, measures.summed, measures.exact
-    missing = [one.name for one in wanted if one.name not in made.geolevels] if entities is None else []
-    families = read_families(entities, made, missing)
-    found = fit_shares(made, families, plan, summed, wanted, exact=exact)
-    own_measures = TotalMeasures(replace(plan, total=found.needed), summed, exact)
-    fitted_measures = TotalMeasures(found.strategy, summed, exact)
-    losses = _losses(made, families, own_measures, fitted_measures)
-    return FittedSpine(found, plan, losses)
+    missing = (
+        [target.name for target in wanted if target.name not in spine.geolevels] if entities is None else []
+    )
+    families = read_families(entities, spine, missing)
+    shares = fit_shares(spine, families, plan, summed, wanted, exact=exact)
+    # Both strategies get the budget that the targets need, so that only the division differs.
+    given_measures = TotalMeasures(replace(plan, total=shares.needed), summed, exact)
+    fitted_measures = TotalMeasures(shares.strategy, summed, exact)
+    losses = _losses(spine, families, given_measures, fitted_measures)
+    return FittedSpine(shares, plan, losses)
 
 
 def _losses(
-    made: Spine, families: Sequence[EntityFamily], own: TotalMeasures, fitted: TotalMeasures
+    spine: Spine, families: Sequence[EntityFamily], given: TotalMeasures, fitted: TotalMeasures
 ) -> tuple[str, ...]:
     """A sentence for each family and geolevel whose counts the fitted shares make less exact at the same budget."""
 
-    one, two = (
-        [*family_accuracies(found, families), *geolevel_accuracies(found)]
-        for found in (own.on(made), fitted.on(made))
+    with_given, with_fitted = (
+        [*family_accuracies(variances, families), *geolevel_accuracies(variances)]
+        for variances in (given.on(spine), fitted.on(spine))
     )
     return tuple(
         f"{after.name}: totals are less exact with these shares, with a mean standard deviation of {after.mean:,.2f} "
         f"against {before.mean:,.2f} with the strategy's own shares of the same budget"
-        for before, after in zip(one, two, strict=True)
+        for before, after in zip(with_given, with_fitted, strict=True)
+        # Better ones are left out: that some areas gain is what the shares were fitted for.
         if is_worse(before.mean, after.mean)
     )

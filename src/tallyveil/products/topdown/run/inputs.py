@@ -47,21 +47,21 @@ def read_hierarchies(plan: ReleasePlan) -> Hierarchies:
     return _geometry_read(plan.geography, _names_read(plan.geography, _read_areas(plan)))
 
 
-def _names_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+def _names_read(geography: GeographyInput, hierarchies: Hierarchies) -> Hierarchies:
     path = geography.names
     if path is None:
-        return made
+        return hierarchies
     frame = scan_table(path, NAME_COLUMNS, "names")
     for column in NAME_COLUMNS:
         require_text(frame, column, path, "names")
-    return with_names(made, collect(frame.cast(pl.String), path, "names"))
+    return with_names(hierarchies, collect(frame.cast(pl.String), path, "names"))
 
 
-def _geometry_read(geography: GeographyInput, made: Hierarchies) -> Hierarchies:
+def _geometry_read(geography: GeographyInput, hierarchies: Hierarchies) -> Hierarchies:
     if geography.geometry is None:
-        return made
+        return hierarchies
     stored = read_shapes(geography.geometry, geography.geometry_geocode or "geocode")
-    return replace(made, geometry=with_geometry(made.spine, stored))
+    return replace(hierarchies, geometry=with_geometry(hierarchies.spine, stored))
 
 
 def _refuse_records(plan: ReleasePlan) -> None:
@@ -71,6 +71,7 @@ def _refuse_records(plan: ReleasePlan) -> None:
         ("[geography] path", plan.geography.path),
         ("[geography] names", plan.geography.names),
         ("[geography] geometry", plan.geography.geometry),
+        # Every table that a message may quote or a release may contain; a new public input belongs here.
         ("[spine] entities", None if spine is None else spine.entities),
         *(
             (f"[spine.overlapping] {name}", path)
@@ -92,25 +93,26 @@ def _read_areas(plan: ReleasePlan) -> Hierarchies:
     if plan.spine is None:
         return plain_hierarchies(original)
     families = read_entities(plan.spine, original)
+    # Without a step that changes the spine, the measured spine is the geography, and there is nothing to compare.
     if not plan.spine.changes:
         return plain_hierarchies(original, families)
     spine, changes = make_spine(plan, original, families, read_other_entities(plan, original))
-    made = hierarchies_of(original, spine, families, changes)
-    _refuse_constraints(plan, made)
-    return made
+    hierarchies = hierarchies_of(original, spine, families, changes)
+    _refuse_constraints(plan, hierarchies)
+    return hierarchies
 
 
-def _refuse_constraints(plan: ReleasePlan, made: Hierarchies) -> None:
+def _refuse_constraints(plan: ReleasePlan, hierarchies: Hierarchies) -> None:
     """Refuse constraints whose geounits are no sums of siblings on the spine that was made.
 
     The parts of what an invariant is stated for must also be neighbours: estimates know its exact answers only so
     (`with_sums`), and an exact count would get an interval.
     """
     for bounds in plan.bounds:
-        stated_geounits(made, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
+        stated_geounits(hierarchies, bounds.geolevel, f"'{bounds.name}', bounds on '{bounds.query}',")
     for invariant in plan.invariants:
         for geolevel in invariant.geolevels:
-            stated = stated_geounits(made, geolevel, f"the invariant on '{invariant.query}'")
+            stated = stated_geounits(hierarchies, geolevel, f"the invariant on '{invariant.query}'")
             if stated.apart is not None:
                 raise GeographyError(
                     f"the invariant on '{invariant.query}' is stated for {geolevel}, whose geounits the steps of the "
@@ -132,8 +134,8 @@ def _refuse_constraints(plan: ReleasePlan, made: Hierarchies) -> None:
 
 def read_allocation(plan: ReleasePlan) -> Allocation:
     """The share of the budget that each geounit of a plan's spine gets; raises as `read_hierarchies` does."""
-    made = read_hierarchies(plan)
-    return allocation_of(plan.strategy, made.spine, made.shares)
+    hierarchies = read_hierarchies(plan)
+    return allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
 
 
 def read_spine(geography: GeographyInput) -> Spine:
@@ -145,6 +147,7 @@ def read_spine(geography: GeographyInput) -> Spine:
     """
     columns = [*(geography.parent_columns or ()), geography.geocode]
     frame = scan_table(geography.path, columns, "geography")
+    # A geocode read as a number would have lost its leading zeros, so that only text is taken.
     for column in dict.fromkeys(columns):
         require_text(frame, column, geography.path, "geography")
     table = collect(frame, geography.path, "geography")
@@ -226,6 +229,7 @@ def read_histograms(
         spine=spine,
         repeated=_repeated(plan, (*plan.agreement, *awaited)),
     )
+    # The records are read once; coarser geolevels are sums, so that all geolevels agree exactly.
     return aggregate_all(finest, spine)
 
 
@@ -236,13 +240,15 @@ def _repeated(plan: ReleasePlan, agreements: Sequence[Agreement]) -> dict[str, F
     columns are in one file and contradict each other, the two releases would be of different people.
     """
     known = {plan.records.geocode, plan.records.count, *(column for _, column in plan.records.columns)}
-    found: dict[str, Factor] = {}
+    repeated: dict[str, Factor] = {}
     for item in agreements:
         factors = {factor.name: factor for factor in plan.query(item.query).factors}
-        for own, theirs in zip(item.query.split("*"), item.theirs.split("*"), strict=False):
-            if theirs not in known and own in factors and len(factors[own].layers) == 1:
-                found[theirs] = factors[own]
-    if not found:
+        # An agreement names the factors of both releases in the same order (`same_answers`).
+        for ours, theirs in zip(item.query.split("*"), item.theirs.split("*"), strict=False):
+            # Columns that this release reads anyway are not compared. A factor with several layers gives no one value.
+            if theirs not in known and ours in factors and len(factors[ours].layers) == 1:
+                repeated[theirs] = factors[ours]
+    if not repeated:
         return {}
     there = column_names(plan.records.path, "records")
-    return {column: factor for column, factor in found.items() if column in there}
+    return {column: factor for column, factor in repeated.items() if column in there}

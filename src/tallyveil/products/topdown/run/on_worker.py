@@ -37,8 +37,10 @@ def measuring_site(run: Run, histograms: tuple[ConfidentialHistogram, ...]) -> S
         StoreError: the counts cannot be written.
     Privacy: the secret holds the noise key and a new key of the counts; whoever has it knows the true counts.
     """
+    # A fresh key at every start: the nonces follow from the place of the counts, so that no key may serve twice.
     counts_key = os.urandom(KEY_BYTES)
     write_sealed_counts(run.path / PRIVATE / CLUSTER / COUNTS, run.run_id, histograms, counts_key)
+    # Worker processes import the function by name; only text and bytes cross the channel, no pickled code.
     opener = f"{open_run.__module__}:{open_run.__name__}"
     description = {**described(run), "run": run.run_id}
     return Site(opener, description, run.secrets.noise_key + counts_key, run.secrets.files_key)
@@ -53,6 +55,7 @@ def open_run(description: JsonObject, secret: bytes) -> OpenedRun:
     Raises:
         StoreError: a public file is missing, or is not what the run wrote.
     """
+    # Both keys have KEY_BYTES; `measuring_site` joined them in this order.
     noise_key, counts_key = secret[:KEY_BYTES], secret[KEY_BYTES:]
 
     def measurer(schema: Schema, hierarchies: Hierarchies, allocation: Allocation) -> SealedMeasurer:

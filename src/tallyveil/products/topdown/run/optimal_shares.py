@@ -56,6 +56,7 @@ def optimal_shares(plan: ReleasePlan, aims: Aims) -> OptimalShares:
     _refuse_records(plan, aims)
     variances = variances_by_share(plan, aims)
     _refuse_extremes(variances, aims, present_shares(plan.strategy))
+    # What drawn counts on lattices cost is spent apart; the division concerns the rest of the declared budget.
     most = plan.declared - (plan.spent - plan.strategy.total)
     return choose_shares(plan.strategy, aims, variances.at, plan.delta, most, held=held_queries(plan))
 
@@ -67,6 +68,7 @@ def held_queries(plan: ReleasePlan) -> tuple[str, ...]:
     """
     measured = [group for group in map(plan.query, plan.strategy.every_query) if not group.overlaps]
     bounded = [plan.query(item.query) for item in plan.bounds]
+    # Structural zeros decide what determines what: a query may determine another one only where cells are impossible.
     zeros = plan.schema.barred_levels()
     return tuple(
         group.name for group in measured if any(determines(group, query, zeros) for query in bounded)
@@ -81,6 +83,7 @@ def public_inputs(plan: ReleasePlan, aims: Aims) -> tuple[Path, ...]:
 def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     """The variances of everything that aims and targets name, for any shares; raises as `optimal_shares` does."""
     hierarchies = read_hierarchies(plan)
+    # After bypassing, geounits of a geolevel have different variances; the model below has one number for a geolevel.
     if hierarchies.shares is not None:
         raise BudgetError(
             "the spine bypasses geounits, so that geounits of a geolevel have different shares; shares by geolevel "
@@ -94,15 +97,17 @@ def variances_by_share(plan: ReleasePlan, aims: Aims) -> ByShare:
     exact: Exact
     spine, exact = exact_geolevels(stated, hierarchies)
     asked = tuple(AskedVariance(_place(areas[area], spine), query) for area, query in aims.named)
-    families = [one for one in areas.values() if isinstance(one, EntityFamily)]
+    families = [area for area in areas.values() if isinstance(area, EntityFamily)]
     if aims.model is VarianceModel.TOP_DOWN:
+        # Top-down estimates of a geolevel take those above as given, so that all that is exact there counts.
         exact = _with_sums(exact, spine.geolevels)
         terms = _top_down_terms(hierarchies.spine, spine, exact, asked, families)
-        found = [_by_itself(plan, aims, own, asked, estimator) for own, estimator in terms]
-        return found[0] if len(found) == 1 else Added(found)
+        added = [_by_itself(plan, aims, exact_sums, asked, estimator) for exact_sums, estimator in terms]
+        return added[0] if len(added) == 1 else Added(added)
     queries = _queries(plan, spine.geolevels, exact, asked, None)
     kinds = kinds_of(spine)
-    touched = {one.name: touched_by(spine, kinds, one) for one in families}
+    # Geounits whose subtrees have the same shape have the same variance: one of each kind is computed.
+    touched = {family.name: touched_by(spine, kinds, family) for family in families}
     return VariancesByShare(queries, LeastSquares(kinds, touched), asked)
 
 
@@ -137,15 +142,18 @@ def _top_down_terms(
     siblings' measurements belong, given what is exact of their sums (`top_down`).
     """
     names = with_wholes.geolevels
+    # `with_wholes` has geolevels of sums of siblings inserted, for invariants on geounits that the spine cut.
     sums = {level for level, name in enumerate(names) if name not in spine.geolevels}
     levels = {place for place, _ in asked if isinstance(place, int)}
     weights = top_down_of(with_wholes, levels, families, sums).weights
     measured = [level for level in range(with_wholes.n_levels) if level not in sums]
-    terms = [(exact, TopDownEstimator({area: own[measured] for area, own in weights.items()}))]
+    terms = [(exact, TopDownEstimator({area: weight[measured] for area, weight in weights.items()}))]
     for level in sorted(sums):
-        parts = next(place for place, own in enumerate(measured) if own > level)
+        # The measured geolevel right below the sums: its geounits are the siblings that are added up.
+        parts = next(place for place, finer in enumerate(measured) if finer > level)
         mask = np.arange(len(measured)) == parts
-        estimator = TopDownEstimator({area: own[level] * mask for area, own in weights.items()})
+        estimator = TopDownEstimator({area: weight[level] * mask for area, weight in weights.items()})
+        # The errors of the sums and of the siblings given their sums are independent: variances add (`Added`).
         terms.append(({**exact, spine.geolevels[parts]: exact[names[level]]}, estimator))
     return terms
 
@@ -186,7 +194,7 @@ def _by_outer_passes(
             "live is given, and the release has outer passes, whose model counts all categories. Leave out live.",
             code="bad-aim",
         )
-    lifts = [one.cells for one in plan.outer if one.part is not None]
+    lifts = [outer.cells for outer in plan.outer if outer.part is not None]
     if lifts:
         raise BudgetError(
             f"the outer pass '{lifts[0]:.80}' is a lift pass. No model of its errors is known, so better shares "
@@ -197,18 +205,18 @@ def _by_outer_passes(
     strategy = plan.strategy
     queries = dict.fromkeys(query for level in strategy.geolevels for query in strategy.queries(level))
     measured = measured_by_pass(plan.schema, plan.outer, queries)
-    cells = [plan.query(one.cells) for one in plan.outer]
+    cells = [plan.query(outer.cells) for outer in plan.outer]
     passes = [
-        Fitted(own, frozenset(names), source)
-        for own, names, source in zip(cells, measured, sources_of_groups(cells), strict=True)
+        Fitted(query, frozenset(names), source)
+        for query, names, source in zip(cells, measured, sources_of_groups(cells), strict=True)
     ]
-    kept = [item.query for item in plan.agreement]
+    agreed = [item.query for item in plan.agreement]
     return pass_variances(
         plan.schema,
         strategy,
         plan.geolevels,
         passes=passes,
-        exact={name: list(dict.fromkeys([*exact.get(name, ()), *kept])) for name in plan.geolevels},
+        exact={name: list(dict.fromkeys([*exact.get(name, ()), *agreed])) for name in plan.geolevels},
         asked=asked,
         estimator=estimator,
     )
@@ -260,15 +268,15 @@ def areas_of(hierarchies: Hierarchies, aims: Aims) -> dict[str, str | EntityFami
             f"{', '.join(known)}. Name one of these, or give a public table with such a column as `entities`.",
             code="unknown-entity",
         )
-    found = {name: known[name] for name in named}
-    for name, family in found.items():
+    areas = {name: known[name] for name in named}
+    for name, family in areas.items():
         if isinstance(family, EntityFamily) and len(family.members) == 0:
             raise GeographyError(
                 f"the family '{name}' has no entity with a finest geounit, so that it has no variances. Leave it out, "
                 "or mend its column.",
                 code="entity-table",
             )
-    return found
+    return areas
 
 
 def _place(area: str | EntityFamily, spine: Spine) -> int | str:
@@ -277,12 +285,12 @@ def _place(area: str | EntityFamily, spine: Spine) -> int | str:
 
 def _with_sums(exact: Exact, geolevels: Sequence[str]) -> Exact:
     """What is exact at a geolevel is exact at all coarser ones, as sums."""
-    found: dict[str, list[str]] = {}
+    with_sums: dict[str, list[str]] = {}
     below: list[str] = []
     for name in reversed(geolevels):
         below = list(dict.fromkeys([*below, *exact.get(name, ())]))
-        found[name] = below
-    return found
+        with_sums[name] = below
+    return with_sums
 
 
 def _refuse_extremes(variances: ByShare, aims: Aims, shares: Floats) -> None:
@@ -291,6 +299,8 @@ def _refuse_extremes(variances: ByShare, aims: Aims, shares: Floats) -> None:
     Raises:
         BudgetError: there is such an aim.
     """
+    # The model has no infinities: "unknown" is a small precision, "exact" a large one. Each is moved by `FACTOR`, and a
+    # variance that follows rests on it.
     plain = variances.at(shares).values
     fainter = variances.at(shares, unknown=1 / FACTOR).values
     surer = variances.at(shares, known=FACTOR).values
@@ -330,15 +340,16 @@ def read_live_sizes(path: Path, schema: Schema, geolevels: Sequence[str]) -> dic
     known = {item.name: item.size for item in schema.attributes} | {
         item.name: item.size for item in schema.recodes
     }
-    found: dict[tuple[str, str], float] = {}
+    sizes: dict[tuple[str, str], float] = {}
     for number, (geolevel, query, text) in enumerate(table.iter_rows(), start=1):
         where = f"row {number} of the table of live sizes {path}"
+        # Checked row by row, with the row number: the table is short, and people write it by hand.
         for name, names, what in ((geolevel, geolevels, "geolevel"), (query, known, "attribute or recode")):
             if name not in names:
                 raise _wrong(
                     f"{where} names the {what} {name!r:.80}; there are {', '.join(names)}. Correct it."
                 )
-        if (geolevel, query) in found:
+        if (geolevel, query) in sizes:
             raise _wrong(f"{where} gives '{query}' at {geolevel} again. Give each once.")
         size = _number(text)
         if not 1 <= size <= known[query]:
@@ -347,8 +358,8 @@ def read_live_sizes(path: Path, schema: Schema, geolevels: Sequence[str]) -> dic
                 f"{known[query]}, which is how many there are. Give the mean number of categories that are in use, "
                 "over the geounits with any records."
             )
-        found[geolevel, query] = size
-    return found
+        sizes[geolevel, query] = size
+    return sizes
 
 
 def _number(text: str | None) -> float:

@@ -59,7 +59,7 @@ class Prepared:
 
     Attributes:
         constraints: Invariants and public bounds, at every geolevel.
-        taken_over: What is taken over from finished releases.
+        counts_of_others: What is taken over from finished releases.
         taken: What the manifest says of these releases, by the kind of what is taken over.
         groups: The counts that outer passes begin with, by group; None where the plan has no outer passes.
         subspace: The counts that will be drawn on a lattice.
@@ -67,7 +67,7 @@ class Prepared:
     """
 
     constraints: tuple[ConstraintTable, ...]
-    taken_over: TakenOver
+    counts_of_others: TakenOver
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: "tuple[SubspaceDraw, ...]"
@@ -89,6 +89,7 @@ def read_inputs(
     """
     with watch.stage("read geography"):
         public = read_public(plan)
+        # Before the records: a guarantee that cannot be stated must fail while nothing confidential is open.
         privacy = privacy_of(plan.terms, public.allocation)  # not every event can be accounted for
     hierarchies = public.hierarchies
     for sentence in (
@@ -102,6 +103,7 @@ def read_inputs(
         observer.warned(warning)
     with watch.stage("read records"):
         histograms = read_histograms(plan, hierarchies.spine, awaited)
+    # Coarser geolevels are sums of the finest one, so its digest is that of all records.
     return Inputs(public, privacy, histograms, histograms[-1].digest())
 
 
@@ -131,11 +133,16 @@ def prepare(
         agreed = [read_agreement(item, plan.schema, hierarchies) for item in plan.agreement]
         residents = [read_residents(item, hierarchies.spine) for item in plan.residents]
         if protected:
-            for release in (*(one.release for one in agreed), *(one.release for one in residents)):
+            for release in (
+                *(counts.release for counts in agreed),
+                *(people.release for people in residents),
+            ):
                 refuse_unprotected(release)
-        taken_over = TakenOver(tuple(one.counts for one in agreed), tuple(one.counts for one in residents))
+        counts_of_others = TakenOver(
+            tuple(counts.counts for counts in agreed), tuple(people.counts for people in residents)
+        )
         constraints = compile_constraints(
-            plan, hierarchies, inputs.histograms, inputs.public.bounds, taken_over.agreed
+            plan, hierarchies, inputs.histograms, inputs.public.bounds, counts_of_others.agreed
         )
         # Refuses tables that could have no intervals, and zeros that these could not take into account.
         if plan.intervals is not None:
@@ -148,9 +155,11 @@ def prepare(
                 for item in promised
                 if isinstance(item, Agreement)
             )
-            covering_counts(plan.estimating, constraints, [*taken_over.agreed, *later], hierarchies.spine)
+            covering_counts(
+                plan.estimating, constraints, [*counts_of_others.agreed, *later], hierarchies.spine
+            )
         elif plan.outer:
-            groups = first_groups(plan.estimating, constraints, taken_over, hierarchies.spine)
+            groups = first_groups(plan.estimating, constraints, counts_of_others, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -159,9 +168,12 @@ def prepare(
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
         tree = prepared_sweep(plan.estimating, hierarchies, constraints)
-    records = {"agreement": [one.record for one in agreed], "residents": [one.record for one in residents]}
-    taken = {key: own for key, own in records.items() if own}
-    return Prepared(constraints, taken_over, taken, groups, subspace, tree)
+    records = {
+        "agreement": [counts.record for counts in agreed],
+        "residents": [people.record for people in residents],
+    }
+    taken = {kind: listed for kind, listed in records.items() if listed}
+    return Prepared(constraints, counts_of_others, taken, groups, subspace, tree)
 
 
 def compile_constraints(
@@ -184,13 +196,14 @@ def compile_constraints(
         ConstraintError: constraints contradict each other, or the records break the bounds.
     """
     invariants = [_invariant_table(plan, invariant, hierarchies, histograms) for invariant in plan.invariants]
-    taken_over = () if plan.outer else (one.table() for one in agreed)
-    tables = (*invariants, *bounds, *taken_over)
+    agreed_tables = () if plan.outer else (counts.table() for counts in agreed)
+    tables = (*invariants, *bounds, *agreed_tables)
     # Conflicts among what is public come first: they can be told in full.
     refuse_conflicts(tables, hierarchies.spine, plan.schema)
     for table in bounds:
         level = len(table.lower) - 1
         limits = table.lower[level], table.upper[level]
+        # At the geolevel of the bounds alone: what holds there holds for all sums of it.
         check_bounds(histograms[level], table.query, *limits, table.name, table.groups)
     return tables
 
@@ -203,6 +216,7 @@ def _invariant_table(
 ) -> ConstraintTable:
     query = plan.query(invariant.query)
     stated = stated_invariant(hierarchies, invariant.query, invariant.geolevels)
+    # An invariant is a bound whose two ends are equal, so that one kind of table serves both.
     values = narrow_limits(invariant_values(histograms[stated.level], query, stated.groups))
     return constraint_table(
         invariant_name(invariant.query), query, (values, values), stated, hierarchies.spine

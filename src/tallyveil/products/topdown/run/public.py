@@ -45,8 +45,10 @@ def read_public(plan: ReleasePlan) -> PublicInputs:
     hierarchies = read_hierarchies(plan)
     spine = hierarchies.spine
     allocation = allocation_of(plan.strategy, spine, hierarchies.shares)
+    # Noise that cannot be drawn or is too large for the estimates is refused while no record is open.
     certify_noise(allocation, plan.schema)
     bounds = tuple(bounds_table(plan, item, hierarchies) for item in plan.bounds)
+    # Only bounds are known here. They are compared with the invariants once the records give these.
     refuse_conflicts(bounds, spine, plan.schema)
     warnings = (*impossible_levels(plan.schema), *_empty_areas(plan, hierarchies, bounds))
     return PublicInputs(hierarchies, allocation, bounds, warnings)
@@ -60,6 +62,7 @@ def _empty_areas(
     A finest geounit without room is common, such as a block without housing units.
     """
     spine = hierarchies.spine
+    # The finest geolevel, the last, is left out.
     for level, empty in enumerate(geounits_without_room(bounds, spine, plan.schema)[:-1]):
         if empty.any():
             shown = spine.geocodes[level][int(empty.argmax())]
@@ -90,7 +93,7 @@ def deviations_of(
 
     hierarchies = read_hierarchies(loaded)
     if path is None:
-        found = [hierarchies.family(name) for name in families]
+        areas = [hierarchies.family(name) for name in families]
     else:
-        found = entity_families(hierarchies.spine, read_entity_table(path, families), families)
-    return expected_deviations(loaded, hierarchies, found, queries=queries)
+        areas = entity_families(hierarchies.spine, read_entity_table(path, families), families)
+    return expected_deviations(loaded, hierarchies, areas, queries=queries)

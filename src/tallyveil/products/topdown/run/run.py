@@ -70,9 +70,10 @@ def run_release(
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
     """
-    product = TopDown(plan, protected=test_key is None)
+    product = TopDownProduct(plan, protected=test_key is None)
     progress = Progress.of(observer)
     executors = executors or Threads(workers or usable_cores())
+    # Intervals come after the manifest, under the same lock: they add to a finished release and spend nothing.
     last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
     return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
 
@@ -107,7 +108,7 @@ def measure_release(
             'Set it to "full", or make the whole release with `tallyveil run`. Nothing was read or spent.',
             code="measure-full",
         )
-    product = TopDown(plan, protected=test_key is None, measuring_alone=True)
+    product = TopDownProduct(plan, protected=test_key is None, measuring_alone=True)
     executors = executors or Threads(workers or usable_cores())
     outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
@@ -115,7 +116,7 @@ def measure_release(
 
 
 @dataclass(frozen=True, slots=True)
-class TopDown:
+class TopDownProduct:
     """The release of a plan, geolevel by geolevel.
 
     Attributes:
@@ -155,7 +156,7 @@ class _Release:
     allocation: Allocation
     histograms: tuple[ConfidentialHistogram, ...]
     constraints: tuple[ConstraintTable, ...]
-    taken_over: TakenOver
+    counts_of_others: TakenOver
     taken: dict[str, list[JsonObject]]
     groups: FixedGroups | None
     subspace: tuple["SubspaceDraw", ...]
@@ -167,7 +168,7 @@ class _Release:
     estimation: Estimation | None = None  # once the measurements are drawn
 
     @classmethod
-    def with_inputs(cls, product: TopDown, observer: Observer) -> "_Release":
+    def with_inputs(cls, product: TopDownProduct, observer: Observer) -> "_Release":
         """Read and check every input; nothing is written."""
         plan, watch = product.plan, Stopwatch(observer)
         inputs = read_inputs(plan, observer, watch)
@@ -186,7 +187,7 @@ class _Release:
             inputs.public.allocation,
             inputs.histograms,
             prepared.constraints,
-            prepared.taken_over,
+            prepared.counts_of_others,
             prepared.taken,
             prepared.groups,
             prepared.subspace,
@@ -209,12 +210,14 @@ class _Release:
             kind=ReleaseKind.MEASUREMENTS if alone else ReleaseKind.TOPDOWN,
             plan_digest=self.plan.digest().hex(),
             whole_plan=binding_of(b"measurements", published) if alone else published,
+            # All that a noisy answer or an exact count depends on. Were it not bound to the key, a resumed run could
+            # add the same noise to other counts, and the difference of the two would be exact.
             binding=binding_of(
                 self.records_digest,
                 self.geography_digest,
                 self.plan.measuring_digest(),
                 *(table.digest() for table in self.constraints),
-                *self.taken_over.digests(),
+                *self.counts_of_others.digests(),
             ),
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
@@ -241,7 +244,7 @@ class _Release:
             plan, constraints = self.plan.to_mapping(), self.constraints
             checks = [
                 check_public_inputs(
-                    run.path, plan, self.plan.schema, self.spine, constraints, self.taken_over
+                    run.path, plan, self.plan.schema, self.spine, constraints, self.counts_of_others
                 )
             ]
         else:
@@ -259,8 +262,12 @@ class _Release:
         Returns:
             The estimation that continues from here. Measurements that are not written are drawn when it needs them.
         """
-        write_public_inputs(run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.taken_over)
+        write_public_inputs(
+            run, self.plan.to_mapping(), self.hierarchies, self.constraints, self.counts_of_others
+        )
+        # Public inputs are written without the drawn counts, which stand in measurements/ and are read back from there.
         self.constraints += self._draw(run)
+        # A closure, called only by executors in other processes: threads never write the encrypted counts.
         run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
             plan=self.plan.estimating,
@@ -273,7 +280,7 @@ class _Release:
             observer=self.observer,
             watch=self.watch,
             tree=self.tree,
-            taken_over=self.taken_over,
+            taken_over=self.counts_of_others,
             groups=self.groups,
         )
         estimation.write_measurements(run)
@@ -291,6 +298,7 @@ class _Release:
 
     def _published_digest(self) -> bytes:
         """Digest of the plan, of areas off the spine, names and geometry: they change files, not the noise."""
+        # These change what is tabulated, not the noise. So they are in the digest of the plan and not in the binding.
         besides = [family.digest() for family in self.hierarchies.families]
         if self.hierarchies.names is not None:
             besides.append(digest_of(self.hierarchies.names.to_dict(as_series=False)))

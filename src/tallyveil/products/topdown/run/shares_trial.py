@@ -39,6 +39,7 @@ SEED = 39
 FEWEST_KEYS = 2
 """Fewest test keys: from one, no standard error follows."""
 COVERAGE = 0.95
+"""Coverage of the margins of the ratios, of each by itself."""
 RECORDS = "records.parquet"
 GEOCODE, COUNT = "geocode", "count"
 
@@ -83,20 +84,21 @@ class Trial:
 
         The standard error comes from leaving out one key after the other.
         """
+        # Jackknife: with r_k the ratio without key k, sqrt((n - 1) var(r_k)) estimates the standard error.
         without = [
             _ratios(np.delete(self.before, key, axis=1), np.delete(self.after, key, axis=1))
             for key in range(self.keys)
         ]
-        found: Floats = np.sqrt((self.keys - 1) * np.var(without, axis=0))
-        return found * float(stdtrit(self.keys - 1, 0.5 + COVERAGE / 2))
+        deviations: Floats = np.sqrt((self.keys - 1) * np.var(without, axis=0))
+        return deviations * float(stdtrit(self.keys - 1, 0.5 + COVERAGE / 2))
 
 
-def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int | None = None) -> Trial:
+def try_shares(plan: ReleasePlan, better: OptimalShares, keys: int, records: int | None = None) -> Trial:
     """Release made-up records with the present and with the new shares, and measure the errors of all aims.
 
     Args:
         plan: The plan, with the present shares. Its records are not opened.
-        found: What was found for it.
+        better: The better shares that were found for it.
         keys: Number of test keys, at least 2. Each makes two releases.
         records: Number of made-up records; None for 40 for each finest geounit.
     Raises:
@@ -119,7 +121,8 @@ def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int 
         )
     with tempfile.TemporaryDirectory(prefix="tallyveil-try-") as folder:
         made_up = _MadeUp.of(plan, Path(folder), records)
-        spent = max(plan.declared, plan.spent - plan.strategy.total + found.strategy.total)
+        # The new shares may need more than the present ones (targets), so that the trial must be allowed to spend it.
+        spent = max(plan.declared, plan.spent - plan.strategy.total + better.strategy.total)
         tried = replace(
             plan,
             records=replace(
@@ -132,13 +135,15 @@ def try_shares(plan: ReleasePlan, found: OptimalShares, keys: int, records: int 
             ),
             declared=spent,
             measurements="none",
+            # Whatever does not change the estimates is left out: a trial makes two releases for each key.
             microdata=False,
             intervals=None,
             cluster=None,
         )
+        # Both strategies are tried with the same keys and records, so that part of the randomness cancels.
         before, after = (
-            _errors(tried.with_strategy(strategy), found.aims, made_up, keys, Path(folder))
-            for strategy in (found.before, found.strategy)
+            _errors(tried.with_strategy(strategy), better.aims, made_up, keys, Path(folder))
+            for strategy in (better.before, better.strategy)
         )
     return Trial(len(made_up.cells), before, after)
 
@@ -194,12 +199,13 @@ def _errors(plan: ReleasePlan, aims: Aims, made_up: _MadeUp, keys: int, folder: 
     hierarchies = read_hierarchies(plan)
     areas = areas_of(hierarchies, aims)
     truth, spine = made_up.matrix(hierarchies, plan.schema.size), hierarchies.spine
-    found = np.empty((len(aims.named), keys))
+    squares = np.empty((len(aims.named), keys))
     for key in range(keys):
         with tempfile.TemporaryDirectory(dir=folder) as out:
             run_release(plan, Path(out) / "release", test_key=insecure_key(f"trial of shares {key}"))
             counts = read_histogram(Path(out) / "release", spine.geolevels[-1], plan.schema, spine)
         published = sparse.csr_matrix((counts.counts, counts.cells, counts.offsets), shape=truth.shape)
+        # Sparse throughout: blocks times cells may not fit into memory. Cells without an error are skipped.
         wrong = (published - truth).tocsc()
         used = np.flatnonzero(np.diff(wrong.indptr))
         for place, (area, query) in enumerate(aims.named):
@@ -207,8 +213,8 @@ def _errors(plan: ReleasePlan, aims: Aims, made_up: _MadeUp, keys: int, folder: 
             answers = _members(areas[area], hierarchies) @ (
                 wrong[:, used] @ _adding(group.layers, group.size, used)
             )
-            found[place, key] = answers.multiply(answers).sum() / np.prod(answers.shape)
-    return found
+            squares[place, key] = answers.multiply(answers).sum() / np.prod(answers.shape)
+    return squares
 
 
 def _members(area: str | EntityFamily, hierarchies: Hierarchies) -> sparse.csr_matrix:
@@ -219,22 +225,23 @@ def _members(area: str | EntityFamily, hierarchies: Hierarchies) -> sparse.csr_m
         offsets, members = spine.finest_offsets(spine.level_index(area)), np.arange(n_finest)
     else:
         sizes = np.diff(area.offsets)
+        # Entities without geounits have no error to average, and are left out of the rows.
         offsets, members = np.append(0, np.cumsum(sizes[sizes > 0])), area.members
     return sparse.csr_matrix((np.ones(len(members)), members, offsets), shape=(len(offsets) - 1, n_finest))
 
 
 def _adding(layers: Sequence[QueryGroup], size: int, cells: Integers) -> sparse.csr_matrix:
     """In which answers of a query each cell counts."""
-    found = sparse.csr_matrix((len(cells), size))
+    adding = sparse.csr_matrix((len(cells), size))
     for layer in layers:
         answer = layer.answers_of(cells)
         counted = np.flatnonzero(answer >= 0)
-        found += sparse.csr_matrix((np.ones(len(counted)), (counted, answer[counted])), shape=found.shape)
-    return found
+        adding += sparse.csr_matrix((np.ones(len(counted)), (counted, answer[counted])), shape=adding.shape)
+    return adding
 
 
 def _ratios(before: Floats, after: Floats) -> Floats:
     old, new = before.mean(axis=1), after.mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where((old == 0) & (new == 0), 1.0, np.sqrt(new / old))
-    return found
+        ratios: Floats = np.where((old == 0) & (new == 0), 1.0, np.sqrt(new / old))
+    return ratios

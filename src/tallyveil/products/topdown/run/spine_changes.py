@@ -21,7 +21,7 @@ def area_changes(
     families: Sequence[EntityFamily],
     measures: TotalMeasures,
     steps: OptimisedSpine,
-    made: OptimisedSpine,
+    measured: OptimisedSpine,
     groups: Regrouped | None = None,
     aimed: Sequence[str] = (),
 ) -> tuple[AreaChange, ...]:
@@ -32,18 +32,20 @@ def area_changes(
         families: All families that are known, on `original`.
         measures: What is measured, with what is exact on the geography.
         steps: The spine that the steps make.
-        made: The spine that is measured: with groups chosen by variance, and after bypassing.
+        measured: The spine that is measured: with groups chosen by variance, and after bypassing.
         groups: How groups were chosen by variance; None where they were not.
         aimed: Families and geolevels that they were chosen for.
     Returns:
         Families of entities first, then the geolevels of the geography, root first.
     """
+    # The same measurements on three spines. Rows of the finest geounits differ, so areas are reordered for each.
     given, after, final = (
         measures.on_geography(original),
         measures.made_into(original, steps).on(steps.spine),
-        measures.made_into(original, made).on(made.spine, made.shares),
+        measures.made_into(original, measured).on(measured.spine, measured.shares),
     )
 
+    # The search names a geolevel of the geography "given NAME"; readers know it by NAME.
     unmet = [name.removeprefix(GIVEN) for name in groups.unmet] if groups is not None else []
 
     def change(name: str, area: EntityFamily, *, is_entity: bool) -> AreaChange:
@@ -54,7 +56,7 @@ def area_changes(
             name in aimed,
             _deviation(entity_variances(given, area)),
             _deviation(entity_variances(after, area.reordered(steps.rows))),
-            _deviation(entity_variances(final, area.reordered(made.rows))),
+            _deviation(entity_variances(final, area.reordered(measured.rows))),
             name in unmet,
         )
 
@@ -67,6 +69,7 @@ def area_changes(
 
 def is_worse(before: float, after: float, loss: Fraction = MOST_LOSS) -> bool:
     """Whether a standard deviation has grown by more than the given part; one that is as good as exact has not."""
+    # `not <=` instead of `>`, so that a deviation that is no number counts as worse. 1e-9 is for rounding.
     return after > EXACT_DEVIATION and not after <= before * (1 + float(loss)) + 1e-9
 
 
@@ -77,23 +80,24 @@ def warnings_of(changes: Iterable[AreaChange]) -> tuple[str, ...]:
 
 def _warnings(change: AreaChange) -> list[str]:
     lost = []
+    # Two references: a step may lose what grouping wins back, and the other way round.
     for place, before in (
         ("the geography as given", change.given.mean),
         ("the spine before its groups were chosen by variance", change.steps.mean),
     ):
         if is_worse(before, change.made.mean):
             lost.append(f"{_value(before)} on {place}")
-    found = []
+    sentences = []
     if lost:
-        found.append(
+        sentences.append(
             f"{change.name}: totals are less exact on this spine, with a mean standard deviation of "
             f"{_value(change.made.mean)} against {' and '.join(lost)}"
         )
     if change.unmet:
-        found.append(
+        sentences.append(
             f"{change.name}: it loses more than [spine.regroup] most_loss allows; the search found no better groups"
         )
-    return found
+    return sentences
 
 
 def _value(value: float) -> str:

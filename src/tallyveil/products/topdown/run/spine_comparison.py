@@ -44,35 +44,44 @@ def comparison(
     families, spines, all_shares, parameters = [], [], [], []
     aimed = {name for file in files for name in read_aimed(file)}
     for place, file, measured in zip(("first", "second"), files, measures, strict=True):
-        made, shares = read_spine_file(file)
+        spine, shares = read_spine_file(file)
         plan = measured.strategy
-        if shares is None and plan.geolevels != made.geolevels:
+        # A file with shares says itself what each geounit gets, so that the geolevels of the strategy may differ.
+        if shares is None and plan.geolevels != spine.geolevels:
             raise BudgetError(
-                f"{file} has geolevels {', '.join(made.geolevels)}, and its strategy has "
+                f"{file} has geolevels {', '.join(spine.geolevels)}, and its strategy has "
                 f"{', '.join(plan.geolevels)}. Name the strategy that the spine was built for."
             )
         all_shares.append(shares)
-        families.append(read_families(entities, made, family))
-        spines.append(made)
+        families.append(read_families(entities, spine, family))
+        spines.append(spine)
         parameters += [{"spine": place, **row} for row in _parameters(plan, shares is not None)]
+    # Both spines sort the same finest geounits differently: `rows_on_first` maps the second to the first, argsort back.
     rows_on_first = _rows(spines[0], spines[1])
     order = (np.argsort(rows_on_first), rows_on_first)
-    found = [
+    variances = [
         measures[place]
-        .with_cut(own, spines[1 - place].geolevels, _cut_by(own, spines[1 - place], order[place]))
-        .on(own, all_shares[place])
-        for place, own in enumerate(spines)
+        .with_cut(spine, spines[1 - place].geolevels, _cut_by(spine, spines[1 - place], order[place]))
+        .on(spine, all_shares[place])
+        for place, spine in enumerate(spines)
     ]
-    first = [*geolevel_accuracies(found[0], spines[0]), *family_accuracies(found[0], families[0])]
+    first = [*geolevel_accuracies(variances[0], spines[0]), *family_accuracies(variances[0], families[0])]
     areas = [geounits_as_entities(spines[0], level) for level in range(spines[0].n_levels)]
     moved = [area.reordered(rows_on_first) for area in areas]
-    second = [*family_accuracies(found[1], moved, "geolevel"), *family_accuracies(found[1], families[1])]
-    rows = [_row("areas of the first", one, two, aimed) for one, two in zip(first, second, strict=True)]
+    second = [
+        *family_accuracies(variances[1], moved, "geolevel"),
+        *family_accuracies(variances[1], families[1]),
+    ]
+    rows = [
+        _row("areas of the first", on_first, on_second, aimed)
+        for on_first, on_second in zip(first, second, strict=True)
+    ]
     rows += [
-        _row("geounits of the second", None, one, set()) for one in geolevel_accuracies(found[1], spines[1])
+        _row("geounits of the second", None, geolevel, set())
+        for geolevel in geolevel_accuracies(variances[1], spines[1])
     ]
     each = [
-        _each(kind, family, found[0], found[1], rows_on_first)
+        _each(kind, family, variances[0], variances[1], rows_on_first)
         for kind, families_on_first in (("geolevel", areas), ("entities", families[0]))
         for family in families_on_first
     ]
@@ -117,16 +126,24 @@ def _cut_by(spine: Spine, other: Spine, rows: Any) -> list[EntityFamily]:
     return [
         geounits_as_entities(other, level).reordered(rows)
         for level, name in enumerate(other.geolevels)
+        # More geounits under the same name mean that the spine cut those of the other one.
         if name in spine.geolevels and other.n_geounits(level) < spine.n_geounits(spine.level_index(name))
     ]
 
 
-def _row(part: str, one: AreaAccuracy | None, two: AreaAccuracy, aimed: AbstractSet[str]) -> dict[str, Any]:
+def _row(
+    part: str, on_first: AreaAccuracy | None, on_second: AreaAccuracy, aimed: AbstractSet[str]
+) -> dict[str, Any]:
 
-    row: dict[str, Any] = {"part": part, "kind": two.kind, "name": two.name, "areas": two.areas}
+    row: dict[str, Any] = {
+        "part": part,
+        "kind": on_second.kind,
+        "name": on_second.name,
+        "areas": on_second.areas,
+    }
     for measure in MEASURES:
-        row[f"first_{measure}"] = getattr(one, measure) if one is not None else None
-        row[f"second_{measure}"] = getattr(two, measure)
-    row["aimed"] = two.name in aimed
-    row["worse"] = one is not None and is_worse(one.mean, two.mean)
+        row[f"first_{measure}"] = getattr(on_first, measure) if on_first is not None else None
+        row[f"second_{measure}"] = getattr(on_second, measure)
+    row["aimed"] = on_second.name in aimed
+    row["worse"] = on_first is not None and is_worse(on_first.mean, on_second.mean)
     return row

@@ -35,6 +35,7 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     named = _pairs(columns, "--column", geolevels)
     wanted = {name: named.get(name, GEOCODE if name == geolevels[-1] else name.lower()) for name in geolevels}
     root = geolevels[0]
+    # A table of one country seldom has a column for it. Then the root is one geounit with the name of the geolevel.
     if len(geolevels) > 1 and wanted[root] not in _columns_of(path) and root not in named:
         del wanted[root]
     scan = scan_table(path, list(wanted.values()), "geography")
@@ -83,10 +84,11 @@ def read_families(
             )
         return ()
     chosen = list(families) or [name for name in family_columns(path) if name not in spine.geolevels]
+    # A family that only the geography table has, such as the block group, is joined by geocode; the order stays.
     beside = [name for name in chosen if geography is not None and name not in _columns_of(path)]
     beside = [name for name in beside if geography is not None and name in _columns_of(geography)]
-    own = [name for name in chosen if name not in beside]
-    table = read_assignments(path, own, "entities")
+    in_table = [name for name in chosen if name not in beside]
+    table = read_assignments(path, in_table, "entities")
     if beside and geography is not None:
         others = read_table(geography, [GEOCODE, *beside], "geography")
         table = table.join(others, on=GEOCODE, how="left", maintain_order="left")
@@ -114,12 +116,13 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
     from tallyveil.budget.fractions import parse_fraction
     from tallyveil.errors import TallyveilError
 
-    found = {}
+    by_name = {}
     for item in given:
         name, _, text = item.partition("=")
         try:
             value = parse_fraction(text or "1", "weight")
         except TallyveilError:
+            # Refused below, with the same sentence as a weight of 0.
             value = Fraction(0)
         if not value > 0 or name not in known:
             raise ConfigError(
@@ -127,8 +130,8 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
                 f"{', '.join(known)}.",
                 code="bad-flag",
             )
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def _pairs(given: Sequence[str], flag: str, known: Sequence[str]) -> dict[str, str]:

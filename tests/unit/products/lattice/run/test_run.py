@@ -23,7 +23,7 @@ from tallyveil.products.lattice.run.run import (
     SUMS,
     TABLE,
     TABLE_CSV,
-    Table,
+    TableProduct,
     noise_of,
     run_subspace,
 )
@@ -224,8 +224,8 @@ def test_the_table_may_not_lie_in_the_output(plan):
 
 
 def test_what_holds_the_table_does_not_show_it(plan, tmp_path):
-    work = Table(plan).read(tmp_path, SilentObserver())
-    assert repr(work) == "_Work(<redacted>)"
+    work = TableProduct(plan).read(tmp_path, SilentObserver())
+    assert repr(work) == "_TableWork(<redacted>)"
     written = json.dumps([plan.to_mapping(), work.job().privacy, work.job().event.to_mapping()])
     assert "900001" not in written + work.job().description
 

@@ -20,7 +20,7 @@ from tallyveil.geography import (
 from tallyveil.geography import spine_from_prefixes as prefixes
 from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_changes import area_changes, is_worse, warnings_of
-from tallyveil.products.topdown.run.spine_groups import choose_groups
+from tallyveil.products.topdown.run.spine_making import choose_groups
 
 STEPS = (Branch("reserve", "Town", "R"), GroupByMembership(("ward", "school"), "Group", "Block"))
 

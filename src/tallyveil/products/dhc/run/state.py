@@ -38,7 +38,7 @@ class Waiting(Declared):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept(Declared):
+class ProgrammeState(Declared):
     """The content of the file.
 
     Attributes:
@@ -59,7 +59,7 @@ class Kept(Declared):
         """Keyed hash of a confidential digest."""
         return derive_key(self.key, "programme", digest).hex()
 
-    def with_waiting(self, releases: Mapping[str, tuple[PlannedRelease, CheckedRelease]]) -> "Kept":
+    def with_waiting(self, releases: Mapping[str, tuple[PlannedRelease, CheckedRelease]]) -> "ProgrammeState":
         """The same with these releases waiting."""
         waiting = {
             name: Waiting(release.plan.digest().hex(), self.hashed(checked.digest))
@@ -67,8 +67,9 @@ class Kept(Declared):
         }
         return replace(self, waiting=waiting)
 
-    def with_begun(self, release: PlannedRelease) -> "Kept":
+    def with_begun(self, release: PlannedRelease) -> "ProgrammeState":
         """The same with one more release begun."""
+        # Written before the release begins. Killed in between, its folder is empty, and it counts as not begun.
         return replace(self, begun={**self.begun, release.name: release.plan.digest().hex()})
 
     def write(self, folder: RunFolder) -> None:
@@ -76,18 +77,18 @@ class Kept(Declared):
         folder.write(PROGRAMME, json.dumps(mapping_of(self), indent=2).encode())
 
 
-def new_kept(test_key: bytes | None, begun: Mapping[str, str]) -> Kept:
+def new_state(test_key: bytes | None, begun: Mapping[str, str]) -> ProgrammeState:
     """What a programme keeps that begins.
 
     Args:
         test_key: Key for tests, or None.
         begun: Releases that the folder holds from an earlier, shorter programme, with the digests of their plans.
     """
-    kept = Kept(key=new_run_key(), test_key=None, begun=dict(begun), waiting={})
-    return kept if test_key is None else replace(kept, test_key=kept.hashed(test_key))
+    state = ProgrammeState(key=new_run_key(), test_key=None, begun=dict(begun), waiting={})
+    return state if test_key is None else replace(state, test_key=state.hashed(test_key))
 
 
-def read_kept(folder: RunFolder) -> Kept | None:
+def read_state(folder: RunFolder) -> ProgrammeState | None:
     """What an unfinished programme has kept; None where there is none.
 
     Raises:
@@ -96,27 +97,28 @@ def read_kept(folder: RunFolder) -> Kept | None:
     data = folder.read(PROGRAMME)
     if data is None:
         return None
-    kept = parsed(data, Kept)
-    if kept is None:
+    state = parsed(data, ProgrammeState)
+    if state is None:
         raise StoreError(
             f"{folder.private / PROGRAMME} is damaged, so it is not known which releases of the programme were begun, "
             "and on which records. Restore the file from a copy: a new folder would draw new noise, which is a new "
             "spend. The finished releases in the folder are whole, and each can be used by itself. Nothing was spent.",
             code="run-damaged",
         )
-    return kept
+    return state
 
 
-def require_same_key(kept: Kept, test_key: bytes | None, where: str) -> None:
+def require_same_key(state: ProgrammeState, test_key: bytes | None, where: str) -> None:
     """Refuse to go on with another key: some releases would be protected, and others would not.
 
     Raises:
         StoreError: the programme was begun with an insecure test key and goes on without it, or the other way round.
     """
-    given = None if test_key is None else kept.hashed(test_key)
-    if given != kept.test_key:
+    # Compared by its keyed hash: the file need not hold the key itself.
+    given = None if test_key is None else state.hashed(test_key)
+    if given != state.test_key:
         raise StoreError(
-            f"the programme in {where} was begun {_with(kept.test_key)}, and this command was given {_given(given)}. "
+            f"the programme in {where} was begun {_with(state.test_key)}, and this command was given {_given(given)}. "
             "Its releases must be of one kind. Go on as it was begun, or choose another folder, which is a new spend.",
             code="resume-key",
         )
@@ -130,7 +132,9 @@ def _given(key: str | None) -> str:
     return "no test key" if key is None else "an insecure test key that is not the same"
 
 
-def require_same_inputs(kept: Kept, release: PlannedRelease, checked: CheckedRelease, where: str) -> None:
+def require_same_inputs(
+    state: ProgrammeState, release: PlannedRelease, checked: CheckedRelease, where: str
+) -> None:
     """Refuse to begin a release on other inputs than it was checked with when the programme began.
 
     A release whose plan has changed since may have others: it was never begun.
@@ -138,10 +142,11 @@ def require_same_inputs(kept: Kept, release: PlannedRelease, checked: CheckedRel
     Raises:
         StoreError: the inputs have changed.
     """
-    waiting = kept.waiting.get(release.name)
+    waiting = state.waiting.get(release.name)
+    # Nothing was spent for it, so its plan and its inputs may change together.
     if waiting is None or waiting.plan != release.plan.digest().hex():
         return
-    if waiting.inputs != kept.hashed(checked.digest):
+    if waiting.inputs != state.hashed(checked.digest):
         raise StoreError(
             f"release '{release.name}' of the programme in {where} had other records, bounds or another geography when "
             "the programme began. Releases that were made before would not be of the same people. Restore what it "
