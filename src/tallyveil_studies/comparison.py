@@ -6,7 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 
-class Claim(StrEnum):
+class PrintedClaim(StrEnum):
     """What a printed number claims.
 
     VALUE: the number is the quantity, rounded.
@@ -44,7 +44,7 @@ class PrintedNumber:
 
     text: str
     source: str
-    kind: Claim = Claim.VALUE
+    kind: PrintedClaim = PrintedClaim.VALUE
     remark: str = ""
 
     @property
@@ -78,9 +78,9 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Whether the numbers agree, given how the paper rounded its number."""
-        if self.printed.kind is Claim.OTHER_DATA:
+        if self.printed.kind is PrintedClaim.OTHER_DATA:
             return Verdict.NOT_JUDGED
-        is_bound = self.printed.kind is Claim.UPPER_BOUND
+        is_bound = self.printed.kind is PrintedClaim.UPPER_BOUND
         # Infinity has no exact fraction.
         if isinstance(self.ours, float) and not math.isfinite(self.ours):
             return Verdict.VIOLATED if is_bound else Verdict.DIFFERS

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from tallyveil.errors import ConfigError
-from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
+from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 
 
 def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
@@ -29,7 +29,9 @@ def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
     table = sections[section]
     remarks = table.get("remarks", {})
     return {
-        name: PrintedNumber(text, table["source"], Claim(table.get("kind", "value")), remarks.get(name, ""))
+        name: PrintedNumber(
+            text, table["source"], PrintedClaim(table.get("kind", "value")), remarks.get(name, "")
+        )
         for name, text in table["values"].items()
     }
 

@@ -14,7 +14,7 @@ from tests.unit.explore.workbench.test_estimates import geography
 from tallyveil.budget.expected import expected_errors
 from tallyveil.explore.serving import served
 from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.estimates import Areas
+from tallyveil.explore.workbench.estimates import WorkbenchAreas
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.products.topdown.run.inputs import read_hierarchies
@@ -36,7 +36,7 @@ def bench(browser, tmp_path) -> Iterator:
         (tmp_path / "given.toml").write_text(text, encoding="utf-8")
         if other is not None:
             (tmp_path / "other.toml").write_text(other, encoding="utf-8")
-        known = Areas(read_hierarchies(load_plan(tmp_path / "given.toml"))) if areas else None
+        known = WorkbenchAreas(read_hierarchies(load_plan(tmp_path / "given.toml"))) if areas else None
         compared = None if other is None else tmp_path / "other.toml"
         make_workbench(tmp_path / "given.toml", tmp_path / "site", compared=compared, areas=known)
         serving = served(tmp_path / "site")

@@ -60,7 +60,7 @@ def write_release_file(
     """
     from tallyveil.plans.from_toml.first_attributes import AttributesAsked, first_attributes
     from tallyveil.plans.from_toml.first_file import geolevels_of
-    from tallyveil.plans.from_toml.make_first import Asked, make_first
+    from tallyveil.plans.from_toml.make_first import FirstFileWishes, make_first
     from tallyveil.products.topdown.run.inputs import read_spine
 
     if (rho is None) == (epsilon is None):
@@ -85,7 +85,7 @@ def write_release_file(
             besides=(geocode, count),
         )
     )
-    asked = Asked(
+    asked = FirstFileWishes(
         records=table,
         geography=Path(geography),
         geocode=geocode,

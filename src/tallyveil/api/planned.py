@@ -403,20 +403,20 @@ def make_workbench(
         StoreError: the folder holds something else, or cannot be written to.
     """
     from tallyveil.explore import workbench
-    from tallyveil.explore.workbench.estimates import Areas
+    from tallyveil.explore.workbench.estimates import WorkbenchAreas
     from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
     from tallyveil.products.topdown.run.inputs import read_hierarchies
 
     # Without entities a regular spine will do, and no file need be opened.
     if not geography and families is None:
-        areas = Areas(blocks=blocks)
+        areas = WorkbenchAreas(blocks=blocks)
     else:
         hierarchies, names = read_hierarchies(plan(release).content), list(families or [])
         if entities is None:
-            areas = Areas(hierarchies, tuple(hierarchies.family(name) for name in names))
+            areas = WorkbenchAreas(hierarchies, tuple(hierarchies.family(name) for name in names))
         else:
             table = read_entity_table(Path(entities), names)
-            areas = Areas(hierarchies, tuple(entity_families(hierarchies.spine, table, names)))
+            areas = WorkbenchAreas(hierarchies, tuple(entity_families(hierarchies.spine, table, names)))
     return workbench.make_workbench(
         Path(release),
         Path(out),

@@ -21,7 +21,7 @@ from tallyveil.storage.text_files import read_text_file
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductDoor:
     """What the commands know of a product.
 
     Attributes:
@@ -74,29 +74,29 @@ EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --finished R
 PARAMETERS: Final = "config.json"
 """File by which a folder of SafeTab parameters is known."""
 
-PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
-    ReleaseKind.TOPDOWN: Product(
+PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
+    ReleaseKind.TOPDOWN: ProductDoor(
         usage="tallyveil run RELEASE.TOML --out DIR",
         keys=frozenset({"records", "geography", "schema", "strategy", "spine", "outputs"}),
         page=_release_page,
         evaluation=EVALUATE,
     ),
-    ReleaseKind.MEASUREMENTS: Product(usage="tallyveil measure RELEASE.TOML --out DIR"),
-    ReleaseKind.SAFETAB: Product(
+    ReleaseKind.MEASUREMENTS: ProductDoor(usage="tallyveil measure RELEASE.TOML --out DIR"),
+    ReleaseKind.SAFETAB: ProductDoor(
         usage="tallyveil safetab run PARAMS DATA --out DIR", page=_safetab_page, evaluation=EVALUATE_SAFETAB
     ),
-    ReleaseKind.HOUSEHOLDS: Product(
+    ReleaseKind.HOUSEHOLDS: ProductDoor(
         usage="tallyveil safetab households PARAMS DATA --out DIR",
         page=_households_page,
         evaluation=EVALUATE_SAFETAB,
     ),
-    ReleaseKind.GROUPS: Product(
+    ReleaseKind.GROUPS: ProductDoor(
         usage="tallyveil safetab run FILE.TOML DATA --out DIR",
         keys=frozenset({"cells", "groupings", "levels"}),
         page=_groups_page,
         evaluation=EVALUATE_GROUPS,
     ),
-    ReleaseKind.SUBSPACE: Product(
+    ReleaseKind.SUBSPACE: ProductDoor(
         usage="tallyveil subspace release TABLE.TOML --out DIR",
         keys=frozenset({"table", "attributes", "mechanism", "constraints", "chain"}),
         page=_table_page,
@@ -105,7 +105,7 @@ PRODUCTS: Final[Mapping[ReleaseKind, Product]] = {
 }
 
 
-PROGRAMME_FILE: Final = Product(
+PROGRAMME_FILE: Final = ProductDoor(
     usage="tallyveil run PROGRAMME.TOML --out DIR", keys=frozenset({"programme", "releases"})
 )
 """A programme of releases, whose folder has a `programme.json` and no manifest of its own."""

@@ -56,7 +56,7 @@ from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
 
 if TYPE_CHECKING:
-    from tallyveil.explore.site import Site
+    from tallyveil.explore.site import ExplorerSite
     from tallyveil.geography.areas import Hierarchies
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
@@ -372,7 +372,7 @@ class Release(WithMeasurements):
         *,
         queries: Names | None = None,
         compared_with: "Release | str | Path | None" = None,
-    ) -> "Site":
+    ) -> "ExplorerSite":
         """Make a site of this release, to look at in a browser: its areas, tables and intervals.
 
         Args:

@@ -12,7 +12,7 @@ from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import Screen, say
 
 if TYPE_CHECKING:
-    from tallyveil.selftest.answers import Answer
+    from tallyveil.selftest.answers import KnownAnswer
 
 
 def selftest(
@@ -59,7 +59,7 @@ def selftest(
         say(f"All {len(answers)} answers are the known ones.")
 
 
-def show_answers(answers: "Iterable[Answer]") -> None:
+def show_answers(answers: "Iterable[KnownAnswer]") -> None:
     """One line for each answer: what was computed, where the known answer is from, and whether it is the same."""
     table = plain_table()
     for heading in ("area", "what was computed", "known answer from", "result"):

@@ -142,7 +142,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ExplorerSite:
     """A site that was made.
 
     Attributes:
@@ -175,7 +175,7 @@ class Site:
 
 def make_site(
     root: Path, site: Path, *, tables: Sequence[str] | None = None, compared: Path | None = None
-) -> Site:
+) -> ExplorerSite:
     """Make the explorer of a release.
 
     Args:
@@ -221,7 +221,7 @@ def make_site(
     queries = tuple(group.name for group in release.queries)
     opened = [release] if other is None else [release, other.release]
     shown_marks = joint_marks({shown.name: shown.manifest for shown in opened})
-    return Site(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
+    return ExplorerSite(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
 
 
 def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:

@@ -27,7 +27,7 @@ from tallyveil.files.areas import area_counts
 from tallyveil.files.histograms import (
     HISTOGRAM,
     MICRODATA,
-    Span,
+    HistogramSpan,
     histogram_name,
     n_record_pieces,
     read_histogram,
@@ -505,8 +505,8 @@ class CountsPart:
     """
 
     kind: ClassVar[str] = "counts"
-    span: Span
-    above: Span | None
+    span: HistogramSpan
+    above: HistogramSpan | None
 
     def reads(self, promises: Promises) -> list[str]:
         """Files, and folders of files, that are read, relative to the release folder."""
@@ -562,7 +562,7 @@ class TablePart:
     """
 
     kind: ClassVar[str] = "table"
-    span: Span
+    span: HistogramSpan
     query: int
     file: int
 
@@ -622,7 +622,7 @@ class RecordsPart:
     """
 
     kind: ClassVar[str] = "records"
-    span: Span
+    span: HistogramSpan
     file: int
     earlier: int
     here: int
@@ -668,7 +668,7 @@ def part_of(description: JsonObject) -> Part:
     """The part that `described` describes."""
     # JSON has no tuples, so that a span comes back as a list.
     fields: JsonObject = {
-        name: Span(*value) if isinstance(value, list) else value
+        name: HistogramSpan(*value) if isinstance(value, list) else value
         for name, value in description.items()
         if name != "kind"
     }
@@ -751,5 +751,5 @@ def _parts_of_records(promises: Promises, finest: PublicCounts) -> Iterator[Reco
         yield RecordsPart(span, number, earlier, end - begin, in_all)
 
 
-def _stretch(root: Path, promises: Promises, span: Span) -> Stretch:
+def _stretch(root: Path, promises: Promises, span: HistogramSpan) -> Stretch:
     return Stretch(span.level, span.start, read_span(root, span, promises.schema, promises.spine))

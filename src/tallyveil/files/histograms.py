@@ -24,7 +24,7 @@ PERSONS_PER_PART = 1 << 22
 """Records of a file of microdata, 4 million, which are in memory at a time. Another number gives other files."""
 
 
-class Span(NamedTuple):
+class HistogramSpan(NamedTuple):
     """Where the counts of consecutive geounits are in the file of their geolevel.
 
     Attributes:
@@ -42,10 +42,10 @@ class Span(NamedTuple):
     n_rows: int
 
 
-def span_of(counts: PublicCounts, level: int, start: int, stop: int) -> Span:
+def span_of(counts: PublicCounts, level: int, start: int, stop: int) -> HistogramSpan:
     """Where `write_histogram` writes the counts of geounits start..stop of a geolevel."""
     offsets = counts.offsets
-    return Span(level, start, stop, int(offsets[start]), int(offsets[stop]), len(counts.cells))
+    return HistogramSpan(level, start, stop, int(offsets[start]), int(offsets[stop]), len(counts.cells))
 
 
 def histogram_name(geolevel: str) -> str:
@@ -91,7 +91,7 @@ def read_histogram(root: Path, geolevel: str, schema: Schema, spine: Spine) -> P
     return PublicCounts(geolevel, *total.finish())
 
 
-def read_span(root: Path, span: Span, schema: Schema, spine: Spine) -> PublicCounts:
+def read_span(root: Path, span: HistogramSpan, schema: Schema, spine: Spine) -> PublicCounts:
     """Counts of some geounits, the first one in row 0; raises as `read_histogram` does.
 
     A file with another number of rows, or with other geounits in these rows, is refused, too.

@@ -15,7 +15,7 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.zcdp import zcdp_to_delta
-from tallyveil.report.points import Tile
+from tallyveil.report.points import NumberTile
 from tallyveil.schema.unit import Unit
 
 _SLOWEST: Final = "gridded"
@@ -72,13 +72,13 @@ def guess_text(right: Fraction) -> str:
     return f"{at_most(100 * right, places=1)} %"
 
 
-def guess_tile(right: Fraction, unit: Unit, *, is_protected: bool) -> Tile:
+def guess_tile(right: Fraction, unit: Unit, *, is_protected: bool) -> NumberTile:
     """The bound as a number that stands out; everything can be known if the key of the noise is not secret."""
     name = f"Best guess about one {unit.one}"
     # With a known key the noise can be subtracted.
     if not is_protected:
-        return Tile(name, "100 %", "right, since the key of the noise is not secret")
-    return Tile(name, guess_text(right), "right at most; 50 % without the release")
+        return NumberTile(name, "100 %", "right, since the key of the noise is not secret")
+    return NumberTile(name, guess_text(right), "right at most; 50 % without the release")
 
 
 def _setting(neighbours: Neighbours, unit: Unit) -> str:

@@ -15,7 +15,7 @@ from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
 from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.parameters import parameter_table
-from tallyveil.report.points import Point, evaluation_points
+from tallyveil.report.points import SummaryPoint, evaluation_points
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
@@ -122,7 +122,7 @@ def _by_pair(frame: pl.DataFrame, column: str) -> Rows:
     return {(row[column], row["geolevel"]): row for row in frame.iter_rows(named=True)}
 
 
-def _points(rows: Sequence[dict[str, Any]], titles: Titles, query: str) -> tuple[Point, ...]:
+def _points(rows: Sequence[dict[str, Any]], titles: Titles, query: str) -> tuple[SummaryPoint, ...]:
     """The evaluation in a few sentences.
 
     Args:

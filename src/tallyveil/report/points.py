@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SummaryPoint:
     """One point of a summary.
 
     Attributes:
@@ -16,20 +16,20 @@ class Point:
     text: str
 
 
-def evaluation_points(far: str) -> tuple[Point, ...]:
+def evaluation_points(far: str) -> tuple[SummaryPoint, ...]:
     """The summary of a page about errors against the true counts.
 
     Args:
         far: A sentence that says how far off published counts are.
     """
     return (
-        Point(
+        SummaryPoint(
             "What this page is",
             "A comparison of the published counts with the true ones. It is for those who may see the records, to "
             "judge whether the counts are exact enough. It is not part of the release.",
         ),
-        Point("How far off counts are", far),
-        Point(
+        SummaryPoint("How far off counts are", far),
+        SummaryPoint(
             "What not to conclude",
             "Another run of the same release has other noise and so other errors. A mean error over many counts says "
             "nothing about a single one.",
@@ -38,7 +38,7 @@ def evaluation_points(far: str) -> tuple[Point, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class NumberTile:
     """One number that stands out at the top of a page.
 
     Attributes:

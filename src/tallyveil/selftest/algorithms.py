@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tallyveil.noise.key import derive_key
 from tallyveil.noise.keystream import BLOCK_BYTES, Keystream
 from tallyveil.primitives import AES256_CIPHER, AES256_KEY, AES256_PLAIN, SHA256_OF_ABC
-from tallyveil.selftest.answers import Answer, equal
+from tallyveil.selftest.answers import KnownAnswer, equal
 
 KEY: Final = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
 PLAIN: Final = bytes.fromhex(
@@ -30,7 +30,7 @@ CTR: Final = (
 )
 
 
-def cipher_answers() -> Iterator[Answer]:
+def cipher_answers() -> Iterator[KnownAnswer]:
     """AES-256 on single blocks, on several, and as the stream that the noise is made of."""
     yield equal("cipher", "AES-256, one block", "FIPS 197, C.3", AES256_CIPHER, _encrypted(AES256_KEY))
     # ECB without chaining, as the noise uses the cipher: each block is encrypted for itself.
@@ -56,7 +56,7 @@ def _counter_mode() -> bytes:
     return bytes(a ^ b for a, b in zip(PLAIN, stream.words.tobytes(), strict=True))
 
 
-def hash_answers() -> Iterator[Answer]:
+def hash_answers() -> Iterator[KnownAnswer]:
     """SHA-256, HMAC-SHA256, and the keys that are derived with it."""
     # Longer than one block with its padding, so that the chaining is tried as well.
     two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"

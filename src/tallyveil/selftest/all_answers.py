@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from tallyveil.selftest.algorithms import cipher_answers, hash_answers
-from tallyveil.selftest.answers import Answer
+from tallyveil.selftest.answers import KnownAnswer
 from tallyveil.selftest.costs import accounting_answers
 from tallyveil.selftest.draws import noise_answers
 from tallyveil.selftest.releases import table_answers, topdown_answers
 
 
-def known_answers(*, topdown: bool) -> Iterator[Answer]:
+def known_answers(*, topdown: bool) -> Iterator[KnownAnswer]:
     """Every known answer and that of this machine, one after the other.
 
     Args:

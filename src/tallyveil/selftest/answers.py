@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KnownAnswer:
     """A known answer and the answer of this machine.
 
     Attributes:
@@ -25,9 +25,9 @@ class Answer:
     same: bool
 
 
-def equal(area: str, name: str, source: str, wanted: str, got: str) -> Answer:
+def equal(area: str, name: str, source: str, wanted: str, got: str) -> KnownAnswer:
     """An answer that must be the known one to the last digit."""
-    return Answer(area, name, source, wanted, got, wanted == got)
+    return KnownAnswer(area, name, source, wanted, got, wanted == got)
 
 
 def digest(data: bytes) -> str:

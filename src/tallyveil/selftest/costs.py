@@ -13,7 +13,7 @@ from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.selftest.answers import Answer
+from tallyveil.selftest.answers import KnownAnswer
 
 # Rho of the 2020 redistricting data, as an exact fraction.
 RHO: Final = Fraction(365, 100)
@@ -29,7 +29,7 @@ EXACT: Final = "exact polynomials"
 CLOSED: Final = "closed form"
 
 
-def accounting_answers() -> Iterator[Answer]:
+def accounting_answers() -> Iterator[KnownAnswer]:
     """Epsilon and delta of a large composition, and delta of discrete Laplace noise."""
     census = _census()
     name = "80 discrete Gaussian answers"
@@ -50,10 +50,10 @@ def _census() -> Guarantee:
     return compose(*events, neighbours=Neighbours.UNBOUNDED)
 
 
-def _enclosed(name: str, source: str, exact: str, bounds: Bounds) -> Answer:
+def _enclosed(name: str, source: str, exact: str, bounds: Bounds) -> KnownAnswer:
     known = float(exact)
     encloses = bounds.upper >= known * (1 - PRINTED) and bounds.lower <= known * (1 + PRINTED)
     wanted = f"bounds around {exact}, at most {WIDEST:g} of it apart"
     got = f"{bounds.lower!r} to {bounds.upper!r}"
     close = bounds.upper - bounds.lower <= WIDEST * known
-    return Answer("accounting", name, source, wanted, got, encloses and close)
+    return KnownAnswer("accounting", name, source, wanted, got, encloses and close)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource
-from tallyveil.selftest.answers import Answer, digest, equal
+from tallyveil.selftest.answers import KnownAnswer, digest, equal
 
 KEY: Final = bytes(range(32))
 """A key that everybody knows, so that everybody can draw the same numbers."""
@@ -31,7 +31,7 @@ MANY: Final = (
 SOURCE: Final = "this project, noise law 1"
 
 
-def noise_answers() -> Iterator[Answer]:
+def noise_answers() -> Iterator[KnownAnswer]:
     """Draws of the discrete Gaussian and the discrete Laplace law."""
     noise = NoiseSource(KEY)
 

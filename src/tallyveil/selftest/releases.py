@@ -16,7 +16,7 @@ from tallyveil.api.making import run
 from tallyveil.noise.key import insecure_key
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
 from tallyveil.products.lattice.run.run import TABLE, run_subspace
-from tallyveil.selftest.answers import Answer, digest, equal
+from tallyveil.selftest.answers import KnownAnswer, digest, equal
 from tallyveil.storage.read import collect, scan_parquet
 
 INPUTS: Final = Path(str(resources.files(__package__))) / "inputs"
@@ -29,7 +29,7 @@ COUNTS_OF_BLOCKS: Final = "449bdc64198a0662851dc2c149efdad9"
 """Digests of the rows, by `rows_digest`. They change only where the noise, or what it is bound to, changes."""
 
 
-def table_answers() -> Iterator[Answer]:
+def table_answers() -> Iterator[KnownAnswer]:
     """The release of one table with exact sums: its published counts."""
     with TemporaryDirectory(prefix="tallyveil-") as folder:
         table = run_subspace(
@@ -40,7 +40,7 @@ def table_answers() -> Iterator[Answer]:
     yield equal("release", "one table, published counts", SOURCE, COUNTS_OF_TABLE, rows_digest(counts))
 
 
-def topdown_answers() -> Iterator[Answer]:
+def topdown_answers() -> Iterator[KnownAnswer]:
     """A TopDown release of three geolevels: noisy answers and published counts."""
     with TemporaryDirectory(prefix="tallyveil-") as folder:
         release = run(INPUTS / "town.toml", folder, insecure_test_key=KEY)

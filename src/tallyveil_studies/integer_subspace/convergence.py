@@ -18,7 +18,7 @@ from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import STARTS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
+from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY, NORMS
 
@@ -112,7 +112,7 @@ def iterations(_: StudyInputs) -> Findings:
                         # The paper states powers of ten.
                         f"1e{round(math.log10(paper[norm]))}",
                         "section 5, appendix E",
-                        Claim.UPPER_BOUND,
+                        PrintedClaim.UPPER_BOUND,
                         "burn-in by potential scale reduction"
                         if name == "Illinois"
                         else "read off its figure",
@@ -256,7 +256,7 @@ def reduced(_: StudyInputs) -> Findings:
             {"iterations": n_states * THIN, "largest": factors.max(), "median": float(np.median(factors))}
         )
     table = pl.DataFrame(rows)
-    printed = PrintedNumber("1.01", "appendix E.4", Claim.UPPER_BOUND, "for each county of each State")
+    printed = PrintedNumber("1.01", "appendix E.4", PrintedClaim.UPPER_BOUND, "for each county of each State")
     return Findings(
         tables={"scale-reduction": table},
         comparisons=(

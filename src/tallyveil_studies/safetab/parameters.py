@@ -17,7 +17,7 @@ from tallyveil.accounting.events import (
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.parameters import exact_parameters
 from tallyveil.budget.strategy import Mechanism
-from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber
+from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 
 DELTA: Final = Fraction(1, 10**10)
 """The delta of Table 2: 1e-10."""
@@ -84,7 +84,7 @@ def compared(
     quantity: str, text: str, ours: float, source: str, *, bound: bool = False, remark: str = ""
 ) -> Comparison:
     """A comparison of a printed number with ours."""
-    kind = Claim.UPPER_BOUND if bound else Claim.VALUE
+    kind = PrintedClaim.UPPER_BOUND if bound else PrintedClaim.VALUE
     return Comparison(quantity, PrintedNumber(text, source, kind, remark), ours)
 
 

@@ -57,7 +57,7 @@ def test_the_page_of_a_release_is_that_of_its_kind(make, monkeypatch, kind):
     asked: list[Path] = []
     product = PRODUCTS[kind]
     if product.page is not None:
-        own = products.Product(product.usage, page=lambda out: asked.append(out) or out / "report.html")
+        own = products.ProductDoor(product.usage, page=lambda out: asked.append(out) or out / "report.html")
         monkeypatch.setattr(products, "PRODUCTS", {**PRODUCTS, kind: own})
         assert write_page(make(kind)).name == "report.html"
         assert len(asked) == 1

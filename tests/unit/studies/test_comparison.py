@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil_studies.comparison import Claim, Comparison, PrintedNumber, Verdict
+from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber, Verdict
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ def test_values_agree_up_to_their_rounding(ours, verdict):
 
 
 def test_bounds_hold_or_not():
-    printed = PrintedNumber("3e-37", "Table 2", Claim.UPPER_BOUND)
+    printed = PrintedNumber("3e-37", "Table 2", PrintedClaim.UPPER_BOUND)
     assert Comparison("residual", printed, 2.9e-37).verdict is Verdict.HOLDS
     assert Comparison("residual", printed, 3.1e-37).verdict is Verdict.VIOLATED
 
 
 def test_other_data_is_never_judged():
-    printed = PrintedNumber("14.14", "Section 3.2", Claim.OTHER_DATA)
+    printed = PrintedNumber("14.14", "Section 3.2", PrintedClaim.OTHER_DATA)
     assert Comparison("reduction", printed, 14.14).verdict is Verdict.NOT_JUDGED

@@ -32,7 +32,7 @@ MOST_LABELS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Areas:
+class WorkbenchAreas:
     """What is known of areas.
 
     Attributes:
@@ -46,7 +46,9 @@ class Areas:
     blocks: int | None = None
 
 
-def write_estimates(site: Path, plan: ReleasePlan, areas: Areas, queries: Sequence[str] | None) -> JsonObject:
+def write_estimates(
+    site: Path, plan: ReleasePlan, areas: WorkbenchAreas, queries: Sequence[str] | None
+) -> JsonObject:
     """Write the covariances, and say what was written.
 
     Args:

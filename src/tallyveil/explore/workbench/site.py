@@ -19,7 +19,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
 from tallyveil.explore.folder import replaced_site
 from tallyveil.explore.pages import copy_pages
-from tallyveil.explore.workbench.estimates import Areas, write_estimates
+from tallyveil.explore.workbench.estimates import WorkbenchAreas, write_estimates
 from tallyveil.plans.advice import strategy_tables
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
@@ -221,7 +221,7 @@ def make_workbench(
     site: Path,
     *,
     compared: Path | None = None,
-    areas: Areas | None = None,
+    areas: WorkbenchAreas | None = None,
     queries: Sequence[str] | None = None,
 ) -> Workbench:
     """Make the workbench of a release file.
@@ -246,9 +246,9 @@ def make_workbench(
         inputs += [compared, *inputs_of(second)]
     with replaced_site(site, inputs) as unfinished:
         copy_pages(unfinished, INDEX)
-        estimates = write_estimates(unfinished, plan, areas or Areas(), queries)
+        estimates = write_estimates(unfinished, plan, areas or WorkbenchAreas(), queries)
         if second is not None and other is not None:
-            other |= _other_estimates(unfinished / OTHER, second, plan, areas or Areas(), queries)
+            other |= _other_estimates(unfinished / OTHER, second, plan, areas or WorkbenchAreas(), queries)
         write_json_data(
             unfinished,
             SITE_FILE,
@@ -272,7 +272,7 @@ def _offered(release_file: Path) -> tuple[ReleasePlan, JsonObject]:
 
 
 def _other_estimates(
-    folder: Path, plan: ReleasePlan, first: ReleasePlan, areas: Areas, queries: Sequence[str] | None
+    folder: Path, plan: ReleasePlan, first: ReleasePlan, areas: WorkbenchAreas, queries: Sequence[str] | None
 ) -> JsonObject:
     """Write the covariances of the second plan on the spine of the first.
 

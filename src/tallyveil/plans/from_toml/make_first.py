@@ -29,7 +29,7 @@ from tallyveil.storage.write import write_text
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FirstFileWishes:
     """What somebody asks for, with paths as they see them.
 
     Attributes:
@@ -56,7 +56,7 @@ class Asked:
     out: Path
 
 
-def make_first(asked: Asked, read_geography: Callable[[GeographyInput], object]) -> None:
+def make_first(asked: FirstFileWishes, read_geography: Callable[[GeographyInput], object]) -> None:
     """Write a release file. It is planned before it is written, so a file that is there can be used.
 
     Args:
@@ -99,7 +99,7 @@ def refuse_records(public: Path, records: Path, flag: str) -> None:
     )
 
 
-def _look_at_columns(asked: Asked) -> None:
+def _look_at_columns(asked: FirstFileWishes) -> None:
     """Check the names and types of the columns of the records."""
     path, names = asked.records, [attribute.name for attribute in asked.attributes]
     wanted = [asked.geocode, *names, *([asked.count] if asked.count else [])]
@@ -114,7 +114,7 @@ def _look_at_columns(asked: Asked) -> None:
         require_counts(records, asked.count, path, "records")
 
 
-def _first_file(asked: Asked) -> FirstFile:
+def _first_file(asked: FirstFileWishes) -> FirstFile:
     """What the file will say."""
     folder = asked.out.parent
     return FirstFile(
@@ -134,7 +134,7 @@ def _first_file(asked: Asked) -> FirstFile:
     )
 
 
-def _finest_length(asked: Asked) -> int:
+def _finest_length(asked: FirstFileWishes) -> int:
     """Number of characters of the longest of the finest geocodes."""
     columns = [source for _, source in asked.geolevels if isinstance(source, str)]
     frame = scan_table(asked.geography, [asked.geocode, *columns], "geography")
@@ -144,7 +144,7 @@ def _finest_length(asked: Asked) -> int:
     return length if isinstance(length, int) else 0
 
 
-def _budget(asked: Asked) -> tuple[str, Fraction]:
+def _budget(asked: FirstFileWishes) -> tuple[str, Fraction]:
     unit, text = asked.budget
     value = parse_fraction(text, f"--{unit}")
     if value <= 0:
@@ -152,7 +152,7 @@ def _budget(asked: Asked) -> tuple[str, Fraction]:
     return unit, value
 
 
-def _refuse_weights(kind: pl.DataType, asked: Asked) -> None:
+def _refuse_weights(kind: pl.DataType, asked: FirstFileWishes) -> None:
     if kind.is_float():
         raise ConfigError(
             f"column {asked.count!r} of the records file {asked.records} holds decimal numbers, such as survey "

@@ -26,7 +26,7 @@ FINEST_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Area:
+class IntervalArea:
     """Geounits or entities that are sums of the spine's finest geounits.
 
     Attributes:
@@ -40,7 +40,7 @@ class Area:
     tabulated: bool
 
 
-def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
+def released_areas(release: FinishedRelease) -> tuple[IntervalArea, ...]:
     """The areas in the tables of a release that are not geolevels of its spine.
 
     A geolevel that the steps of the spine have replaced is included with its original geounits.
@@ -49,12 +49,14 @@ def released_areas(release: FinishedRelease) -> tuple[Area, ...]:
     published = release.plan.get("entities", [])
     by_name = {family.name: family for family in families}
     return (
-        *(Area(family, is_entity=False, tabulated=True) for family in replaced),
-        *(Area(by_name[name], is_entity=True, tabulated=True) for name in published),
+        *(IntervalArea(family, is_entity=False, tabulated=True) for family in replaced),
+        *(IntervalArea(by_name[name], is_entity=True, tabulated=True) for name in published),
     )
 
 
-def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily]) -> tuple[Area, ...]:
+def with_given(
+    spine: Spine, areas: Sequence[IntervalArea], given: Sequence[EntityFamily]
+) -> tuple[IntervalArea, ...]:
     """Areas of a release, together with further families that the user asks for.
 
     Args:
@@ -85,7 +87,7 @@ def with_given(spine: Spine, areas: Sequence[Area], given: Sequence[EntityFamily
     families = {*released, *(family.name for family in given)}
     check_areas(sorted(levels), sorted(families), sorted(families))
     new = [family for family in given if family.name not in released]
-    return (*areas, *(Area(family, is_entity=True, tabulated=False) for family in new))
+    return (*areas, *(IntervalArea(family, is_entity=True, tabulated=False) for family in new))
 
 
 def read_entity_table(path: Path, families: Sequence[str] | None) -> pl.DataFrame:

@@ -32,7 +32,7 @@ from tallyveil.postprocess.intervals.writing import (
     Folders,
     IntervalJob,
     LevelTables,
-    Step,
+    WritingStep,
     steps_of,
 )
 from tallyveil.runs.executor import Chunks, Executor, Executors, Site, gathered
@@ -261,7 +261,7 @@ class IntervalWork:
         folders = self._folders(number) if self.start is None else self.start()
         if piece.step is None:
             return _joined([step.write(folders, self.observer) for step in tables.steps()])
-        step: Step = list(tables.steps())[piece.step]
+        step: WritingStep = list(tables.steps())[piece.step]
         if piece.query is not None and step.level is not None:
             return self._of_level(tables, step.level).write_file(folders, piece.query, piece.file)
         with self.watch.stage(tables.interval_fit.stage(f"intervals {step.name}"), step.size):

@@ -34,7 +34,7 @@ from tallyveil.files.intervals import (
 )
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.spine import Spine
-from tallyveil.postprocess.intervals.areas import Area, family_counts
+from tallyveil.postprocess.intervals.areas import IntervalArea, family_counts
 from tallyveil.postprocess.intervals.fits import IntervalFit
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.runs.observer import Observer
@@ -76,7 +76,7 @@ class IntervalJob:
     release: FinishedRelease
     groups: tuple[QueryGroup, ...]
     fits: Sequence[IntervalFit]
-    areas: Sequence[Area]
+    areas: Sequence[IntervalArea]
     level: float
     simultaneous: bool
     with_bounds: bool
@@ -136,7 +136,7 @@ class IntervalJob:
             return FitTables(self, fit, fit_tree(covariance, rows, exact, workers=workers), workers)
 
 
-class Step(NamedTuple):
+class WritingStep(NamedTuple):
     """The tables of a geolevel or of an area.
 
     Attributes:
@@ -152,13 +152,15 @@ class Step(NamedTuple):
     write: Callable[[Folders, Observer], list[Tally]]
 
 
-def steps_of(spine: Spine, areas: Sequence[Area]) -> list[tuple[str, int, int | None, Area | None]]:
+def steps_of(
+    spine: Spine, areas: Sequence[IntervalArea]
+) -> list[tuple[str, int, int | None, IntervalArea | None]]:
     """Name, size, and number of the geolevel or the area, of every step of a fit.
 
     Original geolevels come first, by their number of geounits, and then entities.
     """
     replaced = {area.family.name for area in areas if not area.is_entity}
-    levels: list[tuple[str, int, int | None, Area | None]] = [
+    levels: list[tuple[str, int, int | None, IntervalArea | None]] = [
         (name, spine.n_geounits(number), number, None)
         for number, name in enumerate(spine.geolevels)
         if name not in replaced
@@ -189,13 +191,13 @@ class FitTables:
         """The answers of all tables, one table after the other."""
         return self.interval_fit.questions
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[WritingStep]:
         """The tables, geolevel by geolevel, and then of the areas."""
         for name, size, level, area in steps_of(self.job.release.spine, self.job.areas):
             if area is not None:
-                yield Step(name, size, None, partial(self._write_area, area))
+                yield WritingStep(name, size, None, partial(self._write_area, area))
             elif level is not None:
-                yield Step(name, size, level, partial(self._write_level, level))
+                yield WritingStep(name, size, level, partial(self._write_level, level))
 
     def level(self, number: int) -> "LevelTables":
         """The tables of a geolevel, which can be written file by file."""
@@ -222,7 +224,7 @@ class FitTables:
         self._check(folders, counts, spine)
         return tallies
 
-    def _write_area(self, area: Area, folders: Folders, observer: Observer) -> list[Tally]:
+    def _write_area(self, area: IntervalArea, folders: Folders, observer: Observer) -> list[Tally]:
         """Write every table of an area that is not on the spine."""
         release, family = self.job.release, area.family
         spine = release.spine

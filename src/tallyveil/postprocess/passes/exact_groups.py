@@ -32,7 +32,7 @@ from tallyveil.plans.part_cells import possible_cells
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name, summed_to_root
 from tallyveil.postprocess.other_releases.kept import TakenOver
-from tallyveil.postprocess.passes.groups import FixedGroups, GroupCounts, groups_of, in_groups
+from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts, groups_of, in_groups
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
@@ -387,7 +387,7 @@ def _covering(records: _Records, exact: Sequence[Exact]) -> list[Exact]:
     return chosen
 
 
-def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
+def _joined(chosen: Sequence[Exact], level: int) -> PassGroupCounts:
     """Counts of all chosen queries, with groups numbered query by query."""
     queries = tuple(part.query for part in chosen)
     total = TripletSum(chosen[0].counts[level].n_geounits, sum(query.size for query in queries))
@@ -400,7 +400,7 @@ def _joined(chosen: Sequence[Exact], level: int) -> GroupCounts:
             inside = answers >= 0
             total.add(start + rows[inside], begin + answers[inside], persons[inside])
         begin += part.query.size
-    return GroupCounts(*total.finish())
+    return PassGroupCounts(*total.finish())
 
 
 def _refuse_unreachable(records: _Records, groups: FixedGroups) -> None:
@@ -436,7 +436,7 @@ def _require_implied(records: _Records, exact: Exact, groups: FixedGroups) -> No
             )
 
 
-def _summed_to(records: _Records, query: QueryGroup, groups: FixedGroups, level: int) -> GroupCounts:
+def _summed_to(records: _Records, query: QueryGroup, groups: FixedGroups, level: int) -> PassGroupCounts:
     """The groups' counts, added up to the answers of a query that takes groups together."""
     counts = groups.levels[level]
     answer_of = records.answer_of_groups(groups.queries, query)
@@ -447,7 +447,7 @@ def _summed_to(records: _Records, query: QueryGroup, groups: FixedGroups, level:
         answers = np.full(len(rows), -1) if answer_of is None else answer_of[counts.groups[entries]]
         inside = answers >= 0
         total.add(rows[inside], answers[inside], counts.counts[entries][inside])
-    return GroupCounts(*total.finish())
+    return PassGroupCounts(*total.finish())
 
 
 def _require_within(records: _Records, table: ConstraintTable, groups: FixedGroups) -> None:

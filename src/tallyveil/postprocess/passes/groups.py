@@ -13,7 +13,7 @@ from tallyveil.schema.nested_queries import common_groups
 from tallyveil.schema.query_group import QueryGroup
 
 
-class GroupCounts(NamedTuple):
+class PassGroupCounts(NamedTuple):
     """Fixed counts of one geolevel in compressed rows, without the zeros.
 
     Attributes:
@@ -37,7 +37,7 @@ class FixedGroups:
     """
 
     queries: tuple[QueryGroup, ...]
-    levels: Sequence[GroupCounts] | Mapping[int, GroupCounts]
+    levels: Sequence[PassGroupCounts] | Mapping[int, PassGroupCounts]
 
     @property
     def size(self) -> int:
@@ -82,7 +82,7 @@ def groups_at(cells: QueryGroup, earlier: QueryGroup, level: int, counts: Public
     return FixedGroups(queries, {level: in_groups(queries, counts)})
 
 
-def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> GroupCounts:
+def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> PassGroupCounts:
     """Counts of one geolevel, added up to groups. Records that are in no group are left out."""
     total = TripletSum(counts.n_geounits, sum(query.size for query in queries))
     for start, stop in row_ranges(counts.offsets):
@@ -90,9 +90,9 @@ def in_groups(queries: Sequence[QueryGroup], counts: PublicCounts) -> GroupCount
         groups = groups_of(queries, cells)
         inside = groups >= 0
         total.add(start + rows[inside], groups[inside], persons[inside])
-    return GroupCounts(*total.finish())
+    return PassGroupCounts(*total.finish())
 
 
-def sums_of_groups(counts: GroupCounts, weights: NDArray[Any]) -> Integers:
+def sums_of_groups(counts: PassGroupCounts, weights: NDArray[Any]) -> Integers:
     """Sum over the records of each geounit of a whole number for each group, or of 1 in each wanted group."""
     return sums_between(counts.offsets, weights[counts.groups] * counts.counts.astype(np.int64))

@@ -15,7 +15,7 @@ from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
 from tallyveil.report.best_guess import guess_of_pair, guess_words
 from tallyveil.report.page import REPORT, write_page
-from tallyveil.report.points import Point
+from tallyveil.report.points import SummaryPoint
 from tallyveil.report.privacy import exact
 from tallyveil.report.wording import grouped, listed, power_of_ten
 from tallyveil.schema.unit import Unit
@@ -91,13 +91,13 @@ def _total(part: JsonObject, units: Mapping[str, Unit]) -> JsonObject:
     }
 
 
-def _points(content: JsonObject, parts: list[ProgrammeRelease]) -> tuple[Point, ...]:
+def _points(content: JsonObject, parts: list[ProgrammeRelease]) -> tuple[SummaryPoint, ...]:
     units = {part.unit.many: part.unit for part in parts}
     return (
-        Point("What this is", _what(content, parts)),
-        Point("What may not be concluded", _not(list(units))),
+        SummaryPoint("What this is", _what(content, parts)),
+        SummaryPoint("What may not be concluded", _not(list(units))),
         *(
-            Point(
+            SummaryPoint(
                 f"What it means for one {units[total['units'][0]].one}",
                 _means(total, units[total["units"][0]]),
             )

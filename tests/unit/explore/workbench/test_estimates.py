@@ -9,7 +9,7 @@ import pytest
 from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, random_moves
 
 from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.estimates import Areas
+from tallyveil.explore.workbench.estimates import WorkbenchAreas
 from tallyveil.explore.workbench.site import filled
 from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.plans.from_toml.load import load_plan
@@ -69,7 +69,7 @@ def test_on_the_geography_and_for_an_entity(tmp_path, text):
     made = read_hierarchies(load_plan(tmp_path / "release.toml"))
     places = {"geocode": made.spine.geocodes[2].tolist(), "place": ["A" if k % 3 else None for k in range(n)]}
     (family,) = entities_from_columns(made.spine, places, ["place"])
-    _, content = workbench(tmp_path, text, areas=Areas(made, (family,)))
+    _, content = workbench(tmp_path, text, areas=WorkbenchAreas(made, (family,)))
     members = content["spine"]["families"][0]["members"][0]
     moves = random_moves(content, np.random.default_rng(5))
     plan = planned(tmp_path, content, moves)
@@ -93,7 +93,7 @@ def test_one_geounit(tmp_path):
     geography(tmp_path, [3, 5, 2])
     (tmp_path / "release.toml").write_text(SMALL, encoding="utf-8")
     made = read_hierarchies(load_plan(tmp_path / "release.toml"))
-    plan, content = workbench(tmp_path, SMALL, areas=Areas(made))
+    plan, content = workbench(tmp_path, SMALL, areas=WorkbenchAreas(made))
     row = content["spine"]["codes"][1].index("01001")
     found = ask_node(
         "estimates",
@@ -116,7 +116,7 @@ def test_what_is_kept_between_moves_changes_no_number(tmp_path, text):
     n = geography(tmp_path, [3, 5, 5, 1])
     (tmp_path / "release.toml").write_text(text, encoding="utf-8")
     made = read_hierarchies(load_plan(tmp_path / "release.toml"))
-    _, content = workbench(tmp_path, text, areas=Areas(made))
+    _, content = workbench(tmp_path, text, areas=WorkbenchAreas(made))
     moves = [
         {"total": "1/2"},
         {"level": None, "place": 0, "steps": 60_000},

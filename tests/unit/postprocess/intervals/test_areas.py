@@ -9,7 +9,7 @@ from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals import areas as interval_areas
 from tallyveil.postprocess.intervals.areas import (
-    Area,
+    IntervalArea,
     entity_families,
     family_counts,
     read_entity_table,
@@ -57,7 +57,7 @@ def test_families_of_one_name_must_be_the_same():
     own, same = (entity_families(SPINE, table(ward=WARDS), None)[0] for _ in range(2))
     (other,) = entity_families(SPINE, table(ward=list(reversed(WARDS))), None)
     (new,) = entity_families(SPINE, table(school=WARDS), None)
-    released = (Area(own, is_entity=True, tabulated=True),)
+    released = (IntervalArea(own, is_entity=True, tabulated=True),)
     assert with_given(SPINE, released, [same]) == released
     assert [area.family.name for area in with_given(SPINE, released, [same, new])] == ["ward", "school"]
     assert not with_given(SPINE, released, [new])[1].tabulated

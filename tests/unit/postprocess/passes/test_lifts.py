@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tallyveil.plans.part_cells import PartCells
-from tallyveil.postprocess.passes.groups import GroupCounts
+from tallyveil.postprocess.passes.groups import PassGroupCounts
 from tallyveil.postprocess.passes.lifts import Lift, lift_pass
 from tallyveil.postprocess.passes.part_limits import PartLimits
 from tallyveil.postprocess.passes.part_targets import PartTargets
@@ -19,11 +19,11 @@ from tallyveil.schema.counts import PublicCounts, TripletSum
 NO_ANSWERS = PartTargets(cast(Any, None), None, None, None, "shares")
 
 
-def _counts(dense: np.ndarray) -> GroupCounts:
+def _counts(dense: np.ndarray) -> PassGroupCounts:
     rows, groups = np.nonzero(dense)
     total = TripletSum(*dense.shape)
     total.add(rows, groups, dense[rows, groups])
-    return GroupCounts(*total.finish())
+    return PassGroupCounts(*total.finish())
 
 
 def _dense(counts: PublicCounts, n_cells: int) -> np.ndarray:

@@ -66,7 +66,7 @@ def kinds_of(spine: Spine) -> tuple[Kinds, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TouchedGeounits:
+class EntityTouches:
     """The geounits that the entities of a family touch.
 
     P, M and T are those of `tallyveil.estimation.intervals.by_share.least_squares`. An entry is a geounit that an
@@ -91,13 +91,13 @@ class TouchedGeounits:
     gather: tuple[sparse.csr_matrix, ...]
 
 
-def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> TouchedGeounits:
+def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> EntityTouches:
     """What the entities of a family touch. At least one of them has a finest geounit."""
     sizes = np.diff(family.offsets)
     used = int((sizes > 0).sum())
     nothing = sparse.csr_matrix((0, 0))
     if spine.finest == 0:
-        return TouchedGeounits(used, np.zeros(0), float(sizes.sum()), nothing, (), ())
+        return EntityTouches(used, np.zeros(0), float(sizes.sum()), nothing, (), ())
     entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), sizes)
     level = spine.finest - 1
     n = spine.n_geounits(level)
@@ -110,7 +110,7 @@ def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> 
     finest = float((inside * (1 - share)).sum())
     if level == 0:
         weights = sparse.csr_matrix((share, (np.arange(len(kind)), kind)), shape=(len(kind), len(spread)))
-        return TouchedGeounits(used, spread, finest, weights, (), ())
+        return EntityTouches(used, spread, finest, weights, (), ())
     keys, above = _raised(spine, level, keys)
     first = sparse.csr_matrix((share, (above, kind)), shape=(len(keys), len(spread)))
     of: list[Integers] = []
@@ -122,7 +122,7 @@ def touched_by(spine: Spine, kinds: tuple[Kinds, ...], family: EntityFamily) -> 
             keys, above = _raised(spine, upper, keys)
             ones = np.ones(n_here)
             gather.insert(0, sparse.csr_matrix((ones, (above, np.arange(n_here))), shape=(len(keys), n_here)))
-    return TouchedGeounits(used, spread, finest, first, tuple(of), tuple(gather))
+    return EntityTouches(used, spread, finest, first, tuple(of), tuple(gather))
 
 
 def _raised(spine: Spine, level: int, keys: Integers) -> tuple[Integers, Integers]:

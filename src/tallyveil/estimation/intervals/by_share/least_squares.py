@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from tallyveil.estimation.intervals.by_share.dual import Dual
-from tallyveil.estimation.intervals.by_share.kinds import Kinds, TouchedGeounits
+from tallyveil.estimation.intervals.by_share.kinds import EntityTouches, Kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class LeastSquares:
     """
 
     kinds: tuple[Kinds, ...]
-    touched: Mapping[str, TouchedGeounits]
+    touched: Mapping[str, EntityTouches]
 
     @property
     def n_matrices(self) -> int:
@@ -90,7 +90,7 @@ class LeastSquares:
         return summed
 
     def _of_entities(
-        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+        self, touched: EntityTouches, filtered: list[Dual], gains: list[Dual], roots: Dual
     ) -> Dual:
         """The mean covariance of the entities of a family."""
         spread = filtered[-1].scaled(np.array([touched.finest_spread]))
@@ -99,7 +99,7 @@ class LeastSquares:
         return spread.scaled(np.array([1.0 / touched.n_entities]))
 
     def _above_finest(
-        self, touched: TouchedGeounits, filtered: list[Dual], gains: list[Dual], roots: Dual
+        self, touched: EntityTouches, filtered: list[Dual], gains: list[Dual], roots: Dual
     ) -> Dual:
         """The sum over all entities of what the geolevels above the finest contribute."""
         # Back from the sum over the roots of a kind to one of them.

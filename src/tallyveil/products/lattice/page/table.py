@@ -18,7 +18,7 @@ from tallyveil.files.manifest_files import read_listed, read_listed_table, read_
 from tallyveil.files.marks import marks_of
 from tallyveil.report.best_guess import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.page import REPORT, frame_texts, write_page
-from tallyveil.report.points import Point, evaluation_points
+from tallyveil.report.points import SummaryPoint, evaluation_points
 from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
 from tallyveil.schema.schema import schema_from_mapping
@@ -151,7 +151,7 @@ _DONE: Final = {
 
 def table_points(
     manifest: Manifest, plan: Mapping[str, Any], counts: pl.DataFrame, unit: Unit
-) -> tuple[Point, ...]:
+) -> tuple[SummaryPoint, ...]:
     """What was done, how sure a count is, what may not be concluded, and what it means for one record.
 
     Args:
@@ -161,10 +161,10 @@ def table_points(
         unit: What a record stands for.
     """
     return (
-        Point("What was done", f"{_DONE[plan.get('outputs', 'free')]} {_exact_sums(plan)}"),
-        Point("How sure a count is", _sure(manifest, counts, unit)),
-        Point("What not to conclude", _not(counts, unit)),
-        Point(f"What it means for one {unit.one}", _single_counts(manifest, plan, unit)),
+        SummaryPoint("What was done", f"{_DONE[plan.get('outputs', 'free')]} {_exact_sums(plan)}"),
+        SummaryPoint("How sure a count is", _sure(manifest, counts, unit)),
+        SummaryPoint("What not to conclude", _not(counts, unit)),
+        SummaryPoint(f"What it means for one {unit.one}", _single_counts(manifest, plan, unit)),
     )
 
 

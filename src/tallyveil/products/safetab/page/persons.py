@@ -28,7 +28,7 @@ from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.parameters import ParameterTable, parameter_table
-from tallyveil.report.points import Point, evaluation_points
+from tallyveil.report.points import SummaryPoint, evaluation_points
 from tallyveil.report.privacy import MECHANISMS
 from tallyveil.report.wording import (
     duration,
@@ -357,7 +357,7 @@ def error_plot(
     return Picture(svg, from_least_to_most(rows, "error", units))
 
 
-def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[Point, ...]:
+def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[SummaryPoint, ...]:
     """The summary of a page of errors: the first figure says how far off counts are."""
     return evaluation_points(
         plots[0][1].sentence if plots else "The tables below have the errors by the true size of the group."

@@ -11,7 +11,7 @@ from tallyveil.files.finished import LEDGER
 from tallyveil.products.safetab.public.evaluation import SIZES
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_tile, guess_words
-from tallyveil.report.points import Point, Tile
+from tallyveil.report.points import NumberTile, SummaryPoint
 from tallyveil.report.wording import detail_title, grouped, percent, rounded
 from tallyveil.schema.unit import Unit
 
@@ -44,13 +44,17 @@ def groups_guess(out: Path) -> Fraction:
 
 def group_tiles(
     published: pl.DataFrame, unit: Unit, right: Fraction, *, is_protected: bool
-) -> tuple[Tile, ...]:
+) -> tuple[NumberTile, ...]:
     """The numbers that stand out: how many groups have a count, the typical margins, and the best guess."""
     tiles = [
-        Tile("Groups with a published count", grouped(published.height), "each with a margin of its own")
+        NumberTile(
+            "Groups with a published count", grouped(published.height), "each with a margin of its own"
+        )
     ]
     tiles += [
-        Tile(f"A typical count of {_size(size)}", f"± {_margin(margin)}", f"{unit.many}, in 95 of 100 cases")
+        NumberTile(
+            f"A typical count of {_size(size)}", f"± {_margin(margin)}", f"{unit.many}, in 95 of 100 cases"
+        )
         for size, margin in _ends(published)
     ]
     return (*tiles, guess_tile(right, unit, is_protected=is_protected))
@@ -64,7 +68,7 @@ def group_points(
     chosen_by: str,
     is_protected: bool,
     some_left_out: bool = False,
-) -> tuple[Point, ...]:
+) -> tuple[SummaryPoint, ...]:
     """What was done, how sure a count is, what may not be concluded, and what it means for one record.
 
     Args:
@@ -78,14 +82,14 @@ def group_points(
     guess = guess_words(right, NEIGHBOURS, unit)
     without_secret = "" if is_protected else NO_SECRET
     return (
-        Point(
+        SummaryPoint(
             "What was done",
             "A random whole number, called noise, was added to every count. It may be positive or negative, and it is "
             f"public how large such numbers usually are. {chosen_by} decided how much detail each group gets.",
         ),
-        Point("How sure a count is", _sure(published, unit)),
-        Point("What not to conclude", _not(published, unit) + (_LEFT_OUT if some_left_out else "")),
-        Point(f"What it means for one {unit.one}", without_secret + guess),
+        SummaryPoint("How sure a count is", _sure(published, unit)),
+        SummaryPoint("What not to conclude", _not(published, unit) + (_LEFT_OUT if some_left_out else "")),
+        SummaryPoint(f"What it means for one {unit.one}", without_secret + guess),
     )
 
 

@@ -12,7 +12,7 @@ from tallyveil.report.best_guess import (
     guess_words,
 )
 from tallyveil.report.nearness import Nearness
-from tallyveil.report.points import Point, Tile
+from tallyveil.report.points import NumberTile, SummaryPoint
 from tallyveil.report.population import GeolevelSizes
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.uncertainty import Uncertainty
@@ -33,12 +33,12 @@ def release_guess(files: ReleaseFiles) -> Fraction:
 
 def release_tiles(
     files: ReleaseFiles, sizes: Sequence[GeolevelSizes], uncertainty: Uncertainty | None, right: Fraction
-) -> tuple[Tile, ...]:
+) -> tuple[NumberTile, ...]:
     """The numbers that stand out: how many records and areas, how near typical counts are, and the best guess."""
     unit, finest = files.unit, sizes[-1]
     tiles = [
-        Tile(f"Published {unit.many}", grouped(finest.records), "in all areas together"),
-        Tile(
+        NumberTile(f"Published {unit.many}", grouped(finest.records), "in all areas together"),
+        NumberTile(
             f"Smallest areas ({name_title(finest.geolevel)})",
             grouped(finest.geounits),
             f"{grouped(finest.empty)} of them published as empty",
@@ -47,7 +47,7 @@ def release_tiles(
     if uncertainty is not None and uncertainty.nearness:
         near = uncertainty.nearness[-1]
         tiles.append(
-            Tile(
+            NumberTile(
                 f"A typical {name_title(near.geolevel)} is right to",
                 f"± {grouped(near.distance)}",
                 f"{unit.many}, with {uncertainty.level} confidence",
@@ -62,7 +62,7 @@ def release_points(
     expected: Sequence[ExpectedError],
     uncertainty: Uncertainty | None,
     right: Fraction,
-) -> tuple[Point, ...]:
+) -> tuple[SummaryPoint, ...]:
     """What was done, how sure a count is, what may not be concluded, and what it means for one record.
 
     Args:
@@ -73,10 +73,10 @@ def release_points(
         right: Upper bound of the share of right guesses.
     """
     return (
-        Point("What was done", _done(files)),
-        Point("How sure a count is", _sure(files, expected, uncertainty)),
-        Point("What not to conclude", _not(files, sizes[-1], uncertainty)),
-        Point(f"What it means for one {files.unit.one}", _single_counts(files, right)),
+        SummaryPoint("What was done", _done(files)),
+        SummaryPoint("How sure a count is", _sure(files, expected, uncertainty)),
+        SummaryPoint("What not to conclude", _not(files, sizes[-1], uncertainty)),
+        SummaryPoint(f"What it means for one {files.unit.one}", _single_counts(files, right)),
     )
 
 

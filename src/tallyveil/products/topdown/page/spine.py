@@ -13,7 +13,7 @@ from tallyveil.geography import GeounitShares, Spine
 from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
 from tallyveil.report.house_style import COLOURS, INK, MUTED, house_style
 from tallyveil.report.page import write_page
-from tallyveil.report.points import Point
+from tallyveil.report.points import SummaryPoint
 from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 
 MOST_POINTS = 12_000
@@ -87,7 +87,7 @@ def write_spine_page(
     )
 
 
-def _points(spine: Spine) -> tuple[Point, ...]:
+def _points(spine: Spine) -> tuple[SummaryPoint, ...]:
     """The spine in a few sentences."""
     sizes = listed(
         [
@@ -96,16 +96,18 @@ def _points(spine: Spine) -> tuple[Point, ...]:
         ]
     )
     return (
-        Point(
+        SummaryPoint(
             "What this is",
             f"A tree of areas (a spine): {sizes} areas. Each is cut into those of the next kind.",
         ),
-        Point(
+        SummaryPoint(
             "What it is for",
             "A release adds noise to the counts of these areas. Any other area is added up from them. The fewer "
             "of them it takes, the more exact is its count.",
         ),
-        Point("What it is made of", "Public geography alone. No record and no count was read for this page."),
+        SummaryPoint(
+            "What it is made of", "Public geography alone. No record and no count was read for this page."
+        ),
     )
 
 
