@@ -16,7 +16,10 @@ LARGEST_LOSS = 10**4
 """Largest epsilon of one answer, and largest squared quotient of a sensitivity and a standard deviation."""
 
 _LEAST_LOSS = Fraction(1, 10**60)
+"""Least loss of one answer that is above 0. Floats still hold its fourth power, 1e-240; with twice the
+exponent that would be 0."""
 _LEAST_DELTA = Fraction(1, 10**300)
+"""Least delta above 0. Normal floats end at 2.2e-308; with twice the exponent it would be 0."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -165,6 +168,7 @@ class ApproximateDP:
         exact = exact_number(epsilon, "epsilon of ApproximateDP")
         if exact < 0:
             raise BudgetError(f"epsilon of ApproximateDP must be 0 or more, got {as_given(epsilon)}.")
+        # Epsilon 0 is allowed: with its delta it is a chance of failure and nothing else.
         if exact:
             _require_loss(exact, "epsilon of ApproximateDP")
         _set(self, "epsilon", exact)

@@ -100,6 +100,7 @@ def renyi_epsilon(
         raise BudgetError(
             f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}. Give one such as '1e-10'."
         )
+    # In floats, to choose the order alone: each order gives a valid bound.
     log_delta, divergence = log_of(exact), _searched(event)
 
     def bound(excess: float) -> float:

@@ -146,6 +146,7 @@ def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
     Raises:
         BudgetError: two neighbours are farther apart than the release's distance.
     """
+    # Both the l1 and the squared l2 distance of neighbours are the number of cells that move by one.
     if isinstance(release, IntegerSubspaceGaussian):
         size, measure = Fraction(release.squared_distance), "squared l2 distance"
     elif release.norm == "l2":
@@ -167,6 +168,7 @@ def _set(event: object, name: str, value: object) -> None:
 
 def _variation(value: Fraction | int | str) -> Fraction:
     number = exact_number(value, "total variation of an integer-subspace release")
+    # It adds to delta: at 1 nothing would be promised.
     if not 0 <= number < 1:
         raise BudgetError(
             f"the total variation distance of a release must be at least 0 and below 1, got {as_given(value)}. Run "

@@ -122,6 +122,7 @@ def merged_law(law: Law) -> Law:
         BudgetError: a loss of integer noise is out of range.
     """
     counted: dict[FurtherLoss, int] = {}
+    # Several normal answers together are one normal answer: mu squared adds up exactly.
     mu_squared = sum(
         (loss.mu_squared * loss.multiplicity for loss in law if isinstance(loss, NormalLoss)), Fraction(0)
     )
@@ -131,6 +132,7 @@ def merged_law(law: Law) -> Law:
             counted[single] = counted.get(single, 0) + loss.multiplicity
     others = [replace(loss, multiplicity=n) for loss, n in counted.items()]
     normal = (NormalLoss(mu_squared),) if mu_squared else ()
+    # In a fixed order, so that equal compositions are equal tuples however they were stated.
     return (*merged(of_integers(law)), *normal, *sorted(others, key=repr))
 
 
@@ -168,6 +170,7 @@ def cost_hint(loss: AnyLoss) -> float:
             rho = Fraction(0)
         case SampledLoss():
             base = 0.0 if loss.base is None else cost_hint(loss.base)
+            # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
             grown = min(math.expm1(min(2 * base, 600.0)) / 2, base / float(loss.probability) ** 2)
             return loss.multiplicity * float(loss.probability) ** 2 * grown + 1e-12
     return float(loss.multiplicity * rho)
