@@ -40,6 +40,7 @@ class ManyBounds(Sequence[Bounds]):
     def width(self) -> Floats:
         """upper - lower."""
         with np.errstate(invalid="ignore"):
+            # Equal infinities have the width 0, and their difference would be no number.
             widths: Floats = np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
         return widths
 

@@ -103,6 +103,7 @@ def renyi_epsilon(
     # In floats, to choose the order alone: each order gives a valid bound.
     log_delta, divergence = log_of(exact), _searched(event)
 
+    # The better conversion gains at every order: c(x) < 1 in docs/proofs/every-delta.md, section 1.
     def bound(excess: float) -> float:
         less = saved(excess) if conversion is Conversion.CANONNE else 0.0
         return divergence(excess) - (log_delta + less) / excess

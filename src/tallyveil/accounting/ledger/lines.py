@@ -28,7 +28,7 @@ from tallyveil.exact import as_given
 LEDGER_FORMAT = 2
 """Number of the format that is written: chained lines, and a sensitivity that says by how much an answer moves."""
 UNCHAINED_FORMAT = 1
-"""Number of the first format, still read at the same cost: without a chain, and with a sensitivity that counts answers."""
+"""Number of the first format, still read at the same cost: it has no chain, and its sensitivity counts answers."""
 NO_LINE = "0" * 64
 """Stands for the SHA-256 of the line before the first."""
 
