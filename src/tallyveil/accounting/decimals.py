@@ -15,9 +15,8 @@ DIGITS: Final = 6
 MOST_DIGITS: Final = 17
 """With this many significant digits any two different floats have different texts."""
 
-_LARGEST_PLAIN: Final = (
-    16  # where Python's own text of a float changes, too: 1e16 is the first with an exponent
-)
+# As in Python's own text of a float: 1e16 is the first power of ten with an exponent.
+_LARGEST_PLAIN: Final = 16
 _SMALLEST_PLAIN: Final = -5
 """Powers of ten between which numbers are written without an exponent."""
 

@@ -63,6 +63,7 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
     rho = zcdp_cost(factors)
     stretch = max(Fraction(2 * math.sqrt(2 * rho)), 2 * lattice.step)
     most = greatest_loss(factors)
+    # Knots further to the left mirror those to the right, by the symmetry of the loss.
     begin = -max(lattice.step * weight for weight in lattice.weights)
     lower = upper = 0.0
     budget = _MOST_POINTS
@@ -73,6 +74,7 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
         bounds = _over(engine, begin, begin + length, most)
         lower, upper = max(lower, bounds.lower), max(upper, bounds.upper)
         begin += length
+        # Each stretch has a law of about this size, and all of them together take the time.
         budget -= engine.law(Fraction(0)).weights.size
         if budget < 0:
             break

@@ -283,6 +283,7 @@ class ParallelEvent:
     degree: int = 1
 
     def __post_init__(self) -> None:
+        # The cost is multiplied by it, so that a degree below 1 would hide what the parts cost.
         object.__setattr__(self, "degree", count_of(self.degree, "degree of ParallelEvent"))
 
     def to_mapping(self) -> dict[str, Any]:
@@ -353,6 +354,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
+        # A PoissonSampled counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():
@@ -361,6 +363,7 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
             return ()
 
 
+# Without a branch nothing could be done, and a largest cost of none does not exist.
 def _require_a_branch(event: str, branches: tuple[PrivacyEvent, ...]) -> None:
     if not branches:
         raise BudgetError(f"{event} has no branch; wanted at least one. Leave the event out.")

@@ -54,6 +54,7 @@ def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours 
     source, target = Neighbours.of(source), Neighbours.of(target)
     if source is target:
         return event
+    # Two or one half; a half must divide every multiplicity, or the event is refused.
     factor = Fraction(target.answers_moved, source.answers_moved)
     return _with_multiplicities(event, factor)
 

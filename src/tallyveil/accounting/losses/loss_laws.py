@@ -327,6 +327,7 @@ def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
     for law in laws:
         if any(dominates(other, law) for other in undominated):
             continue
+        # A later law may cover several that were kept before.
         undominated = [other for other in undominated if not dominates(law, other)] + [law]
     return tuple(undominated)
 
@@ -348,6 +349,7 @@ def _times(law: Law, share: Fraction) -> Law:
 
 def _require_halves(parts: tuple[Law, ...]) -> None:
     """Refuse losses of which nothing is known where a record leaves one part and enters another."""
+    # Only integer answers are known to cost half where a record leaves a part.
     for loss in (loss for law in parts for loss in further(law)):
         raise BudgetError(
             f"a parallel event holds {as_given(loss)}. Under bounded neighbours a record may leave one part and enter "
@@ -357,10 +359,12 @@ def _require_halves(parts: tuple[Law, ...]) -> None:
 
 
 def _counted(law: Law) -> dict[AnyLoss, int]:
+    # Laws are merged, so that no factor comes twice here.
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
 def _loses(event: PrivacyEvent) -> bool:
+    # An invariant loses nothing, and leaves a choice beside it as free as it was.
     if isinstance(event, Release | NonPrivateEvent):
         return True
     return any(_loses(part) for part in parts_of(event))
