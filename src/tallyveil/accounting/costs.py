@@ -163,6 +163,7 @@ def _in_words(release: PureRelease | PoissonSampled) -> str:
 
 def has_gaussian(event: PrivacyEvent) -> bool:
     """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
+    # Its inner event is no part in `parts_of`, but its noise is what matters here.
     if isinstance(event, PoissonSampled):
         return has_gaussian(event.event)
     if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | ZCDP):

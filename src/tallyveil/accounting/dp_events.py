@@ -62,10 +62,12 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
 
 def _read(event: object, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     name = type(event).__name__
+    # By name, as the library need not be installed; an unknown event is an error and never free.
     if name not in _READERS:
         raise _refused(
             event, f"Known are {', '.join(_READERS)}. State its (epsilon, delta) as ApproximateDP."
         )
+    # Said in words, before Python's own limit on recursion is met.
     if depth > _DEEPEST:
         raise _refused(event, f"It is nested more than {_DEEPEST} deep. Write its parts side by side.")
     try:
@@ -127,6 +129,7 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     inner = _joined(_read(event.event, neighbours, depth + 1))
     if isinstance(inner, SequentialEvent) and not inner.events:
         return inner
+    # Answers that share a sample do not compose as samples drawn anew.
     if not isinstance(inner, Sampleable | PoissonSampled):
         raise _refused(
             event,

@@ -43,6 +43,7 @@ _STRETCHES = 120  # of two standard deviations each, over which every knot is lo
 _FEW = 8  # knots in a stretch up to which each is evaluated by itself
 _STEEPEST = 500  # logarithm of the fall over one stretch that floats can hold
 _MOST_POINTS = 1 << 24  # lattice points of all stretches' laws together: about two seconds
+# Width of a mu above which its knot is evaluated by itself, as in gaps between atoms. Both ways are certified.
 _WIDE = 1e-6
 _MOST_SINGLE = 64  # knots of one stretch with wide bounds that are looked at again
 _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function

@@ -28,6 +28,7 @@ class ManyBounds(Sequence[Bounds]):
             raise BudgetError(
                 f"arrays of bounds must have lower <= upper everywhere, got {self.lower} and {self.upper}"
             )
+        # Shared and cached: a caller who wrote to them would change a certified answer.
         for side in (self.lower, self.upper):
             side.setflags(write=False)
 

@@ -61,6 +61,8 @@ _SPARE: Final = 4.0
 _HALVINGS: Final = 24
 _FARTHEST: Final = 1e9  # the largest tilt, in units of the deviation
 _SMALL: Final = 25.0  # minus the logarithm of the tail of T, relative to delta
+# Shells around epsilon, in units of sqrt(A): more of them follow exp(-x^2 / 2) more closely,
+# and each one is a sum over its part of the grid.
 _SHELLS: Final = (1.0, 2.0, 3.0, 4.0, 6.0)
 _AROUND: Final = 2.0
 """Distances from epsilon, in units of the standard deviation of T, at which what dividing adds is bounded."""

@@ -171,6 +171,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
 
 def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent, ...]:
     events = keys[key]
+    # Checked before recursion: a text is a sequence of letters, and would give a strange error.
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise BudgetError(
             f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."

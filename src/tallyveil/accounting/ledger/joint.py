@@ -125,6 +125,7 @@ def _without_repeated_copies(
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
     """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
+    # A run enters its spend first, so a ledger without entries has lost lines or belongs to no release.
     if not entries:
         raise StoreError(
             f"the ledger {path} declares a budget and shows no spend, so it cannot account for a release: a run "

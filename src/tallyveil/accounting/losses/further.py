@@ -138,6 +138,7 @@ def merged_law(law: Law) -> Law:
 
 def of_integers(law: Law) -> tuple[LossFactor, ...]:
     """The losses of integer noise in a law."""
+    # The engines on lattices take these alone; everything else needs a list or a closed form.
     return tuple(loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss))
 
 
@@ -148,6 +149,7 @@ def further(law: Law) -> tuple[FurtherLoss, ...]:
 
 def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
+    # All other pairs of laws are symmetric, so that the mirrored law is the same one.
     return tuple(
         replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
     )
