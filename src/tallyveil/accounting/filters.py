@@ -92,7 +92,7 @@ class _EpsilonDelta:
 
     def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
         if isinstance(event, ApproximateDP):
-            # Sums alone hold for events chosen on the way; a sharper composition needs them in advance.
+            # Plain sums, whose promise also holds for events chosen on the way (filters.md, section 3).
             return event.multiplicity * event.epsilon, event.multiplicity * event.delta
         if isinstance(event, SequentialEvent):
             pairs = [self.costs(part) for part in event.events]

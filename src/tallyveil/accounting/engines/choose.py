@@ -421,7 +421,7 @@ def _stand(loss: Base, covering: bool) -> Base | None:
     """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
     match loss:
         case NormalLoss(mu_squared, n):
-            # Its list would have too many atoms. A larger mu covers it; from below, nothing does as well.
+            # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:
                 return _stand(NormalLoss(Fraction(1, _LARGEST_SPREAD**2), n), covering) if covering else None
             # A whole number of steps; the variance then makes mu exact, so rounding it costs nothing.
