@@ -37,6 +37,7 @@ def approximate_log_delta(factors: tuple[LossFactor, ...], epsilon: float) -> fl
     most = greatest_loss(factors)
     if most is not None and most <= epsilon:
         return -math.inf
+    # Left of the mean no tilt is needed: delta has its bulk there.
     tilt = max(saddle_point(factors, epsilon)[0], 0.0)
     pairs = [(factor.multiplicity, *moments(factor, tilt)) for factor in factors]
     above = sum(n * mean for n, mean, _ in pairs) - epsilon

@@ -51,7 +51,10 @@ DIGITS = 13
 """Significant decimal digits of the factor found."""
 
 MAX_STEPS = 60
+"""Steps of a bracket, and raises of a factor. Neither is what ends a search: from the shortest step a bracket passes
+e^100 in about 30 steps, so half as many are just enough; the raise doubles, so the 60th is a factor above 10^4."""
 LARGEST_LOG_FACTOR = 100
+"""Of e, about 10^43 either way. Usual noise then stays far inside the 10^-100 to 10^100 that a parameter may have."""
 LARGEST_TARGET = Fraction(10**9)
 """Largest epsilon that noise is scaled for. Noise with an epsilon of 100 already protects nobody."""
 Event_co = TypeVar("Event_co", bound=PrivacyEvent, covariant=True)
@@ -59,6 +62,7 @@ Event_co = TypeVar("Event_co", bound=PrivacyEvent, covariant=True)
 Event = TypeVar("Event", bound=PrivacyEvent)
 
 _LARGEST_EXCESS = 1e6
+"""Stands for an infinite excess of ln delta, of which a root finder needs the sign alone."""
 _NEAR = 1e-3
 """Half the distance of the logarithms of factors between which the slope of the excess is measured."""
 _SHORTEST_STEP = 1e-10
@@ -130,10 +134,13 @@ def calibrate(
         laws = alternatives_of(scaled(event, Fraction(math.exp(log_factor))), relation)
         return finite(max(approximate_log_delta(of_integers(law), float(target)) for law in laws) - log_delta)
 
+    # The approximation knows integer noise alone. All other searches begin at the noise as given.
     integers = not any(further(law) for law in alternatives_of(event, relation))
     low, high = bracket(excess, *(_first_guess(approximate_excess) if integers else (0.0, -1.0)))
+    # No claim rests on the root. A certified value beside it decides.
     root = brentq(excess, low, high, xtol=10.0 ** -(digits + 1), rtol=8 * sys.float_info.epsilon)
     factor = rounded_up(Fraction(math.exp(root)), digits)
+    # The bounds of delta may be wider than a last digit. Raises that double pass any such width.
     for nudge in range(MAX_STEPS):
         guarantee = compose(scaled(event, factor), neighbours=relation)
         if guarantee.log_delta(target).upper <= log_delta:
@@ -162,6 +169,7 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
             return Gaussian(event.variance * factor, event.sensitivity, event.multiplicity)
         case Laplace():
             return Laplace(event.scale * factor, event.sensitivity, event.multiplicity)
+        # Where no noise is stated: epsilon is inverse to a scale, and rho to a variance.
         case RandomizedResponse():
             return RandomizedResponse(event.epsilon / factor, event.options, event.multiplicity)
         case ZCDP():
@@ -172,6 +180,7 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
                 "target by what it costs."
             )
         case PoissonSampled():
+            # The probability is how records are drawn, and no noise.
             return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
@@ -208,6 +217,7 @@ def _target(
             f"the target delta is {as_given(allowed)}, wanted a number between 0 and 1, both excluded. Give one "
             "such as '1e-10'."
         )
+    # A target that is a little too small only asks for a little more noise.
     return target, allowed, log_bounds_of(allowed).lower
 
 
@@ -241,6 +251,7 @@ def bracket(excess: Callable[[float], float], guess: float, slope: float) -> tup
         following = here + step
         if (excess(following) > 0) is not fails:
             return (here, following) if fails else (following, here)
+        # Steps that grow pass a root at any distance in a number of steps like its logarithm.
         here, step = following, 1.5 * step if abs(step) >= 1 else 4 * step
         if abs(here) > LARGEST_LOG_FACTOR:
             break
@@ -253,6 +264,8 @@ def bracket(excess: Callable[[float], float], guess: float, slope: float) -> tup
 
 def rounded_up(value: Fraction, digits: int) -> Fraction:
     """The least number of that many significant decimal digits that is not below the value."""
+    # Beside a power of ten this float may be off by one: then one digit more or fewer is kept,
+    # and the result is still not below the value.
     exponent = digits - 1 - math.floor(math.log10(float(value)))
     scale = Fraction(10) ** exponent
     return Fraction(math.ceil(value * scale)) / scale

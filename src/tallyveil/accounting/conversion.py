@@ -28,7 +28,10 @@ from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import as_given, in_short
 
 _MAX_STEPS = 200
+"""Of the search, and of the certificate on each side. After Newton's steps halving gains a bit a step, and a float has
+53; strides of a certificate grow eightfold. So 100 would do, and 400 gain nothing."""
 _DOUBLINGS = 12
+"""Up to 4,096 times the epsilon that fails. If delta is not certified there, the engine's bounds are too wide."""
 _NEWTON_STEPS = 20
 """Most searches need fewer than ten. Where delta falls from atom to atom in long jumps, a Newton step ends at the next
 jump, of which there may be thousands; then halving the interval is faster."""
@@ -65,10 +68,12 @@ def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
     """
     if delta < 0:
         raise BudgetError(f"delta must be 0 or more, got {in_short(delta)}. Give one such as '1e-10'.")
+    # No delta is above 1, and without losses the two neighbours cannot be told apart.
     if delta >= 1 or not factors:
         return Bounds(0.0, 0.0)
     if isinstance(engine, WithFailure | Between):
         return _of_parts(engine, delta)
+    # At delta 0 epsilon is the largest loss; for any other delta no search needs to look beyond it.
     most = _greatest(factors)
     if delta == 0:
         return most
@@ -79,6 +84,7 @@ def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
 
 def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float) -> Bounds:
     target = log_bounds_of(delta)
+    # Also the case where a search would have no root: delta is below the target on all of [0, inf).
     if log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     root, slope = _root(engine, factors, target, ceiling)
@@ -92,6 +98,7 @@ def _of_parts(engine: WithFailure | Between, delta: Fraction) -> Bounds:
         upper = epsilon_at(engine.upper, engine.upper_law, delta).upper
         return Bounds(min(epsilon_at(engine.lower, engine.lower_law, delta).lower, upper), upper)
     less, more = engine.deltas_of_rest(delta)
+    # Below 0 nothing is left: failures alone exceed delta, at whatever epsilon.
     upper = math.inf if less < 0 else epsilon_at(engine.rest, engine.law, less).upper
     lower = math.inf if more < 0 else epsilon_at(engine.rest, engine.law, more).lower
     return Bounds(lower, upper)
@@ -109,6 +116,7 @@ def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> t
     """An epsilon near the root, and minus the derivative of ln delta there."""
     aim = (target.lower + target.upper) / 2
     low, high = 0.0, ceiling
+    # From the ceiling on delta is 0, and its logarithm has no slope to follow: begin well below.
     epsilon = min(_guess(factors, aim), ceiling / 2)
     slope = 1.0
     for attempt in range(_MAX_STEPS):
@@ -120,6 +128,7 @@ def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> t
             high = epsilon
         slope = _slope(epsilon, _middle(tails.log_second), middle)
         wanted = _step(epsilon, middle, aim, slope)
+        # The bracket keeps Newton's steps from leaving, and takes over where they are slow.
         if not low < wanted < high or (attempt >= _NEWTON_STEPS and math.isfinite(high)):
             wanted = (low + high) / 2 if math.isfinite(high) else 2 * epsilon + 1
         if abs(wanted - epsilon) <= math.ulp(epsilon) or _straddles(tails, target):
@@ -134,6 +143,7 @@ def _slope(epsilon: float, log_second: float, log_delta: float) -> float:
     It only says how far to look next. Where delta is 0 the logarithms are both infinite, and say nothing.
     """
     exponent = epsilon + log_second - log_delta if math.isfinite(log_delta) else 0.0
+    # Floats overflow at exp(709.8); the floor keeps the quotients of a caller finite.
     return max(math.exp(min(exponent, 700.0)), 1e-12)
 
 
@@ -145,6 +155,7 @@ def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
         # Exact within a cell: exp(epsilon') = (A - target) / B.
         grown = -math.expm1(-off) / slope
         return epsilon + math.log1p(grown) if grown > -1 else -math.inf
+    # From afar ln delta is nearly straight, and the Newton step on it loses no digits.
     return epsilon + off / slope
 
 
@@ -154,6 +165,7 @@ def _guess(factors: Law, log_delta: float) -> float:
         if isinstance(factor, GaussianLoss):
             rho += factor.multiplicity * factor.offset_float
         else:
+            # epsilon^2 / 2 for a small epsilon, epsilon / 2 for a large one: a place to start.
             rate = factor.sensitivity / float(factor.scale)
             rho += factor.multiplicity * rate * min(rate, 1.0) / 2
     return _gaussian_epsilon(math.sqrt(2 * rho), log_delta)
@@ -162,6 +174,7 @@ def _guess(factors: Law, log_delta: float) -> float:
 def _gaussian_epsilon(mu: float, log_delta: float) -> float:
     """Epsilon of one continuous Gaussian answer: near that of many, and only a place to start."""
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * max(-log_delta, 0.0)) + mu
+    # Forty halvings are 1e-12 of the interval: more than a place to start needs.
     for _ in range(40):
         epsilon = (low + high) / 2
         first = _log_normal(mu / 2 - epsilon / mu)
@@ -175,6 +188,7 @@ def _log_normal(x: float) -> float:
     """About the logarithm of the normal distribution function: a search begins from it."""
     if x > -10:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    # The asymptotic series, off by about 2.5 / x^4. erfc would underflow near x = -38.
     return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) - 1 / (x * x)
 
 
@@ -189,6 +203,7 @@ def _certified_upper(engine: LossEngine, root: float, slope: float, target: Boun
         if log_delta.upper <= target.lower:
             return epsilon
         epsilon += _stride(epsilon, (log_delta.upper - target.lower) / slope, attempt)
+        # At the largest loss delta is 0, so this end is certain without an evaluation.
         if epsilon >= ceiling:
             return ceiling
     return _by_halving(engine, epsilon, target)
@@ -228,11 +243,13 @@ def _certified_lower(engine: LossEngine, root: float, slope: float, target: Boun
 
 def _stride(epsilon: float, wanted: float, attempt: int) -> float:
     """How far to go on: what the slope asks for, but short at first, in case the slope changes beside the root."""
+    # The exponent is capped as 8^342 overflows; a stride of less than an ulp would not move.
     short = max(16 * math.ulp(epsilon), 1e-12) * 8.0 ** min(attempt - 2, 300)
     return max(min(1.1 * wanted, max(short, math.ulp(epsilon))), math.ulp(epsilon))
 
 
 def _middle(bounds: Bounds) -> float:
+    # A lower end of delta may be 0, whose logarithm leaves no middle.
     if not math.isfinite(bounds.lower):
         return bounds.upper
     return (bounds.lower + bounds.upper) / 2

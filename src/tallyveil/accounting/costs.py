@@ -55,11 +55,14 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
     def of_release(release: Release) -> Fraction:
         match release:
             case DiscreteGaussian() | Gaussian():
+                # A fraction, so that sums of any length are exact and never round below the budget.
                 return release.multiplicity * Fraction(release.sensitivity**2) / (2 * release.variance)
             case IntegerSubspaceGaussian() | ZCDP():
                 return release.rho
+        # Refuses what has no pure epsilon either, in words about rho.
         epsilon, answers = _pure(release, "rho")
         if laplace_as_zcdp:
+            # Each answer by itself: the square of their sum would be larger.
             return answers * epsilon**2 / 2
         raise BudgetError(
             f"{_in_words(release)} has a cost in epsilon, not in rho. Declare the budget in epsilon, use discrete "
@@ -86,6 +89,7 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
         require_distance(event, neighbours)
     for part in parts_of(event):
+        # At every depth, since the relation is that of the whole event.
         require_neighbours(part, neighbours)
 
 
@@ -159,6 +163,7 @@ def _in_words(release: PureRelease | PoissonSampled) -> str:
 
 def has_gaussian(event: PrivacyEvent) -> bool:
     """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
+    # Its inner event is no part in `parts_of`, but its noise is what matters here.
     if isinstance(event, PoissonSampled):
         return has_gaussian(event.event)
     if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | ZCDP):
@@ -215,9 +220,11 @@ def cost_function(
             return lambda point: sum((cost(point) for cost in added), nothing)
         case AdaptiveEvent() | WorstEvent():
             ways = of(branches_of_one_law(event) if isinstance(event, AdaptiveEvent) else event.branches)
+            # The worst branch at one order need not be the worst at another.
             return lambda point: max(cost(point) for cost in ways)
         case ParallelEvent(events, degree):
             beside = of(events)
+            # A listed part may stand for several, so the worst one counts `degree` times.
             return lambda point: degree * max((cost(point) for cost in beside), default=nothing)
         case InvariantEvent():
             return lambda _: nothing
@@ -263,6 +270,7 @@ def delta_with_total_variation(epsilon: Exact, delta: Exact, total_variation: Ex
         e, d = (
             rational(exact_number(number, name)) for number, name in ((epsilon, "epsilon"), (delta, "delta"))
         )
+        # A delta of 1 promises nothing already; the exponential may be far larger.
         return min(
             1.0, round_up(d + (1 + e.exp()) * rational(exact_number(total_variation, "total variation")))
         )

@@ -41,6 +41,7 @@ _PROTECTS_NOBODY = 600.0
 """Rho above which that is tried before a search. Gaussian noise has such small errors from a rho of about 2,700 on."""
 
 _STEEPEST = Fraction(700)
+"""Loss beyond which exp(loss) has a lower bound alone: floats overflow at exp(709.8). Such a line bounds nothing."""
 _FINEST = Fraction(1, 10**9)
 """The least distance of the two losses of a chord. Over a chord this short, the function bends by less than 1e-18."""
 
@@ -104,6 +105,7 @@ def _on_lattice(
     nearly_none = _of_nobody(engine, factors, alpha)
     if nearly_none is not None:
         return Fraction(0), nearly_none
+    # Tests at any two losses bound the function. So a finer lattice is thinned out, and none is missed.
     spacing = lattice.step * max(1, _FINEST // lattice.step)
 
     def loss(index: int) -> Fraction:
@@ -114,6 +116,7 @@ def _on_lattice(
     def passes(index: int) -> bool:
         return engine.log_tails(loss(index)).log_second.upper <= wanted
 
+    # `passes` is certified, but monotone only up to the bounds. Any index found gives valid bounds.
     index = _first(passes, _index_guess(factors, alpha, lattice.offset, spacing))
     right = _point(engine, loss(index), lattice.step)
     left = _point(engine, loss(index - 1), lattice.step)
@@ -122,11 +125,13 @@ def _on_lattice(
 
 def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
     """Type I errors at which to draw the trade-off function: they belong to evenly spread losses."""
+    # Without quick levels of tests: points of a cosine, closer at both ends, where the curve bends.
     if isinstance(engine, Between | WithFailure | Gridded):
         return (np.cos(np.linspace(math.pi, 0, count + 2)[1:-1]) + 1) / 2
     if not law:
         return np.linspace(0, 1, count + 2)[1:-1]
     rho = search_cost(law)
+    # The mean loss is rho under one neighbour and -rho under the other; four standard deviations beyond.
     reach = rho + 4 * math.sqrt(2 * rho)
     if engine.name in OFF_LATTICE:  # the errors of a single test take long, and normal ones are near
         normal = NormalDist(-rho, math.sqrt(2 * rho))
@@ -167,9 +172,11 @@ def _between(
     upper = min(b2.upper, 1 - here.lower)
     if a1.upper > a2.upper and a1.upper > here.upper:
         share = min(max((here.lower - a2.upper) / (a1.upper - a2.upper), 0.0), 1.0)
+        # A smaller share moves along the falling chord less far, so the factor rounds the bound up.
         chord = b2.upper + (min(b1.upper, b2.upper) - b2.upper) * share * (1 - 1e-15)
         upper = min(upper, chord)
     beyond = max(here.upper - a2.lower, 0.0)
+    # The two supporting lines bound a convex function from below: each falls as fast as it may.
     falls = beyond * _slope(above).upper * (1 + 4e-16) if beyond else 0.0
     rises = max(a1.lower - here.upper, 0.0) * _slope(below).lower * (1 - 4e-16)
     lower = max(b2.lower - falls, (b1.lower + rises if a1.lower >= here.upper else 0.0), 0.0)
@@ -197,6 +204,7 @@ def _first(passes: Callable[[int], bool], guess: int) -> int:
         while not passes(high):
             low, stride = high, 2 * stride
             high = low + stride
+    # Strides doubled until the answer was passed, so this takes as many steps as the strides did.
     while high - low > 1:
         middle = (low + high) // 2
         if passes(middle):

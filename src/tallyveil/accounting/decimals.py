@@ -15,6 +15,7 @@ DIGITS: Final = 6
 MOST_DIGITS: Final = 17
 """With this many significant digits any two different floats have different texts."""
 
+# As in Python's own text of a float: 1e16 is the first power of ten with an exponent.
 _LARGEST_PLAIN: Final = 16
 _SMALLEST_PLAIN: Final = -5
 """Powers of ten between which numbers are written without an exponent."""
@@ -96,6 +97,7 @@ def both_ends(bounds: TwoEnds, digits: int = DIGITS) -> tuple[str, str]:
     lower, upper = Fraction(bounds.lower), Fraction(bounds.upper)
     largest = max(abs(lower), abs(upper))
     if lower != upper:
+        # Digits down to the first one in which the two ends differ.
         seen = _leading_power(largest) - _leading_power(upper - lower) + 1
         digits = max(digits, min(seen, MOST_DIGITS))
     unit = _leading_power(largest) - digits + 1 if largest else 0
@@ -113,6 +115,7 @@ def delta_text(delta: Fraction) -> str:
 
     A claim at delta = 1 says nothing. So a delta next to 1 is written as its distance from 1, which is rounded down.
     """
+    # An upper bound of delta claims less, so rounding up is safe.
     text = at_most(delta, 12)
     if Fraction(text) != delta:
         text = at_most(delta)
@@ -130,6 +133,7 @@ def _text(value: Fraction | float, digits: int, places: int | None, *, up: bool)
 
 def _leading_power(value: Fraction) -> int:
     """The power of ten of the leading digit of a number above 0."""
+    # Two logarithms, as the quotient may be beyond the floats. Exact comparisons put the guess right.
     power = math.floor(math.log10(value.numerator) - math.log10(value.denominator))
     while Fraction(10) ** power > value:
         power -= 1
@@ -141,8 +145,11 @@ def _leading_power(value: Fraction) -> int:
 def _written(value: Fraction, unit: int, *, up: bool, plain: bool) -> str:
     """The value as a multiple of 10^unit, rounded in one direction. `plain` keeps zeros and never has an exponent."""
     scaled = value / Fraction(10) ** unit
+    # Exact: `scaled` is a fraction, so that no digit was lost before this one rounding.
     whole = math.ceil(scaled) if up else math.floor(scaled)
+    # The sign of what is written: a value that rounds to 0 gets no minus.
     sign, figures = "-" if whole < 0 else "", str(abs(whole))
+    # Counted after rounding, which may carry into one more digit, as from 9.99 to 10.
     leading = unit + len(figures) - 1
     if not plain and whole and not _SMALLEST_PLAIN <= leading < _LARGEST_PLAIN:
         rest = figures[1:].rstrip("0")

@@ -32,6 +32,8 @@ _DIGITS = 2**100
 """Epsilon of randomized response is rounded up to a multiple of one over this."""
 
 _DEEPEST = 100
+"""Levels of events within events. A level takes two or three calls, and Python allows about 1,000: twice as many levels
+would still fit, ten times as many would not."""
 
 
 def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEvent:
@@ -60,10 +62,12 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
 
 def _read(event: object, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     name = type(event).__name__
+    # By name, as the library need not be installed; an unknown event is an error and never free.
     if name not in _READERS:
         raise _refused(
             event, f"Known are {', '.join(_READERS)}. State its (epsilon, delta) as ApproximateDP."
         )
+    # Said in words, before Python's own limit on recursion is met.
     if depth > _DEEPEST:
         raise _refused(event, f"It is nested more than {_DEEPEST} deep. Write its parts side by side.")
     try:
@@ -74,6 +78,7 @@ def _read(event: object, neighbours: Neighbours, depth: int) -> PrivacyEvent:
 
 def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     multiplier = _number(event, "noise_multiplier")
+    # The multiplier is a standard deviation, in units of what one added record moves.
     return Gaussian(multiplier**2, _moved(neighbours)) if multiplier else _no_noise(event)
 
 
@@ -87,6 +92,7 @@ def _discrete_laplace(event: Any, neighbours: Neighbours, _: int) -> PrivacyEven
     if rate <= 0:
         raise _refused(event, "Its noise_parameter must be above 0.")
     moved = count_of(event.sensitivity, "sensitivity of DiscreteLaplaceDpEvent") * _moved(neighbours)
+    # Its parameter is one over the scale.
     return DiscreteLaplace(1 / rate, moved)
 
 
@@ -103,6 +109,7 @@ def _response(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     if not share:
         return _no_noise(event)
     with precision(256):
+        # The true option has probability 1 - s + s / k, each other one s / k: this is their quotient.
         epsilon = upper_fraction((1 + rational(options * (1 - share) / share)).log())
     return RandomizedResponse(Fraction(math.ceil(epsilon * _DIGITS), _DIGITS), options)
 
@@ -122,6 +129,7 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     inner = _joined(_read(event.event, neighbours, depth + 1))
     if isinstance(inner, SequentialEvent) and not inner.events:
         return inner
+    # Answers that share a sample do not compose as samples drawn anew.
     if not isinstance(inner, Sampleable | PoissonSampled):
         raise _refused(
             event,
@@ -170,6 +178,7 @@ def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
         case SequentialEvent(events):
             return SequentialEvent(tuple(_repeated(part, count) for part in events))
         case ZCDP(rho):
+            # Rho adds up, and the event has no multiplicity.
             return ZCDP(rho * count)
         case _ if isinstance(event, Sampleable | PoissonSampled):
             return replace(event, multiplicity=event.multiplicity * count)
@@ -185,6 +194,7 @@ def _joined(event: PrivacyEvent) -> PrivacyEvent:
     if len(parts) == 1:
         return parts[0]
     if parts and all(isinstance(part, Gaussian) for part in parts):
+        # They share one sample, so they are one vector of answers, and mu squared adds up.
         mu_squared = sum(
             (p.multiplicity * p.mu_squared for p in parts if isinstance(p, Gaussian)), Fraction(0)
         )
@@ -194,6 +204,7 @@ def _joined(event: PrivacyEvent) -> PrivacyEvent:
 
 def _number(event: Any, name: str) -> Fraction:
     value = getattr(event, name)
+    # Its binary value: that is what the other library computes with, too.
     if isinstance(value, float) and math.isfinite(value):
         return Fraction(value)
     return exact_number(value, f"{name} of {type(event).__name__}")

@@ -43,6 +43,7 @@ _STRETCHES = 120  # of two standard deviations each, over which every knot is lo
 _FEW = 8  # knots in a stretch up to which each is evaluated by itself
 _STEEPEST = 500  # logarithm of the fall over one stretch that floats can hold
 _MOST_POINTS = 1 << 24  # lattice points of all stretches' laws together: about two seconds
+# Width of a mu above which its knot is evaluated by itself, as in gaps between atoms. Both ways are certified.
 _WIDE = 1e-6
 _MOST_SINGLE = 64  # knots of one stretch with wide bounds that are looked at again
 _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function
@@ -63,6 +64,7 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
     rho = zcdp_cost(factors)
     stretch = max(Fraction(2 * math.sqrt(2 * rho)), 2 * lattice.step)
     most = greatest_loss(factors)
+    # Knots further to the left mirror those to the right, by the symmetry of the loss.
     begin = -max(lattice.step * weight for weight in lattice.weights)
     lower = upper = 0.0
     budget = _MOST_POINTS
@@ -73,6 +75,7 @@ def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
         bounds = _over(engine, begin, begin + length, most)
         lower, upper = max(lower, bounds.lower), max(upper, bounds.upper)
         begin += length
+        # Each stretch has a law of about this size, and all of them together take the time.
         budget -= engine.law(Fraction(0)).weights.size
         if budget < 0:
             break

@@ -31,6 +31,8 @@ from tallyveil.exact import as_given
 Chosen = Literal["adaptive", "public"]
 
 _LEAST_SHARE = Fraction(1, 10**100)
+"""Least distance from 0 and from 1 of the probability of a sample. Searches square it in floats: 1e-200 is one, but the
+square of 1e-200 would be 0."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -57,6 +59,7 @@ class DiscreteGaussian:
     multiplicity: int
 
     def __init__(self, variance: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
+        # The class is frozen, and text is to become exact before anybody sees it.
         object.__setattr__(self, "variance", parameter_of_noise(variance, "variance of DiscreteGaussian"))
         object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteGaussian"))
         object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteGaussian"))
@@ -146,6 +149,7 @@ class PoissonSampled:
                 "DiscreteLaplace, RandomizedResponse, ApproximateDP or PoissonSampled; state any other one as "
                 "ApproximateDP."
             )
+        # Answers on one sample are not independent given the record; normal ones are one vector together.
         if event.multiplicity != 1 and not isinstance(event, Gaussian):
             raise BudgetError(
                 f"PoissonSampled takes one answer, got {as_given(event)} with {event.multiplicity} of them that see "
@@ -154,6 +158,7 @@ class PoissonSampled:
             )
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")
+        # 0 and 1 themselves are exact cases: nothing is seen, or everything.
         if 0 < min(share, 1 - share) < _LEAST_SHARE:
             raise BudgetError(
                 f"probability of PoissonSampled must be 0, 1, or 1e-100 away from both, got {as_given(probability)}."
@@ -240,6 +245,7 @@ class WorstEvent:
 
     def __post_init__(self) -> None:
         _require_a_branch("WorstEvent", self.branches)
+        # A misspelt choice must not pass for the cheaper one.
         if self.chosen not in ("adaptive", "public"):
             raise BudgetError(
                 f"chosen of WorstEvent must be 'adaptive' or 'public', got {as_given(self.chosen)}. Use one of them."
@@ -277,6 +283,7 @@ class ParallelEvent:
     degree: int = 1
 
     def __post_init__(self) -> None:
+        # The cost is multiplied by it, so that a degree below 1 would hide what the parts cost.
         object.__setattr__(self, "degree", count_of(self.degree, "degree of ParallelEvent"))
 
     def to_mapping(self) -> dict[str, Any]:
@@ -347,6 +354,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
+        # A PoissonSampled counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():
@@ -355,6 +363,7 @@ def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
             return ()
 
 
+# Without a branch nothing could be done, and a largest cost of none does not exist.
 def _require_a_branch(event: str, branches: tuple[PrivacyEvent, ...]) -> None:
     if not branches:
         raise BudgetError(f"{event} has no branch; wanted at least one. Leave the event out.")

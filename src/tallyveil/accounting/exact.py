@@ -18,6 +18,7 @@ def exact_text(value: Fraction) -> str:
     return text if value.denominator == 1 or "/" not in text else f"{text} ({at_most(value, 7)})"
 
 
+# Squares and cubes of it are still floats (up to 1.8e308); squares of 10**200 would not be.
 LARGEST = Fraction(10) ** 100
 LEAST = 1 / LARGEST
 """Range of a parameter of noise. Some engines search in floats, which cannot hold numbers far beyond this range."""
@@ -32,6 +33,7 @@ def parameter_of_noise(value: Fraction | int | str, where: str) -> Fraction:
     number = exact_number(value, where)
     if number <= 0:
         raise BudgetError(f"{where} must be above 0, got {as_given(value)}. Leave out what is not measured.")
+    # Refused here, with the name of the parameter, and not by an engine in the middle of a search.
     if not LEAST <= number <= LARGEST:
         raise BudgetError(
             f"{where} must lie between 1e-100 and 1e100, got {as_given(value)}. Check its exponent."
@@ -71,6 +73,7 @@ def count_of(value: int, where: str, least: int = 1) -> int:
         BudgetError: it is no whole number, or below the least.
     """
     number = exact_value(value)
+    # A multiplicity that was cut to a whole number would cost too little: refuse, do not round.
     if number is None or number.denominator != 1 or number < least:
         raise BudgetError(
             f"{where} must be an integer of {least} or more, got {as_given(value)}. Leave the event out."

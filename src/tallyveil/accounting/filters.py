@@ -31,6 +31,8 @@ from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 192
+"""Bits of ball arithmetic. A handful of operations keep far more of them than the 53 of the float that is returned,
+and half as many would, too."""
 
 
 class _Unit(Protocol):
@@ -50,6 +52,7 @@ class _Rho:
     names: ClassVar = ("rho",)
 
     def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        # Pure epsilon is zCDP with epsilon^2 / 2 (Bun and Steinke 2016, Proposition 1.4).
         return (rho_of(event, laplace_as_zcdp=True),)
 
     def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
@@ -63,6 +66,7 @@ class _Mu:
     names: ClassVar = ("mu squared",)
 
     def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
+        # By cover, not by rho: a discrete Gaussian has the rho of a normal answer, but may tell more.
         match event:
             case Gaussian():
                 return (event.multiplicity * event.mu_squared,)
@@ -76,6 +80,7 @@ class _Mu:
                 )
 
     def promise(self, budget: tuple[Fraction, ...]) -> PrivacyEvent:
+        # At sensitivity 1, mu squared is one over the variance.
         return Gaussian(1 / budget[0])
 
 
@@ -87,6 +92,7 @@ class _EpsilonDelta:
 
     def costs(self, event: PrivacyEvent) -> tuple[Fraction, ...]:
         if isinstance(event, ApproximateDP):
+            # Plain sums, whose promise also holds for events chosen on the way (filters.md, section 3).
             return event.multiplicity * event.epsilon, event.multiplicity * event.delta
         if isinstance(event, SequentialEvent):
             pairs = [self.costs(part) for part in event.events]
@@ -172,6 +178,7 @@ class Filter:
             BudgetError: the event costs more than is left (code `filter-spent`), has no cost in this unit, or is not
                 stated under this relation.
         """
+        # Every part is checked before any is entered, so that a refusal leaves the filter as it was.
         costs = _costs(self._unit, event, self.neighbours)
         for name, cost, left in zip(self._unit.names, costs, self.left, strict=True):
             if cost > left:
@@ -180,6 +187,7 @@ class Filter:
                     "entered. Choose more noise, or stop.",
                     code="filter-spent",
                 )
+        # Exact fractions: after any number of steps, no rounding lets one more in.
         self.spent = tuple(gone + cost for gone, cost in zip(self.spent, costs, strict=True))
         self.events = (*self.events, event)
 
@@ -223,6 +231,7 @@ class Odometer:
             )
         self.tuned_to = parameter_of_noise(tuned_to, "tuned_to of an odometer")
         with precision(_BITS):
+            # The x at which x rho + ln(1 / delta) / x is least for rho = tuned_to.
             best = (-rational(self.delta).log() / rational(self.tuned_to)).sqrt()
             self._excess = Fraction(float(best))  # any x above 0 gives a bound
         self.rho, self.events = Fraction(0), ()
@@ -230,6 +239,7 @@ class Odometer:
     @property
     def epsilon(self) -> float:
         """An upper bound of the loss of everything entered so far, rounded up."""
+        # Before any step the loss is 0, whatever the boundary says.
         if not self.rho:
             return 0.0
         with precision(_BITS):

@@ -16,7 +16,10 @@ LARGEST_LOSS = 10**4
 """Largest epsilon of one answer, and largest squared quotient of a sensitivity and a standard deviation."""
 
 _LEAST_LOSS = Fraction(1, 10**60)
+"""Least loss of one answer that is above 0. Floats still hold its fourth power, 1e-240; with twice the
+exponent that would be 0."""
 _LEAST_DELTA = Fraction(1, 10**300)
+"""Least delta above 0. Normal floats end at 2.2e-308; with twice the exponent it would be 0."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -45,6 +48,7 @@ class Gaussian:
         _set(self, "variance", parameter_of_noise(variance, "variance of Gaussian"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Gaussian"))
         _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Gaussian"))
+        # Both numbers may be in range and their quotient beyond what floats search.
         _require_loss(self.mu_squared, "sensitivity^2 / variance of Gaussian")
 
     @property
@@ -88,6 +92,7 @@ class Laplace:
         _set(self, "scale", parameter_of_noise(scale, "scale of Laplace"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Laplace"))
         _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Laplace"))
+        # As for normal noise: each in range does not mean that their quotient is.
         _require_loss(self.epsilon, "sensitivity / scale of Laplace")
 
     @property
@@ -126,6 +131,7 @@ class RandomizedResponse:
 
     def __init__(self, epsilon: Fraction | int | str, options: int = 2, multiplicity: int = 1) -> None:
         _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of RandomizedResponse"))
+        # With one option nothing is released.
         _set(self, "options", count_of(options, "options of RandomizedResponse", least=2))
         _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RandomizedResponse"))
         _require_loss(self.epsilon, "epsilon of RandomizedResponse")
@@ -165,6 +171,7 @@ class ApproximateDP:
         exact = exact_number(epsilon, "epsilon of ApproximateDP")
         if exact < 0:
             raise BudgetError(f"epsilon of ApproximateDP must be 0 or more, got {as_given(epsilon)}.")
+        # Epsilon 0 is allowed: with its delta it is a chance of failure and nothing else.
         if exact:
             _require_loss(exact, "epsilon of ApproximateDP")
         _set(self, "epsilon", exact)
@@ -173,6 +180,7 @@ class ApproximateDP:
             raise BudgetError(
                 f"delta of ApproximateDP must be 0, or 1e-300 or more, got {as_given(delta)}. Give 0 or '1e-300'."
             )
+        # A finite guarantee at delta 1 would be true and say nothing; the other event shows as no guarantee.
         if self.delta == 1:
             raise BudgetError(
                 "delta of ApproximateDP must be below 1, got 1, which promises nothing. Use NonPrivateEvent."
@@ -222,6 +230,7 @@ def _set(event: object, name: str, value: object) -> None:
 
 
 def _require_loss(loss: Fraction, where: str) -> None:
+    # Exact fractions, so that a loss at the very end of the range is not refused by a rounding.
     if not _LEAST_LOSS <= loss <= LARGEST_LOSS:
         raise BudgetError(
             f"{where} must lie between 1e-60 and {LARGEST_LOSS}, got {as_given(loss)}. Check the units."

@@ -32,8 +32,12 @@ ERROR: Final = 1e-12
 """Relative error of scipy's erfcx and log_ndtr, of the platform's functions and of a few operations, with room."""
 
 _TINY_MU: Final = 1e-3
-_LOG_ROOT_2_PI: Final = math.log(2 * math.pi) / 2
+"""Mu below which the difference of two Mills' ratios is bounded as an integral. At twice of it the two bounds are four
+times as far apart, at half of it the subtraction loses one bit more."""
+_LOG_ROOT_2_PI: Final = math.log(2 * math.pi) / 2  # of the normal density
 _CENTRAL: Final = -1.0
+"""y from which the line itself is looked at. Here it is at most Phi(1) = 0.84 and one minus it at least 0.16, so that
+both forms keep their digits."""
 
 
 def is_central(mu: float, best_at: Floats) -> Bools:
@@ -54,6 +58,7 @@ def log_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
     y = np.maximum(best_at / mu - mu / 2, _CENTRAL)
     here, there = _mills(y), _mills(y + mu)
     if mu < _TINY_MU:
+        # r is convex: its middle bounds the integral from below, and its ends bound it from above.
         points = (y + mu / 2,) if side < 0 else (y, y + mu)
         steps = [1 - t * _mills(t) for t in points]
         gap = mu * sum(steps[1:], steps[0]) / len(steps)
@@ -76,6 +81,7 @@ def log_rest_of_line(mu: float, best_at: Floats, epsilons: Floats, side: int) ->
     from scipy.special import log_ndtr  # here, since most users of guarantees do not ask for mu
 
     a = mu / 2 - best_at / mu
+    # As logarithms, since far out both probabilities are below every float.
     first, second = log_ndtr(-a), epsilons + log_ndtr(a - mu)
     # A point that is rounded changes the logarithms by its error times their slope, at most |a| + mu + 1.
     size = 2 + np.abs(first) + np.abs(second) + np.abs(epsilons)

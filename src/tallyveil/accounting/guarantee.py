@@ -67,6 +67,7 @@ class Guarantee:
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         laws = tuple(merged_law(law) for law in self.alternatives)
         object.__setattr__(self, "alternatives", laws)
+        # Chosen at once, so that losses which no engine takes are refused here and not by a later question.
         engines = tuple(engine_for(law, self.engine, self.width) for law in laws)
         object.__setattr__(self, "computed_by", engines)
 
@@ -132,6 +133,7 @@ class Guarantee:
         if len(profiles) == 1:
             return profiles[0]
         return ManyBounds(
+            # The profile of several ways is their pointwise maximum, and so are both of its bounds.
             np.max([epsilon.lower for epsilon in profiles], axis=0),
             np.max([epsilon.upper for epsilon in profiles], axis=0),
         )
@@ -196,6 +198,7 @@ class Guarantee:
         """
         if not 2 <= points <= 10_000:
             raise BudgetError(f"a curve needs 2 to 10000 points, got {points}. Give a number in that range.")
+        # Where to look may follow from one alternative. What is found there holds for all.
         inner = np.sort(knot_at(self.computed_by[0], self.alternatives[0], points - 2))
         alphas = np.concatenate([[0.0], inner, [1.0]])
         alphas.flags.writeable = False
@@ -235,6 +238,7 @@ class Guarantee:
             return [beta for _, beta in curves[0]]
         bounds = []
         for alpha, ways in zip(alphas, zip(*curves, strict=True), strict=True):
+            # The guarantee is no better than that of any single alternative.
             upper = min(beta.upper for _, beta in ways)
             lower = max(self._supporting(epsilon, alpha) for epsilon, _ in ways)
             bounds.append(Bounds(min(max(lower, 0.0), upper), upper))
@@ -249,6 +253,7 @@ class Guarantee:
 
 def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
     """Whether delta at an epsilon may be above a delta. If it is not, the engine's own epsilon is no larger."""
+    # No logarithm to compare with: the engine is asked for its epsilon itself.
     if not 0 < delta < 1 or not math.isfinite(epsilon):
         return True
     return log_delta_of(engine, epsilon).upper > log_bounds_of(delta).lower

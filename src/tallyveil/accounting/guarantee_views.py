@@ -30,6 +30,7 @@ SMALLEST_DELTA: Final = "1e-12"
 """Delta at which a drawn profile ends."""
 
 _MOST_INVARIANTS: Final = 3
+"""Invariants that one line names; the guarantee itself holds all of them."""
 
 
 class ShownGuarantee(Protocol):
@@ -90,6 +91,7 @@ def draw_tradeoff(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     """
     axes = _axes(axes)
     alphas, betas = guarantee.tradeoff_curve(POINTS)
+    # The lower bound is the claim: fewer errors of a test mean less privacy.
     lower, upper = [beta.lower for beta in betas], [beta.upper for beta in betas]
     (line,) = axes.plot(alphas, lower, label="certified lower bound")
     axes.fill_between(alphas, lower, upper, color=line.get_color(), alpha=0.3, linewidth=0)
@@ -107,9 +109,11 @@ def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
         axes: Where to draw; None takes the current axes of matplotlib.
     """
     axes = _axes(axes)
+    # An epsilon of 0 leaves no interval to draw.
     end = guarantee.epsilon(SMALLEST_DELTA).upper or 1.0
     epsilons = np.linspace(0.0, end, POINTS)
     deltas = exponential(guarantee.log_profile(epsilons.tolist()))
+    # A logarithmic axis has no place for a delta below every float.
     seen = deltas.upper > 0
     lower, upper = deltas.lower[seen], deltas.upper[seen]
     (line,) = axes.plot(epsilons[seen], upper, label="certified upper bound")
@@ -125,6 +129,7 @@ def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
 def _axes(axes: "Axes | None") -> "Axes":
     if axes is not None:
         return axes
+    # Here, as most users of guarantees draw nothing.
     from matplotlib import pyplot
 
     return pyplot.gca()

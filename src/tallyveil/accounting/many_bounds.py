@@ -28,6 +28,7 @@ class ManyBounds(Sequence[Bounds]):
             raise BudgetError(
                 f"arrays of bounds must have lower <= upper everywhere, got {self.lower} and {self.upper}"
             )
+        # Shared and cached: a caller who wrote to them would change a certified answer.
         for side in (self.lower, self.upper):
             side.setflags(write=False)
 
@@ -40,6 +41,7 @@ class ManyBounds(Sequence[Bounds]):
     def width(self) -> Floats:
         """upper - lower."""
         with np.errstate(invalid="ignore"):
+            # Equal infinities have the width 0, and their difference would be no number.
             widths: Floats = np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
         return widths
 

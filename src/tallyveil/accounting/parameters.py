@@ -77,8 +77,10 @@ def exact_parameters(guarantee: Guarantee, *, with_mu: bool = True) -> PrivacyPa
     Returns:
         The parameters. There is no mu where the lattice of the losses is too fine for a finite one.
     """
+    # An upper bound of mu and a lower one of beta: both err towards less privacy.
     mu = guarantee.mu().upper if with_mu else math.inf
     return PrivacyParameters(
+        # Text, not floats: 1e-5 as a float is another number than the one stated.
         epsilons={delta: guarantee.epsilon(delta).upper for delta in DELTAS},
         beta=guarantee.beta(ALPHA).lower,
         mu=mu if math.isfinite(mu) else None,

@@ -61,6 +61,8 @@ _SHARES: Final = (0.5, 0.75, 1.0)
 """Where between two neighbours a test is best. Far out delta falls so steeply that only the last of these helps."""
 
 _HALVINGS: Final = 30
+"""Of a bracket of mu a few sigma wide: about 1e-9 of it is left, where the grid allows 1e-3. Half as many would leave
+3e-5, and each one looks at the whole grid."""
 _LOW_END: Final = 51
 """Epsilons within sigma of rho, at which the lower end is found if there is no grid."""
 
@@ -93,6 +95,7 @@ def profile_envelope(engine: Dithered) -> Bounds:
     Args:
         engine: Bounds of delta.
     """
+    # Rounded up, as the bound beyond the grid rests on it. Sigma only says where to look.
     rho = zcdp_cost(engine.factors)
     sigma = math.sqrt(2 * rho)
     step = min(sigma * _GRID, _LONGEST_STEP)
@@ -105,6 +108,7 @@ def profile_envelope(engine: Dithered) -> Bounds:
     def covers(mu: float) -> bool:
         """Whether delta_mu certainly covers delta up to the end of the grid."""
         covered = np.zeros(epsilons.size - 1, dtype=np.bool_)
+        # Every line is a valid bound. So an interval is covered if any one of these lines covers both ends.
         for share in _SHARES:
             at: Floats = epsilons[:-1] + share * np.diff(epsilons)
             ends = [
@@ -116,8 +120,10 @@ def profile_envelope(engine: Dithered) -> Bounds:
 
     at_least = _reached(epsilons, deltas, rests, sigma)
     most = beyond(rho, float(epsilons[-1]))
+    # Without an end beyond the grid, or one that covers, no mu is proved from above.
     if not (math.isfinite(most) and covers(2 * most)):
         return Bounds(at_least, math.inf)
+    # Both must hold: mu covers the grid, and rho alone covers everything beyond it.
     at_most = max(_between(covers, at_least, 2 * most)[1], most)
     return Bounds(min(at_least, at_most), at_most)
 
@@ -141,6 +147,7 @@ def _reached(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds, sigma: flo
 
     def reaches(mu: float) -> bool:
         """Whether delta_mu may reach every lower bound."""
+        # Rounded so that a mu is called too small only where that is certain.
         high = log_line(mu, epsilons, epsilons, 1) >= deltas.lower
         rest = log_rest_of_line(mu, epsilons, epsilons, -1) <= rests.upper
         return bool(np.where(is_central(mu, epsilons), rest, high).all())
@@ -150,6 +157,7 @@ def _reached(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds, sigma: flo
 
 def _is_above(mu: float, at: Floats, epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> Bools:
     """Where the lines that are best at some epsilons are certainly above delta at others."""
+    # The other way round: called above only where that is certain.
     high = log_line(mu, at, epsilons, -1) >= deltas.upper
     rest = log_rest_of_line(mu, at, epsilons, 1) <= rests.lower
     return np.where(is_central(mu, at), rest, high)

@@ -41,12 +41,16 @@ from tallyveil.arrays import Bools, Floats, Integers
 _NO_ERROR: Final = 1e-300
 """A type II error so small that the trade-off function is stated as lying between 0 and it."""
 
-_STEEPEST: Final = 700.0
+_STEEPEST: Final = 700.0  # largest epsilon whose exponential is computed: floats end at exp(709.8)
 _FIRST_STEP: Final = 0.05  # distance of the first three places, in standard deviations of the loss
-_GOLDEN: Final = (3 - math.sqrt(5)) / 2
+_GOLDEN: Final = (3 - math.sqrt(5)) / 2  # place in the longer part that keeps the proportions of all three
 _WIDENINGS: Final = 40
+"""Doublings of the first distance: together 5e10 standard deviations. Half of them are 5e4, still beyond all places."""
 _STEPS: Final = 80
+"""Of the golden section: 2e-17 of the first interval is left, which floats cannot divide. Half of them leave 4e-9,
+and the bounds of delta most often end the search long before."""
 _LEAST_QUANTILE: Final = 1e-300
+"""Least level whose quantile is asked for: that of 0 is infinite, and floats lose digits below 2e-308."""
 
 
 def betas_from_profile(
@@ -66,6 +70,7 @@ def betas_from_profile(
     if some.size:
         centres = np.array([-rho - sigma * normal_quantile(float(alphas[i])) for i in some.tolist()])
         search.run(some, centres, _FIRST_STEP * sigma)
+    # Both are valid on their own. No error rate is negative, and rounding must not cross the two.
     lower = np.clip(search.lower, 0.0, search.upper)
     return [
         (Fraction(loss), Bounds(low, high))
@@ -130,6 +135,7 @@ class _Search:
         """Narrow the bounds of the alphas with these numbers."""
         left, middle, right = self._around(which, centres, step)
         for _ in range(_STEPS):
+            # From bounds, as an order that floats merely show would not prove a maximum between the ends.
             certain = np.maximum(left.g.upper, right.g.upper) < middle.g.lower
             self._bound_above(which[certain], *(places.some(certain) for places in (left, middle, right)))
             if not certain.any():
@@ -147,6 +153,7 @@ class _Search:
             rises, falls = right.middle > middle.middle, left.middle > middle.middle
             if not (rises | falls).any():
                 break
+            # All alphas move in step: one call of the engine serves all of them.
             width = step * 2.0 ** (attempt + 1)
             there = self._at(which, np.where(rises, right.at + width, left.at - width))
             left, middle, right = (
@@ -178,7 +185,9 @@ class _Search:
         known = self.engine.log_deltas(losses.tolist())
         low, high = -np.expm1(known.upper), -np.expm1(known.lower)
         weights = np.exp(np.minimum(losses, _STEEPEST)) * self.alphas[which]
+        # An exponential is off by its exponent's rounding, hence the factor of 1 + |epsilon|.
         slack = 1e-14 * (high + (1 + np.abs(losses)) * weights)
+        # There the weight was cut off, so that this would be no lower bound.
         lower = np.where(losses > _STEEPEST, -np.inf, low - weights - slack)
         more = lower > self.lower[which]
         self.lower[which[more]], self.best[which[more]] = lower[more], losses[more]
@@ -189,6 +198,7 @@ class _Search:
         before = -np.expm1(left.at - middle.at)
         after = np.expm1(np.minimum(right.at - middle.at, _STEEPEST))
         known = right.at - middle.at <= _STEEPEST
+        # Upper ends of the middle and lower ends of the sides: the steepest lines that may be.
         high = middle.g.upper
         with np.errstate(over="ignore"):
             rise = np.maximum(

@@ -123,6 +123,7 @@ def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
         candidates.insert(0, (fraction_bounds(epsilon_of(event)).upper, "pure"))
     best = candidates[0]
     for other in candidates[1:]:
+        # All of them are valid; the order of preference decides where they agree.
         if other[0] < (1 - _SAME) * best[0]:
             best = other
     return best

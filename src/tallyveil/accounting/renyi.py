@@ -100,8 +100,10 @@ def renyi_epsilon(
         raise BudgetError(
             f"delta must lie between 0 and 1, both excluded, got {exact_text(exact)}. Give one such as '1e-10'."
         )
+    # In floats, to choose the order alone: each order gives a valid bound.
     log_delta, divergence = log_of(exact), _searched(event)
 
+    # The better conversion gains at every order: c(x) < 1 in docs/proofs/every-delta.md, section 1.
     def bound(excess: float) -> float:
         less = saved(excess) if conversion is Conversion.CANONNE else 0.0
         return divergence(excess) - (log_delta + less) / excess
@@ -111,7 +113,9 @@ def renyi_epsilon(
         x, log_ball = rational(best), rational(exact).log()
         if conversion is Conversion.CANONNE:
             log_ball += saved_ball(x)
+        # The order is an exact fraction from here on, and everything is a ball.
         epsilon = rational(_certified(event, best)) - log_ball / x
+        # Epsilon is never negative: a bound below 0 holds at 0 too.
         return RenyiBound(max(0.0, round_up(epsilon)), 1 + best)
 
 
@@ -130,6 +134,7 @@ def renyi_delta(
         raise BudgetError(f"epsilon must be 0 or more, got {exact_text(exact)}. Give a non-negative epsilon.")
     allowed, divergence = as_float(exact), _searched(event)
 
+    # x (tau - epsilon) less what the better conversion gains.
     def log_delta(excess: float) -> float:
         less = saved(excess) if conversion is Conversion.CANONNE else 0.0
         return excess * (divergence(excess) - allowed) - less

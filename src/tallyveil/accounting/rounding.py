@@ -19,6 +19,7 @@ def round_up(ball: flint.arb) -> float:
     if size < sys.float_info.min_exp - sys.float_info.mant_dig:
         return math.ulp(0.0) if mantissa > 0 else 0.0
     exact = Fraction(mantissa) * Fraction(2) ** exponent
+    # The nearest float may lie below: then the next one up is the least that does not.
     nearest = max(as_float(exact), -sys.float_info.max)
     return nearest if math.isinf(nearest) or Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 

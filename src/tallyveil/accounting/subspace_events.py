@@ -59,6 +59,7 @@ class IntegerSubspaceLaplace:
         _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
         _set(self, "invariants", _names(invariants))
         _set(self, "total_variation", _variation(total_variation))
+        # It doubles the cost: a text or a number that happens to be false must not pass.
         if not isinstance(restricted, bool):
             raise BudgetError(
                 f"restricted of IntegerSubspaceLaplace must be true or false, got {as_given(restricted)}. Use true for "
@@ -69,6 +70,7 @@ class IntegerSubspaceLaplace:
     @property
     def loss(self) -> Fraction:
         """Bound on the privacy loss: epsilon times distance, and twice as much for a restricted law."""
+        # A law on fewer tables is normalised anew, and the normalisers of neighbours differ as well.
         return self.epsilon * self.distance * (2 if self.restricted else 1)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -146,12 +148,14 @@ def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
     Raises:
         BudgetError: two neighbours are farther apart than the release's distance.
     """
+    # Both the l1 and the squared l2 distance of neighbours are the number of cells that move by one.
     if isinstance(release, IntegerSubspaceGaussian):
         size, measure = Fraction(release.squared_distance), "squared l2 distance"
     elif release.norm == "l2":
         size, measure = release.distance**2, "squared l2 distance"
     else:
         size, measure = release.distance, "l1 distance"
+    # A larger distance is allowed: it protects more than neighbours, at a higher cost.
     if size < neighbours.answers_moved:
         raise BudgetError(
             f"an integer-subspace release is stated for tables whose {measure} is at most {size}, but "
@@ -167,6 +171,7 @@ def _set(event: object, name: str, value: object) -> None:
 
 def _variation(value: Fraction | int | str) -> Fraction:
     number = exact_number(value, "total variation of an integer-subspace release")
+    # It adds to delta: at 1 nothing would be promised.
     if not 0 <= number < 1:
         raise BudgetError(
             f"the total variation distance of a release must be at least 0 and below 1, got {as_given(value)}. Run "
@@ -176,6 +181,7 @@ def _variation(value: Fraction | int | str) -> Fraction:
 
 
 def _names(invariants: tuple[str, ...]) -> tuple[str, ...]:
+    # A single text is a sequence too, of letters.
     if isinstance(invariants, str) or not all(isinstance(name, str) for name in invariants):
         raise BudgetError(
             f"invariants of a release must be a list of statements, got {as_given(invariants)}. Give one text for each "

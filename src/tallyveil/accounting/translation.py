@@ -24,7 +24,10 @@ from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
 _BITS = 256
+"""Bits of ball arithmetic. expm1 keeps nearly all of them for any epsilon, and a float needs 53: half would do."""
 _LARGEST_GROUP = 10**6
+"""Steps between two populations. A limit on what is asked and not on what is computed: the sum is one quotient,
+whatever the size."""
 
 
 def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours | str) -> PrivacyEvent:
@@ -51,6 +54,7 @@ def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours 
     source, target = Neighbours.of(source), Neighbours.of(target)
     if source is target:
         return event
+    # Two or one half; a half must divide every multiplicity, or the event is refused.
     factor = Fraction(target.answers_moved, source.answers_moved)
     return _with_multiplicities(event, factor)
 
@@ -86,6 +90,7 @@ def group_privacy(
         )
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
         raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
+    # No multiple of 0 is more than 0; the exponentials might be huge.
     if exact_delta == 0:
         return size * exact_epsilon, 0.0
     with precision(_BITS):
@@ -104,6 +109,7 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                     f"{as_given(event)} has an odd multiplicity, which cannot be halved: it does not describe "
                     "partition queries under bounded neighbours. State the event under the other relation yourself."
                 )
+            # The sensitivity stays: twice as many answers move, each by as much as before.
             return replace(event, multiplicity=int(multiplicity))
         case IntegerSubspaceLaplace() | IntegerSubspaceGaussian():
             raise BudgetError(

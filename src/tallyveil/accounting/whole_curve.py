@@ -54,7 +54,10 @@ DIGITS = 10
 _CLOSE = 1e-11
 """Distance of the bound from the largest value found, at which a search over the curve ends."""
 _FIRST_PIECES = 32
+"""Intervals before any is cut. They only spread the first look: the cutting finds the rest one call at a time, while
+these are evaluated together."""
 _MOST_PIECES = 3_000
+"""Cuts of one search, each one evaluation of delta. The bound of a search that ends here is valid, but less tight."""
 _ROUNDING = 2.0**-48
 """Of the sum of the sizes of all terms of a bound: covers the rounding of about thirty operations in floats. It is
 relative to these sizes, since both logarithms may be as small as exp(-rho) where both deltas are nearly 1."""
@@ -108,6 +111,7 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
         for epsilon, known in zip(first, guarantee.log_profile(first), strict=True)
     ]
     best = max(points, key=lambda excess_point: excess_point.excess)
+    # Python's heap gives the least first, so bounds are negated. The top bounds the whole curve.
     heap = [(-_largest_between(a, b), a, b) for a, b in pairwise(points)]
     heapq.heapify(heap)
     for _ in range(_MOST_PIECES):
@@ -119,6 +123,7 @@ def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) ->
             break
         between = point(middle)
         best = max(best, between, key=lambda excess_point: excess_point.excess)
+        # Both halves take the place of the whole, so that the heap still covers [0, end].
         heapq.heapreplace(heap, (-_largest_between(left, between), left, between))
         heapq.heappush(heap, (-_largest_between(between, right), between, right))
     return CurveExcess(best.excess, best.epsilon, -heap[0][0])
@@ -165,9 +170,11 @@ def calibrate_to_curve(
     factor = rounded_up(
         calibrate(event, epsilon=end, delta=least, neighbours=neighbours, digits=DIGITS + 1).factor, DIGITS
     )
+    # No factor below the one for the end alone can do, so nothing is searched where that one passes.
     if excess_at(factor)[1].bound > 0:
         low, high = bracket(excess, math.log(factor), _SLOPE)
         factor = rounded_up(Fraction(math.exp(brentq(excess, low, high, xtol=10.0 ** -(DIGITS + 1)))), DIGITS)
+    # As in `calibrate`: only a certified bound ends the loop, whatever the search assumed.
     for nudge in range(MAX_STEPS):
         guarantee, above = excess_at(factor)
         if above.bound <= 0:
@@ -200,13 +207,17 @@ def _largest_between(left: _Point, right: _Point) -> float:
     """A bound of the excess on the interval between two points (see the module)."""
     anywhere = _difference(left.upper, right.reference)  # both curves decrease
     fall, width = max(left.upper - right.upper, 0.0), right.epsilon - left.epsilon
+    # Also where a number is infinite or none. What holds anywhere is a valid bound, only a coarse one.
     if not max(fall, width) <= _LARGEST_EXPONENT or not math.isfinite(anywhere):
         return anywhere
+    # Upper bounds may rise by their rounding. Clipped, the chord still lies above delta at both ends.
     last = left.upper - fall
+    # Slopes of ln(chord) in epsilon at both ends; expm1 keeps the digits of short intervals.
     growth = math.expm1(width)
     from_left = math.expm1(-fall) / growth
     from_right = -math.expm1(fall) * (1 + growth) / growth
     bend = from_left - from_right
+    # Where the tangents meet. Any point is valid, so its rounding costs tightness alone.
     reach = min(max(-(fall + from_right * width) / bend, 0.0), width) if bend > 0 else width
     at_left_tangent = left.upper + from_left * reach
     at_right_tangent = last + from_right * (reach - width)

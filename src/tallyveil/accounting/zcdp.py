@@ -19,7 +19,7 @@ from tallyveil.noise.balls import rational
 
 _BITS = 256  # working precision of the ball arithmetic; the answer is rounded to 53
 _LEAST_RHO = Fraction(1, 10**300)  # a smaller rho is counted as this much: floats search the order
-_LARGEST_EPSILON = 10**6
+_LARGEST_EPSILON = 10**6  # of a search for rho; an epsilon of 100 already protects nobody
 _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
 
 

@@ -171,11 +171,13 @@ class FallbackEngine:
         tails = self.fast.log_tails(epsilon)
         if tails.log_delta.width <= self.wide and tails.log_second.width <= self.wide:
             return tails
+        # Both are valid, so their intersection is, and the second engine can only help.
         return narrower(tails, self.general.log_tails(epsilon))
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """Certified ln delta at each epsilon."""
         fast = self.fast.log_deltas(epsilons)
+        # Negated, so that a width that is no number counts as wide, too.
         wide = np.flatnonzero(~(fast.width <= self.wide))
         if not wide.size:
             return fast
@@ -262,8 +264,10 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
 
 def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
     built = (build(factors, width) for build in _IN_ORDER.values())
+    # Built one by one, as some take seconds. The last one, the grid, takes the losses or raises.
     engine = next(engine for engine in built if engine is not None)
     match engine:
+        # Only where the second engine takes the losses, too: it would refuse them amid a search.
         case Quadrature() if _has_lattice(factors):
             return FallbackEngine(engine, partial(TiltedFFT, factors))
         case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
@@ -306,8 +310,10 @@ def _on_grid(law: Law, length: int) -> LossEngine:
     upper, lower = (
         standing(without_fine(law, covering=covering), covering=covering) for covering in (True, False)
     )
+    # Nothing stands in for anything: one law gives both bounds, at half the time.
     if upper == lower:
         return Gridded(upper, length)
+    # A lower bound may leave a loss out; without any, nothing is claimed from below.
     least = Gridded(lower, length) if lower else NoLoss()
     return Between(Gridded(upper, length), least, upper, lower, _chord(law))
 
@@ -333,12 +339,14 @@ _ASKED_FOR: Final[dict[str, _Builder]] = _IN_ORDER | {
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
+    # Divergences add up, but a sample has none in closed form (docs/proofs/real-noise.md, section 6).
     if any(isinstance(loss, ConcentratedLoss) for loss in law):
         for loss in law:
             if isinstance(loss, SampledLoss):
                 raise no_divergence(loss)
         lower = merged_law(tuple(map(_attained, law)))
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+    # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
     return _on_grid(law, LENGTH)
@@ -356,8 +364,10 @@ def _failures(law: Law) -> tuple[Fraction, Fraction]:
         if isinstance(loss, SampledLoss) and not loss.added and loss.failure
     ]
     if sum(n * p.denominator.bit_length() for p, n in chances) <= _FEW_ANSWERS:
+        # Exact while the denominators are short: they grow with every chance.
         none = math.prod(((1 - p) ** n for p, n in chances), start=Fraction(1))
         return 1 - none, 1 - none
+    # Enough for what is left beside a probability of 1 - 10^-300, which takes 1,000 bits.
     with precision(2048):
         ball = sum((n * (-rational(p)).log1p() for p, n in chances), rational(Fraction(0)))
         revealed = -ball.expm1()
@@ -370,6 +380,7 @@ def without_fine(law: Law, *, covering: bool) -> Law:
     def coarse(loss: AnyLoss) -> AnyLoss:
         match loss:
             case GaussianLoss() if loss.variance >= _FINE_VARIANCE:
+                # By real-noise.md, section 2, it lies between N(0, V - 4) and N(0, V + 4).
                 variance = loss.variance - SLACK if covering else loss.variance + SLACK
                 return NormalLoss(loss.sensitivity**2 / variance, loss.multiplicity)
             case SampledLoss(GaussianLoss() as base):
@@ -393,6 +404,7 @@ def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
     for loss in law:
         if isinstance(loss, SampledLoss):
             base = loss.base and _stand(loss.base, covering)
+            # A base too small to stand for is dropped from a lower bound, unless the sample may still fail.
             if base is not None or loss.base is None or loss.failure:
                 assert not isinstance(base, NormalLoss | ExponentialLoss)
                 listable.append(replace(loss, base=base))
@@ -409,14 +421,18 @@ def _stand(loss: Base, covering: bool) -> Base | None:
     """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
     match loss:
         case NormalLoss(mu_squared, n):
+            # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:
                 return _stand(NormalLoss(Fraction(1, _LARGEST_SPREAD**2), n), covering) if covering else None
+            # A whole number of steps; the variance then makes mu exact, so rounding it costs nothing.
             moved = max(1, math.isqrt(math.floor(mu_squared * STEPS**2)))
             variance = moved**2 / mu_squared
             return GaussianLoss(variance - SLACK if covering else variance + SLACK, moved, n)
         case ExponentialLoss(epsilon, n):
+            # So many steps that the chords of the discrete profile lie close above the one of real noise.
             scale = PIECES / epsilon
             if not covering:
+                # T' of real-noise.md, section 2: with it the discrete profile is nowhere above the other.
                 scale *= 4 * PIECES * scale / (4 * PIECES * scale - 1)
             return LaplaceLoss(scale, PIECES, n)
         case _:

@@ -61,6 +61,8 @@ _SPARE: Final = 4.0
 _HALVINGS: Final = 24
 _FARTHEST: Final = 1e9  # the largest tilt, in units of the deviation
 _SMALL: Final = 25.0  # minus the logarithm of the tail of T, relative to delta
+# Shells around epsilon, in units of sqrt(A): more of them follow exp(-x^2 / 2) more closely,
+# and each one is a sum over its part of the grid.
 _SHELLS: Final = (1.0, 2.0, 3.0, 4.0, 6.0)
 _AROUND: Final = 2.0
 """Distances from epsilon, in units of the standard deviation of T, at which what dividing adds is bounded."""
@@ -130,6 +132,7 @@ class Gridded:
             return NOTHING
         law = self._gridded(self._tilt(float(epsilon)))
         slip = Fraction(law.slip)
+        # Delta falls with epsilon: a loss that may be off is asked for at the safe side of it.
         total, error = _summed(law, epsilon - slip)
         upper = _logarithm(total + error, law, epsilon - slip, 1)
         total, error = _summed(law, epsilon + slip)
@@ -156,6 +159,7 @@ class Gridded:
                     mean += loss.multiplicity * middle
                     variance += loss.multiplicity * float(atoms.weights @ (atoms.losses - middle) ** 2)
             except SolverError:
+                # An infinite mean ends the doubling of a search, and the tilt is never used.
                 log_moment = mean = math.inf
             self._moments[tilt] = log_moment, mean, math.sqrt(max(variance, 1e-300))
         return self._moments[tilt]
@@ -178,6 +182,7 @@ class Gridded:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (low, middle) if size(middle) <= limit else (middle, high)
+        # Eight tilts for each doubling: neighbouring epsilons find theirs among the laws that are kept.
         grid = 2.0 ** (math.floor(math.log2(high)) - 3)
         return min(math.ceil(high / grid) * grid, most)
 
@@ -207,10 +212,12 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH)
         for atoms, n in lists
     )
     most = sum(n * float(np.abs(atoms.losses).max()) for atoms, n in lists)
+    # Of a single atom it would be 0, and Chernoff's tilts are divided by its root.
     variance = max(variance, (1e-6 * most) ** 2)
     # At most a law is as wide as its largest loss on either side.
     low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
     high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
+    # A power of two, so that the place of a float atom is exact; 64 points are left at the ends.
     step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (length - 64)))
     if tilt * step > _STEEPEST:
         # Dividing an atom multiplies its upper part by up to exp(s g). Every tilt gives bounds, so take one that fits.
@@ -222,6 +229,7 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH)
     outside = _beyond(divided, step, high - step, variance, 1) + _beyond(
         divided, step, low + step, variance, -1
     )
+    # Whatever wraps around lies outside of the window, and is part of `outside`.
     weights, entry_error = _added_up(divided, first, length)
     answers = sum(n for _, n in lists)
     log_scale = math.fsum(n * atoms.log_scale for atoms, n in lists)
@@ -266,6 +274,7 @@ class _Divided:
         turns = atoms.losses / step  # exact, since the step is a power of two
         cells = np.floor(turns)
         part = turns - cells
+        # Shares 1 - t and t of accounting-rounding.md, times exp(s move), as the weights are tilted.
         whole = math.expm1(-step)
         down = atoms.weights * np.exp(-(tilt + 1) * step * part) * (np.expm1(-(1 - part) * step) / whole)
         up = atoms.weights * np.exp(tilt * step * (1 - part)) * (np.expm1(-part * step) / whole)
@@ -275,6 +284,7 @@ class _Divided:
 
 def _reach(lists: list[tuple[AtomList, int]], mean: float, variance: float, side: int) -> float:
     """Distance from the mean, on one side, that holds all but little of the law: Chernoff's bound, in floats."""
+    # It only aims: what really lies outside is bounded by `_beyond`, on the divided atoms.
     best = math.inf
     for scale in _SCALES:
         t = scale * math.sqrt(2 * _OUTSIDE / variance)
@@ -290,8 +300,10 @@ def _beyond(
     farthest = sum(
         n * int(max(side * atoms.cells.max(), side * atoms.cells.min()) + 1) for atoms, n in divided
     )
+    # No sum of so many places reaches beyond the end.
     if math.floor(side * end / step) > farthest:
         return 0.0
+    # The logarithm of 1: no tilted mass is larger, whichever tilts are tried.
     best = 0.0
     for scale in _SCALES:
         t = scale * math.sqrt(2 * _OUTSIDE / max(variance, step * step))
@@ -330,6 +342,7 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> t
     product: Complexes = np.ones(length // 2 + 1, dtype=np.complex128)
     size, off = np.ones(product.size), np.zeros(product.size)
     for atoms, n in divided:
+        # Places are whole numbers on a cycle, so that a shift costs no rounding.
         mass = _on_cycle(atoms, length)
         values = fft.rfft(mass, workers=1)
         slip = np.full(values.size, fft_error(length) * float(mass.sum()) * 1.01)
@@ -360,6 +373,7 @@ def _summed(law: GriddedLaw, epsilon: Fraction) -> tuple[float, float]:
     distance = gap + law.step * np.arange(
         begin - (index - law.first), law.weights.size - (index - law.first), dtype=np.float64
     )
+    # Positive terms only, each relative to epsilon, so that no digits cancel.
     values = np.exp(-law.tilt * distance) * -np.expm1(-distance)
     terms = law.weights[begin:] * values
     rounding = UNIT * float((np.abs(terms) * (8 * law.tilt * distance + 80)).sum())
@@ -372,6 +386,7 @@ def _excess(law: GriddedLaw, epsilon: Fraction, log_delta: float) -> float:
         return 0.0
     if law.spread > _STEEPEST:
         return math.inf
+    # Relative to delta itself, so that what is neglected stays exp(-25) of it.
     root, tail = math.sqrt(law.spread), _SMALL - log_delta
     far = law.tilt * float(epsilon) - law.log_scale.lower - tail
     farthest = math.sqrt(2 * tail)
@@ -379,6 +394,7 @@ def _excess(law: GriddedLaw, epsilon: Fraction, log_delta: float) -> float:
         return math.inf
     places = [x for x in _SHELLS if x < farthest] + [farthest]
     heights = [math.sqrt(math.expm1(law.spread)) / 2, *(_height(x, law.spread) for x in places)]
+    # The proof sums differences of heights that do not rise.
     heights = np.minimum.accumulate(heights).tolist()
     near = 0.0
     for x, inner, outer in zip(places, heights[:-1], heights[1:], strict=True):
@@ -413,6 +429,7 @@ def _logarithm(value: float, law: GriddedLaw, epsilon: Fraction, side: int) -> f
     if not value > 0 or value == math.inf:
         return -math.inf if side < 0 else 0.0
     with precision(128):
+        # The exact product: in floats its rounding alone could exceed the width of the bounds.
         shift = float_bounds(rational(Fraction(law.tilt) * epsilon))
     scale = law.log_scale.upper - shift.lower if side > 0 else law.log_scale.lower - shift.upper
     part = math.log(value)

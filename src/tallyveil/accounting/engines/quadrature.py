@@ -128,6 +128,7 @@ class Quadrature:
         """ln delta at many epsilons at once."""
         places = self.points.places(epsilons)
         z = places.firsts
+        # Left of this delta is nearly 1, and only its distance from 1 is a sum that keeps its digits.
         nearly_one = z <= self.mean - 1.5 * math.sqrt(self.variance + self.laplace.spread)
         last = np.zeros_like(nearly_one) if self.largest is None else z == self.largest
         usual = ~(nearly_one | last)
@@ -209,8 +210,10 @@ class Quadrature:
         if z.size == 1:
             at_tilt = self._contour(kind, self._tilt(kind, int(z[0])))
             return at_tilt.sums_at(z % self.nodes.n_points), at_tilt.errors[:, None], at_tilt
+        # In order, so that neighbouring points share a contour.
         places, back = np.unique(z, return_inverse=True)
         begin, used, counts, sums = 0, [], [], []
+        # So many points at once that nodes times points is a matrix of bounded size.
         most = max(1, _MOST_AT_ONCE // self.nodes.places.size)
         while begin < places.size:
             index = self._tilt(kind, int(places[begin]))
@@ -255,7 +258,9 @@ class Quadrature:
 
     def _tilt(self, kind: int, z: int) -> int:
         """The first place on the grid of tilts that is right of the saddle and of the pole."""
+        # At the largest value itself the saddle is at infinity, so half a point before it is taken.
         target = float(z) if self.largest is None else min(float(z), self.largest - 0.5)
+        # The pole of the last factor is at 0, and at -h for the tail under Q: the contour passes right of it.
         least = math.ceil((-self.step if kind == SECOND else 0.0) / self._spacing)
         if not self.laplace.powers.size:
             return max(math.ceil(target / self.variance / self._spacing), least)
@@ -268,6 +273,7 @@ class Quadrature:
 
     def _saddle(self, target: float) -> int:
         """The first place on the grid of tilts at which the tilted Z has a mean of at least the target."""
+        # The mean rises with the tilt, so doubling and halving find the place.
         low, high = -1, 1
         while self._mean_at(high) < target:
             low, high = high, 2 * high
@@ -290,6 +296,7 @@ class Quadrature:
         """Logarithms of the factors that the sums are to be multiplied by, and their rounding errors."""
         tau, moments = contours.tau, contours.log_moment
         gaussian, moved = self.variance * tau * tau / 2, tau * z.astype(np.float64)
+        # Kept as a logarithm: the factor itself may be far below the smallest float.
         scales = gaussian - self.log_norm + moments - moved
         sizes = gaussian + self.log_norm + np.abs(moments) + np.abs(moved) + np.abs(scales)
         roundings = 16 + 8 * sizes
@@ -314,6 +321,7 @@ class Quadrature:
     ) -> Floats:
         """Bounds on the mass at whole periods from the tail, which the rule counts too, in units of the scale."""
         tau, period, beyond = contours.tau, float(self.nodes.n_points), self._beyond
+        # Far from the pole one period weighs next to nothing; the cap of exp leaves no lower end anyway.
         decay = (tau + self.step if kind == SECOND else tau) * period
         below = np.exp(np.minimum(700.0, roundings - decay - log_scales)) / -np.expm1(-decay)
         # Chernoff's bound half a period further out.
@@ -354,10 +362,13 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
     points = LossPoints.of(lattice)
     exact = sum((f.multiplicity * a**2 * f.variance for f, a in gaussians), Fraction(0))
     widest = sum(f.multiplicity * (a * f.sensitivity) ** 2 for f, a in laplaces)
+    # Odd, so that all nodes but 0 come in conjugate pairs and none lies at pi.
+    # A Laplace answer counts with k^2 / 4, the largest variance that a tilt can give it.
     n_points = _POINTS_PER_DEVIATION * (math.isqrt(math.ceil(exact + Fraction(widest, 4))) + 1) | 1
     if n_points >= MOST_POINTS or points.mirror >= LARGEST_MIRROR:
         return f"the common lattice of the losses is too fine: more than {MOST_POINTS} points"
     log_norm = sum(f.multiplicity * log_theta_constant(float(f.variance)) for f, _ in gaussians)
+    # ln C is about 2 exp(-2 pi^2 v) an answer: at variance 1/4 some 350 answers reach the limit.
     if log_norm > _LARGEST_LOG_NORM:
         return "the variances are too small for so many answers"
     nodes = contour_nodes(gaussians, laplaces, lattice.step, n_points)
@@ -378,6 +389,7 @@ def _made(factors: tuple[LossFactor, ...]) -> Quadrature | str:
 
 def _out_of_range(factors: tuple[LossFactor, ...], lattice: LossLattice) -> str | None:
     for factor in factors:
+        # Below 1/4 the bounds on images widen (docs/proofs/quadrature.md, conditions).
         if isinstance(factor, GaussianLoss) and not Fraction(1, 4) <= factor.variance <= _MOST:
             return f"the quadrature needs variances from 1/4 to {_MOST}"
         if isinstance(factor, LaplaceLoss) and not (
@@ -386,6 +398,7 @@ def _out_of_range(factors: tuple[LossFactor, ...], lattice: LossLattice) -> str 
             return (
                 f"the quadrature needs Laplace scales from {_LEAST} to {_MOST}, sensitivities of at most 64"
             )
+    # Products of two such numbers fit into 64 bits, in which angles are reduced exactly.
     if max(*lattice.weights, *(max(f.multiplicity, f.sensitivity) for f in factors)) >= 1 << 31:
         return "the common lattice of the losses is too fine, or an answer is repeated too often"
     return None

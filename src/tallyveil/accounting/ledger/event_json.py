@@ -37,11 +37,13 @@ def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
 
 def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
     kind = mapping.get("kind") if isinstance(mapping, Mapping) else None
+    # An error and never skipped: nobody would count the cost of a skipped event.
     if not isinstance(kind, str) or kind not in _READERS:
         raise BudgetError(
             f"unknown privacy event {as_given(kind)}; known are {', '.join(_READERS)}. "
             "Read the file with the version of Tallyveil that wrote it, or a later one."
         )
+    # Counted by hand, as a recursion that fails in Python's own limit has no words for the reader.
     if depth > DEEPEST:
         raise BudgetError(
             f"privacy events are nested more than {DEEPEST} deep. Write them side by side in one SequentialEvent."
@@ -61,6 +63,7 @@ def _read_laplace(keys: Mapping[str, Any], _: int) -> DiscreteLaplace:
 
 def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLaplace:
     known = {"epsilon", "norm", "distance", "invariants", "total_variation"}
+    # This key is written only where it is true; a line without it keeps its meaning.
     _check_keys(keys, known | {"restricted"} if "restricted" in keys else known)
     return IntegerSubspaceLaplace(
         _text(keys, "epsilon"),
@@ -126,6 +129,7 @@ def _read_parallel(keys: Mapping[str, Any], depth: int) -> ParallelEvent:
 def _read_adaptive(keys: Mapping[str, Any], depth: int) -> AdaptiveEvent:
     _check_keys(keys, {"branches"})
     event = AdaptiveEvent(_events(keys, "branches", depth))
+    # Refused while reading: the class cannot compare the laws of its branches itself.
     branches_of_one_law(event)
     return event
 
@@ -167,6 +171,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
 
 def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent, ...]:
     events = keys[key]
+    # Checked before recursion: a text is a sequence of letters, and would give a strange error.
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise BudgetError(
             f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."
@@ -176,6 +181,7 @@ def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent
 
 def _text(keys: Mapping[str, Any], key: str) -> str:
     text = keys[key]
+    # A JSON number would be read as a float, which is not the fraction that was meant.
     if not isinstance(text, str):
         raise BudgetError(
             f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}."
@@ -194,6 +200,7 @@ def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _check_keys(keys: Mapping[str, Any], wanted: set[str]) -> None:
     got = set(keys) - {"kind"}
+    # A missing key could not be guessed, and an unknown one may mean a higher cost.
     if got != wanted:
         raise BudgetError(
             f"a {keys['kind']} event has the keys {sorted(got)}; wanted exactly {sorted(wanted)}. "

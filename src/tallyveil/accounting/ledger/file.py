@@ -110,6 +110,7 @@ class Ledger:
             return known
         require_neighbours(event, self.declaration.neighbours)
         cost = self.declaration.cost_of(event)
+        # Exact fractions, so that a budget can be spent to its last part and never beyond.
         if self.spent + cost > self.declaration.total:
             unit = self.declaration.budget_unit
             over = self.spent + cost - self.declaration.total
@@ -153,9 +154,11 @@ class Ledger:
                 self.path,
                 len(data) - len(complete),
             )
+            # Before anything is appended: the next line would continue the unfinished one.
             self._file.truncate(len(complete))
         if not complete:
             self._write_line(self.declaration.to_mapping(self.run))
+            # The name of a new file is in its folder, which a crash could lose.
             flush(self.path.parent)
             return []
         content = parse_ledger(complete, self.path)
@@ -175,6 +178,7 @@ class Ledger:
 
     def _entered(self, token: str, event: PrivacyEvent) -> LedgerEntry | None:
         known = next((entry for entry in self._entries if entry.token == token), None)
+        # A token stands for one act with one noise. Another event under it was never paid for.
         if known is not None and known.event != event:
             raise BudgetError(
                 f"token '{token}' was entered as line {known.sequence} ('{known.description}') with another "
@@ -192,6 +196,7 @@ class Ledger:
     ) -> LedgerEntry:
         entry = LedgerEntry(len(self._entries) + 1, kind, event, cost, description, token, self.run)
         self._write_line(entry.to_mapping())
+        # Only now is the line on disk: an entry that failed to be written is not spent.
         self._entries.append(entry)
         return entry
 
@@ -239,6 +244,7 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
 
 def _open_locked(path: Path) -> Any:
     try:
+        # Without a buffer: bytes that were handed over are with the system when it is told to flush.
         file = os.fdopen(open_for_lock(path, mode=0o644), "r+b", buffering=0)
     except OSError as error:
         raise StoreError(

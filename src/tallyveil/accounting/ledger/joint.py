@@ -69,6 +69,7 @@ def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None
     paths = tuple(path / LEDGER_NAME if path.is_dir() else path for path in ledgers)
     if not paths:
         raise StoreError("there is no ledger to add up. Name the folders of at least one run.")
+    # A link to a ledger is the same ledger, whose run would count twice.
     resolved = [real(path) for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:
@@ -76,6 +77,7 @@ def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None
     known = {path / LEDGER_NAME if path.is_dir() else path: lines for path, lines in (copied or {}).items()}
     contents = _without_repeated_copies(paths, [read_ledger(path) for path in paths], known)
     relations = {declaration.neighbours: path for path, (declaration, _) in zip(paths, contents, strict=True)}
+    # Rho under one relation and rho under another are numbers of different promises.
     if len(relations) > 1:
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
         raise BudgetError(
@@ -106,6 +108,7 @@ def _without_repeated_copies(
     """Ledgers without the lines they share with another: a copy counts only where what it is a copy of is not there."""
     for path, (_, part) in zip(paths, contents, strict=True):
         _require_an_entry(path, part)
+    # Compared as bytes: only what was copied exactly may count once.
     data = {path: path.read_bytes().split(b"\n")[:-1] for path in paths}
     originals = [data[path] for path in paths if not copied.get(path)]
     counted: list[list[bytes]] = []
@@ -114,6 +117,7 @@ def _without_repeated_copies(
         n = copied.get(path, 0)
         begin = data[path][:n]
         repeated = n > 0 and (begin in counted or any(lines[:n] == begin for lines in originals))
+        # The first of the n lines is the declaration, which is no entry.
         copies.append((declaration, part[n - 1 :] if repeated else part))
         counted.append(begin)
     return copies
@@ -121,6 +125,7 @@ def _without_repeated_copies(
 
 def _require_an_entry(path: Path, entries: Sequence[LedgerEntry]) -> None:
     """Refuse a ledger without entries: hashes do not show that the last lines were cut off."""
+    # A run enters its spend first, so a ledger without entries has lost lines or belongs to no release.
     if not entries:
         raise StoreError(
             f"the ledger {path} declares a budget and shows no spend, so it cannot account for a release: a run "
@@ -183,6 +188,7 @@ def added_delta(joint: JointLedgers, epsilon: Fraction) -> float:
 
     Source: docs/proofs/integer-subspace.md, section 4.
     """
+    # A chain that ends after finitely many steps has not quite the law that costs are computed for.
     variation = total_variation_of(joint.paid)
     return delta_with_total_variation(epsilon, Fraction(0), variation) if variation else 0.0
 
@@ -193,6 +199,7 @@ def require_protection(joint: JointLedgers) -> None:
     Raises:
         BudgetError: names the acts.
     """
+    # Other non-private acts do not change what was published; the caller names them.
     if joint.unprotected:
         raise BudgetError(
             "together these runs have no finite guarantee (epsilon is infinite), because these of their outputs are "

@@ -31,6 +31,7 @@ def joint_cost(joint: JointLedgers, delta: Fraction, *, not_exact: str = "") -> 
         BudgetError: a run protects nobody, or the delta is out of range.
     """
     require_protection(joint)
+    # Always there, while the exact one may take long or not exist.
     epsilon, _ = upper_bound(joint.paid, delta)
     added = added_delta(joint, Fraction(epsilon))
     return {

@@ -26,12 +26,15 @@ from tallyveil.errors import BudgetError, StoreError
 from tallyveil.exact import as_given
 
 LEDGER_FORMAT = 2
+"""Number of the format that is written: chained lines, and a sensitivity that says by how much an answer moves."""
 UNCHAINED_FORMAT = 1
+"""Number of the first format, still read at the same cost: it has no chain, and its sensitivity counts answers."""
 NO_LINE = "0" * 64
 """Stands for the SHA-256 of the line before the first."""
 
 _DIGEST_KEY = b',"digest":"'
 _DIGEST_END = len(_DIGEST_KEY) + 64 + len(b'"}')
+"""Bytes of the end of a line, from the comma before the digest on; a SHA-256 has 64 hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,9 @@ def chained_line(mapping: Mapping[str, Any], previous: str) -> bytes:
         mapping: The content of the line.
         previous: SHA-256 of the line before, or `NO_LINE`.
     """
+    # ASCII without spaces: the hash is one of bytes, which no locale or editor's encoding may change.
     text = json.dumps({**mapping, "previous": previous}, ensure_ascii=True, separators=(",", ":"))
+    # A line feed within a text is escaped by JSON, so that one line is always one object.
     body = text.encode("ascii")
     return body[:-1] + _DIGEST_KEY + line_hash(body).encode("ascii") + b'"}'
 
@@ -185,12 +190,14 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
     for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
         try:
             chain.follow(line)
+        # Whatever a changed line can raise, also by a fraction over 0 or by nesting without end.
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, BudgetError) as error:
             raise StoreError(
                 f"line {number} of the ledger {path} is corrupt: {error!r:.300}. "
                 "A ledger is only ever appended to: restore the file from a copy."
             ) from error
     content = chain.content()
+    # No spend beyond the budget is ever written, so this cannot come from a run.
     if spent(content.entries) > content.declaration.total:
         raise StoreError(
             f"the ledger {path} adds up to more than it declares, so a line of it was changed after it was written. "
@@ -219,12 +226,14 @@ class _Chain:
         if self._format == LEDGER_FORMAT:
             _check_chain(mapping, line, self._head)
         sequence = len(self._declarations) + len(self._entries)
+        # Format 1 has no chain: there the number alone shows a line that is missing.
         if mapping["sequence"] != sequence:
             raise ValueError(f"sequence is {mapping['sequence']}, wanted {sequence}")
         if not self._declarations:
             self._declarations.append(_declaration(mapping))
         else:
             entry = _entry(mapping, self._declarations[0], self._format)
+            # One act has one token. A second line of it would be a copy, made by hand.
             if entry.token in self._tokens:
                 raise ValueError(f"token '{entry.token}' was entered before")
             self._entries.append(entry)
@@ -238,6 +247,7 @@ class _Chain:
 
 def _check_chain(mapping: dict[str, Any], line: bytes, previous: str) -> None:
     """Check the digest of a line and its place in the chain, and remove both from the mapping."""
+    # The bytes as they are, not as JSON would write them again: any change of them shows.
     if line != line[:-_DIGEST_END] + _DIGEST_KEY + line_hash(line[:-_DIGEST_END] + b"}").encode() + b'"}':
         raise ValueError("the digest is not the SHA-256 of the line")
     if mapping["previous"] != previous:
@@ -261,10 +271,12 @@ def _entry(mapping: dict[str, Any], declaration: Declaration, version: int) -> L
     kind = mapping["kind"]
     if kind not in ("spend", "declassify") or (kind == "declassify") != isinstance(event, NonPrivateEvent):
         raise ValueError(f"kind '{kind}' does not fit the event")
+    # Computed from the event once more, so that no line can state less than it cost.
     cost = declaration.cost_of(event) if kind == "spend" else None
     entry = LedgerEntry(
         mapping["sequence"], kind, event, cost, mapping["description"], mapping["token"], mapping["run"]
     )
+    # Compared as a whole: a key that is unknown or missing is a difference, too.
     wanted = entry.to_mapping() | ({} if chained else {"event": mapping["event"]})
     if mapping != wanted:
         raise ValueError("the cost or another value differs from what the event gives")
@@ -274,6 +286,7 @@ def _entry(mapping: dict[str, Any], declaration: Declaration, version: int) -> L
 def _rewritten(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event of format 1, whose sensitivity was the number of answers that move by 1, in the form of format 2."""
     kind = event["kind"]
+    # Under these names format 1 counted the answers that move by 1 in one of `multiplicity` releases.
     moved = {"discrete_gaussian": "squared_sensitivity", "discrete_laplace": "sensitivity"}.get(kind)
     if moved is not None:
         others = {key: value for key, value in event.items() if key != moved}

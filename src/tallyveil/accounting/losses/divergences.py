@@ -80,6 +80,7 @@ def best_excess(objective: Callable[[float], float]) -> Fraction:
     def at(logarithm: float) -> float:
         return objective(math.exp(logarithm))
 
+    # A coarse look first, since golden section assumes one minimum, which e^160 may not have.
     best = min(range(_NEAREST, _FARTHEST + 1), key=at)
     return Fraction(math.exp(least_point(at, best - 1.0, best + 1.0, 1e-8)))
 
@@ -99,6 +100,7 @@ def _rho(loss: AnyLoss) -> Fraction | None:
 
 def _certified(loss: AnyLoss, excess: Fraction) -> Fraction:
     if (rho := _rho(loss)) is not None:
+        # Exact, as these divergences are at most rho times the order.
         return rho * (1 + excess)
     x = rational(excess)
     match loss:

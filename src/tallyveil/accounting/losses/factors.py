@@ -46,6 +46,7 @@ class GaussianLoss:
     @property
     def offset_float(self) -> float:
         """The offset, rounded to nearest. Searches ask for it thousands of times, and fractions are slow to divide."""
+        # A quotient of two Python integers is rounded once, however long they are.
         return self.sensitivity**2 * self.variance.denominator / (2 * self.variance.numerator)
 
 
@@ -107,6 +108,7 @@ def merged(factors: tuple[LossFactor, ...]) -> tuple[LossFactor, ...]:
     """
     counted: dict[tuple[type, Fraction, int], int] = {}
     for factor in factors:
+        # Checked once more, as losses can be made without an event.
         parameter = factor.variance if isinstance(factor, GaussianLoss) else factor.scale
         if parameter <= 0 or factor.sensitivity < 1 or factor.multiplicity < 1:
             raise BudgetError(
@@ -127,7 +129,9 @@ def lattice_of(factors: tuple[LossFactor, ...]) -> LossLattice:
     if not factors:
         raise BudgetError("an empty composition has no lattice of losses")
     steps = [factor.step for factor in factors]
+    # The coarsest step: a finer one would leave points that no loss takes, and longer transforms.
     step = reduce(common_step, steps)
+    # The common step divides each step, so that these quotients have no remainder.
     weights = (s.numerator * step.denominator // (s.denominator * step.numerator) for s in steps)
     offset = sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
     return LossLattice(step, offset, tuple(weights))
@@ -135,5 +139,6 @@ def lattice_of(factors: tuple[LossFactor, ...]) -> LossLattice:
 
 def common_step(a: Fraction, b: Fraction) -> Fraction:
     """Greatest common divisor of two positive fractions."""
+    # Over the product of the denominators; the fraction is reduced by itself.
     numerator = math.gcd(a.numerator * b.denominator, b.numerator * a.denominator)
     return Fraction(numerator, a.denominator * b.denominator)

@@ -122,6 +122,7 @@ def merged_law(law: Law) -> Law:
         BudgetError: a loss of integer noise is out of range.
     """
     counted: dict[FurtherLoss, int] = {}
+    # Several normal answers together are one normal answer: mu squared adds up exactly.
     mu_squared = sum(
         (loss.mu_squared * loss.multiplicity for loss in law if isinstance(loss, NormalLoss)), Fraction(0)
     )
@@ -131,11 +132,13 @@ def merged_law(law: Law) -> Law:
             counted[single] = counted.get(single, 0) + loss.multiplicity
     others = [replace(loss, multiplicity=n) for loss, n in counted.items()]
     normal = (NormalLoss(mu_squared),) if mu_squared else ()
+    # In a fixed order, so that equal compositions are equal tuples however they were stated.
     return (*merged(of_integers(law)), *normal, *sorted(others, key=repr))
 
 
 def of_integers(law: Law) -> tuple[LossFactor, ...]:
     """The losses of integer noise in a law."""
+    # The engines on lattices take these alone; everything else needs a list or a closed form.
     return tuple(loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss))
 
 
@@ -146,6 +149,7 @@ def further(law: Law) -> tuple[FurtherLoss, ...]:
 
 def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
+    # All other pairs of laws are symmetric, so that the mirrored law is the same one.
     return tuple(
         replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
     )
@@ -168,6 +172,7 @@ def cost_hint(loss: AnyLoss) -> float:
             rho = Fraction(0)
         case SampledLoss():
             base = 0.0 if loss.base is None else cost_hint(loss.base)
+            # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
             grown = min(math.expm1(min(2 * base, 600.0)) / 2, base / float(loss.probability) ** 2)
             return loss.multiplicity * float(loss.probability) ** 2 * grown + 1e-12
     return float(loss.multiplicity * rho)

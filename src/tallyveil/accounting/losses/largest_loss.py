@@ -21,6 +21,7 @@ def greatest_loss(factors: tuple[LossFactor, ...]) -> Fraction | None:
     """The largest possible loss: None if a Gaussian factor leaves it unbounded, 0 without any factor."""
     if not all(isinstance(factor, LaplaceLoss) for factor in factors):
         return None
+    # The values of a Laplace loss lie symmetrically about 0, and the offset is the smallest.
     return -sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
 
 
@@ -43,6 +44,7 @@ def greatest_bounds(law: Law) -> Bounds:
     if len(sampled) == 1:
         return fraction_bounds(exact)
     ends = [fraction_bounds(exact), *sampled]
+    # One rounding for the sum; the factor below covers it and the products with multiplicities.
     lower, upper = math.fsum(bounds.lower for bounds in ends), math.fsum(bounds.upper for bounds in ends)
     return Bounds(lower * (1 - 1e-15), upper * (1 + 1e-15))
 
@@ -50,10 +52,12 @@ def greatest_bounds(law: Law) -> Bounds:
 def _greatest_of_sample(loss: SampledLoss) -> Bounds:
     """ln(1 - q + q exp(b)), or -ln(1 - q + q exp(-b)) for an added record, at the largest b."""
     most = _largest_base(loss.base)
+    # A removed record may have been in the sample, whose loss has no end then.
     if most is None and not loss.added:
         return Bounds(math.inf, math.inf)
     with precision(256):
         q, rest = rational(loss.probability), rational(1 - loss.probability)
+        # With b without bound, or a failure, exp(-b) falls to 0: only ln(1 - q) is left.
         if loss.added and (loss.failure or most is None):
             return float_bounds(-rest.log())
         assert most is not None

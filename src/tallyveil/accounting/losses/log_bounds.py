@@ -17,7 +17,7 @@ Number = float | Floats
 _SLACK: Final = 80 * 2.3e-16  # relative error of the few operations here, with room to spare
 _LAST_PLACES: Final = 16 * 2.3e-16  # relative error of one function of the platform
 _LEAST: Final = 1e-322  # the same where the result is below the least normal float
-_LARGEST_EXPONENT: Final = 700.0
+_LARGEST_EXPONENT: Final = 700.0  # floats overflow at exp(709.8); the sum is cut at 1 in any case
 
 
 def exponential(logarithm: Known) -> Known:

@@ -195,9 +195,11 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
             )
         case SequentialEvent(events):
             lossy = [part for part in events if _loses(part)]
+            # A choice by what was released is allowed only where nothing else is composed with it.
             alone = outermost and len(lossy) == 1
             return _product([_laws(part, answers_moved, outermost=alone) for part in lossy])
         case AdaptiveEvent():
+            # All branches have one law, and so the choice tells nothing more.
             return _laws(branches_of_one_law(event)[0], answers_moved, outermost=False)
         case WorstEvent(branches, chosen):
             laws = _undominated(
@@ -212,6 +214,7 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
                 )
             return laws
         case ParallelEvent(events, degree):
+            # Covered parts may go before the mixing (docs/proofs/domination.md, section 3), which is costly.
             parts = _undominated(
                 law for part in events for law in _laws(part, answers_moved, outermost=False)
             )
@@ -227,6 +230,7 @@ def sampled_law(event: PoissonSampled) -> Law:
     while isinstance(inner, PoissonSampled):  # a sample of a sample is a sample
         q *= inner.probability
         inner = inner.event
+    # With probability 0 no record is ever in the sample, whatever is done with it.
     law = _loss(inner) if q else ()
     if q == 1 or not law:
         return _times(law, Fraction(event.multiplicity))
@@ -288,8 +292,10 @@ def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tu
         return (_times(parts[0], Fraction(degree)),)
     if answers_moved is None:
         raise _several(len(parts))
+    # A record that moves meets halves: of the parts that it leaves, and of those that it enters.
     units = [_times(law, Fraction(1, answers_moved)) for law in parts]
     n = degree * answers_moved
+    # The first test keeps the binomial from being computed for huge numbers.
     if n > MOST_ALTERNATIVES or math.comb(len(units) + n - 1, n) > MOST_ALTERNATIVES:
         raise _too_many()
     choices = itertools.combinations_with_replacement(range(len(units)), n)
@@ -302,6 +308,7 @@ def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tu
 
 def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
     """The laws of a sequence: every combination of one alternative of each part."""
+    # Parts with one law are merged once, and not in every product.
     fixed = merged_law(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
     products: tuple[Law, ...] = (fixed,)
     for laws in by_part:
@@ -320,6 +327,7 @@ def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
     for law in laws:
         if any(dominates(other, law) for other in undominated):
             continue
+        # A later law may cover several that were kept before.
         undominated = [other for other in undominated if not dominates(law, other)] + [law]
     return tuple(undominated)
 
@@ -341,6 +349,7 @@ def _times(law: Law, share: Fraction) -> Law:
 
 def _require_halves(parts: tuple[Law, ...]) -> None:
     """Refuse losses of which nothing is known where a record leaves one part and enters another."""
+    # Only integer answers are known to cost half where a record leaves a part.
     for loss in (loss for law in parts for loss in further(law)):
         raise BudgetError(
             f"a parallel event holds {as_given(loss)}. Under bounded neighbours a record may leave one part and enter "
@@ -350,10 +359,12 @@ def _require_halves(parts: tuple[Law, ...]) -> None:
 
 
 def _counted(law: Law) -> dict[AnyLoss, int]:
+    # Laws are merged, so that no factor comes twice here.
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
 def _loses(event: PrivacyEvent) -> bool:
+    # An invariant loses nothing, and leaves a choice beside it as free as it was.
     if isinstance(event, Release | NonPrivateEvent):
         return True
     return any(_loses(part) for part in parts_of(event))

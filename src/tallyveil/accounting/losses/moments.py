@@ -26,6 +26,8 @@ WIDE_VARIANCE = 2
 """From this variance on, the quotient S(m) / S(0) is taken as 1, within the bound 5 exp(-2 pi^2 2) < 4e-17."""
 
 _BITS = 192
+"""Bits of ball arithmetic, and of theta sums: terms below 2^-192 of the largest are bounded, not added. A float keeps
+53, so that half as many would do for values far below 2^40."""
 
 
 def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: Fraction) -> Bounds:
@@ -52,6 +54,7 @@ def log_moment(factor: LossFactor, tilt: float) -> float:
     bent = -(1 + 2 * tilt) * rate  # logarithm of the ratio of the geometric sum
     middle = _log_geometric(bent, k - 1) + math.log(-math.expm1(-rate)) if k > 1 else -math.inf
     terms = (0.0, middle, k * bent)
+    # Relative to the largest term, so that no exponential overflows.
     largest = max(terms)
     total = sum(math.exp(term - largest) for term in terms)
     return tilt * k * rate + largest + math.log(total) - math.log1p(math.exp(-rate))
@@ -78,6 +81,7 @@ def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Floats, Floats]
     v, centre = float(factor.variance), tilt * factor.sensitivity
     reach = math.ceil(math.sqrt(90 * v)) + 1
     x = np.arange(-reach, reach + 1, dtype=np.float64)
+    # Up to here terms are above exp(-45) of the largest: what is cut off is below a float's last digit.
     exponents = -((x - (centre - round(centre))) ** 2) / (2 * v)
     weights = np.exp(exponents - exponents.max())
     return x, weights / weights.sum()
@@ -100,6 +104,7 @@ def _log_theta(factor: GaussianLoss, tilt: float) -> float:
     part = abs(centre - round(centre))
     reach = math.ceil(math.sqrt(90 * v)) + 1
     x = np.arange(-reach, reach + 1, dtype=np.float64)
+    # S has period 1, so the distance to the nearest integer is all that counts.
     at_centre = -((x - part) ** 2) / (2 * v)
     largest = at_centre.max()
     return float(
@@ -109,6 +114,7 @@ def _log_theta(factor: GaussianLoss, tilt: float) -> float:
 
 def _log_geometric(exponent: float, count: int) -> float:
     """ln of sum over j in 1..count of exp(j * exponent)."""
+    # The next term of the series, (exponent * count)^2 / 24, is below 1e-17; the quotient would be 0 / 0.
     if abs(exponent) * count < 1e-8:
         return math.log(count) + exponent * (count + 1) / 2
     top = max(exponent, exponent * count)
@@ -122,6 +128,7 @@ def _theta_quotient(factor: GaussianLoss, tilt: Fraction) -> arb:
     if part == 0:
         return arb(0)
     if factor.variance >= WIDE_VARIANCE:
+        # A smaller variance gives a larger bound, so capping it is safe. The quotient is at most 1.
         bound = -5 * (-2 * arb.pi() ** 2 * rational(min(factor.variance, Fraction(10**4)))).exp()
         return between_zero_and(bound)
     return (_theta(factor.variance, part) / _theta(factor.variance, Fraction(0))).log()
@@ -144,6 +151,7 @@ def _laplace_log_moment(factor: LaplaceLoss, tilt: Fraction) -> arb:
     k, rate = factor.sensitivity, 1 / factor.scale
     bent = -(1 + 2 * tilt) * rate
     a, last = rational(-rate).exp(), rational(k * bent).exp()
+    # At a tilt of -1/2 all terms are equal, and the quotient below would be 0 / 0.
     if bent == 0:
         middle = arb(k - 1)
     else:

@@ -22,7 +22,7 @@ LARGEST_MIRROR: Final = 1 << 60
 """Below it, all points that matter are whole numbers of 64 bits."""
 
 _UNIT: Final = 2.3e-16  # a little more than twice the rounding error of one operation
-_FEW: Final = 16
+_FEW: Final = 16  # epsilons placed one by one; it decides speed alone, as both ways are sure
 
 
 def are_floats(numbers: Sequence[object]) -> bool:
@@ -95,12 +95,14 @@ class LossPoints:
         Raises:
             BudgetError: epsilon is no finite number.
         """
+        # A fraction is always finite, and only floats need the question.
         if isinstance(epsilon, float) and not math.isfinite(epsilon):
             raise BudgetError(
                 f"epsilon must be a finite number, got {as_given(epsilon)}. Give one such as 1.5."
             )
         numerator, denominator = epsilon.as_integer_ratio()
         width = self.step * denominator
+        # In integers, so that an epsilon that is itself a loss is never put on the wrong side of it.
         whole, rest = divmod(numerator * self.unit - self.offset * denominator, width)
         return whole + 1, (width - rest) / (denominator * self.unit)
 
@@ -125,6 +127,7 @@ class LossPoints:
             whole = np.floor(turns)
             part = turns - whole
         slips = _UNIT * (abs(offset) / step + 2 * np.abs(turns) + 1)
+        # Where the rounding could cross a lattice point, exact integers decide.
         sure = (part > slips) & (part + 4 * slips < 1) & (np.abs(turns) < FARTHEST / 2)
         firsts = np.where(sure, whole + 1, 0.0).astype(np.int64)
         places = EpsilonPlaces(sizes, floats < 0, firsts, (1 - part) * step, step * (slips + 2 * _UNIT))
