@@ -246,9 +246,16 @@ class Guarantee:
 
     def _supporting(self, epsilon: Fraction, alpha: Fraction) -> float:
         """1 - delta(epsilon) - exp(epsilon) alpha, rounded down: below the trade-off function at every epsilon."""
-        delta = self.delta(epsilon).upper
-        slope = math.exp(min(float(epsilon), 700.0))
-        return (1 - delta - slope * float(alpha)) - 1e-15 * (2 + slope * float(alpha))
+        if epsilon > _LARGEST_EXPONENT:
+            return 0.0
+        # A float of epsilon is off by up to 2^-53 of it, and exp(epsilon) by 700 times as much of itself: below 1e-13.
+        price = math.exp(float(epsilon)) * float(alpha) * (1 + 1e-13)
+        return (1 - self.delta(epsilon).upper - price) - 2e-15
+
+
+_LARGEST_EXPONENT: Final = 700
+"""Above it no line is computed, since exp(710) is beyond the floats; 0 is below the trade-off function as well. Half of
+it would lose lines at levels below exp(-350), which nobody asks for."""
 
 
 def _exceeds(engine: LossEngine, epsilon: float, delta: Fraction) -> bool:
