@@ -41,10 +41,15 @@ from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
 _PILOTS: Final = 24
+"""Pilot pairs of one attempt. A quarter of them, 6, that do not meet is a refusal."""
 _GREATEST_ABSOLUTE: Final = 1 << 30
+"""Beyond this size the points of two slices cannot be compared (see `meeting_times`)."""
 _FIRST_SWEEPS: Final = 16
+"""First lag that is tried, and the sweeps whose bits are asked for first."""
 _ATTEMPTS: Final = 10
+"""Attempts to find a lag."""
 _PILOT_CHAIN: Final = 1 << 40
+"""Number of the first pilot. Pilots above 2**40 share no random bits with pairs numbered from 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,10 +22,15 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan
 
 LEVEL: Final = Fraction(19, 20)
+"""Probability with which noise stays within a margin."""
 CONFIDENCE: Final = Fraction(999, 1000)
+"""Probability that one margin, an order statistic of draws, is large enough for `LEVEL`. It holds for each alone."""
 MOST_DRAWS: Final = 1000
+"""Draws with the public key. More draws bring the margins closer to the true quantile, and never make them unsafe."""
 _CELLS_AT_ONCE: Final = 1 << 24
+"""Cells times draws: 2**24 counts of 8 bytes are 128 MiB. Larger tables get fewer draws."""
 _DRAWS_AT_ONCE: Final = 100
+"""Draws that one call of the sampler makes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

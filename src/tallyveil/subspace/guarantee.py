@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tallyveil.subspace.diagnostics import TotalVariationBound
 
 _BITS = 128
+"""Bits of ball arithmetic. Results are rounded up from the balls, so fewer bits could only make them looser."""
 _NAMES_SHOWN = 6
+"""Constraints that a statement names before it says how many more there are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,15 @@ from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
 from tallyveil.subspace.mechanisms import LatticeLaw
 
 _WARM_UP_SWEEPS: Final = 400
+"""Sweeps of a warm-up chain for each round. They tune how well a chain mixes, never which law it has."""
 _WARM_UP_ROUNDS: Final = 14
+"""Rounds that adapt the width of the jumps."""
 _ACCEPTED_MANY: Final = 0.25
+"""Share of accepted proposals that is aimed at where several columns move at once."""
 _ACCEPTED_ONE: Final = 0.45
+"""The same where one column moves at a time."""
 _TIMED_SWEEPS: Final = 64
+"""Sweeps that are timed to estimate the duration of a run: many, so that the cost of the call does not matter."""
 
 
 class SweepObserver(Protocol):

@@ -19,14 +19,21 @@ from tallyveil.noise.balls import certified_floor, precision, rational
 from tallyveil.subspace.mechanisms import LatticeLaw
 
 DIGIT: Final = 256
+"""Base of the digits of a slack, and so the thresholds of one digit. `update_error` grows in proportion to it."""
 _WORD: Final = 1 << 64
+"""One more than the largest random word: probabilities are compared in units of 2**-64."""
 _CUT_BITS: Final = 80
 """The probability beyond the largest slack, and that beyond the largest size, is below 2**-80."""
 _MANTISSA: Final = 52
+"""The l2 norm times `scale` stays below 2**52, where floats hold every integer and its halves exactly."""
 _GREATEST_BITS: Final = 40
+"""Bits of the largest size of a chain. Wider noise is refused."""
 _JUMP_POINTS: Final = 1 << 32
+"""Jump probabilities are whole multiples of 2**-32. The rest goes to no jump, so that they add up exactly."""
 _JUMP_CUT: Final = 30.0
+"""Jumps beyond 30 widths are left out: e**-30 is less than 2**-32, so their weight would round down to zero."""
 _PRECISION: Final = 256
+"""Bits of ball arithmetic for thresholds of 64 bits."""
 _CERTAIN: Final = 50
 
 

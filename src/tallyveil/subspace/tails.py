@@ -28,6 +28,7 @@ from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 
 _BITS = 128
+"""Bits of ball arithmetic, far more than the 53 of the floats that are printed."""
 
 
 def tail_bound(law: LatticeLaw, dimension: int, t: Fraction) -> float:

@@ -26,14 +26,19 @@ FIRST = 10.0
 """Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
 that they are near: along a limit, steps are short."""
 LAST = 1e-5
+"""The method stops once half of this, as a fraction of the objective, is at least m times the number of constraints."""
 SHRINK = 0.1
+"""Factor of m from one barrier to the next."""
 MOVE = 1e-5
 """Relative change of a share from which second derivatives are found."""
 ROOM = 1e-6
 """Even where the present shares have used up a limit, its slack is at least this fraction of it."""
 MOST_NEWTON = 100
+"""Newton steps for one m. Each step evaluates the variances once for every share, so steps are dear here."""
 DECREMENT = 1e-2
+"""A centre is accepted below this decrement: half of it is about how far the barrier is from its least value."""
 HALVINGS = 40
+"""Halvings of one step at most. After 40 a step is 1e-12 of the whole one."""
 
 
 class _Barrier:

@@ -234,7 +234,9 @@ class NearestPlanesProposal:
 
 
 _FAILED = -(1 << 62)
+"""Outcome of a coordinate whose draw is rejected. No candidate is near it."""
 _UNDECIDED = _FAILED + 1
+"""Outcome of a draw for which the bits at hand do not suffice; exact arithmetic then decides."""
 
 
 def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[int], Iterator[int]]:
