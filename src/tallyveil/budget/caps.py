@@ -13,7 +13,7 @@ FIRST_WEIGHT = 1 / 32
 RAISE = 3.0
 """Factor of a weight whose value is above its limit. A smaller one needs more trials, a larger one overshoots more."""
 MOST_RAISES = 9
-"""Trials that may raise weights. By then a weight could have grown 3**9-fold, from 1/32 to about 600."""
+"""Trials that may raise weights. The last one has weights of up to 3**8 times the first: 1/32 becomes 205."""
 REFINEMENTS = 3
 """Trials after the raises. Each one halves the logarithm of the ratio of enough to too little, so 3 leave 3**(1/8)."""
 EXACT_DEVIATION = 0.01

@@ -26,9 +26,9 @@ LEVEL: Final = Fraction(19, 20)
 CONFIDENCE: Final = Fraction(999, 1000)
 """Probability that one margin, an order statistic of draws, is large enough for `LEVEL`. It holds for each alone."""
 MOST_DRAWS: Final = 1000
-"""Draws with the public key. More draws bring the margins closer to the true quantile, and never make them unsafe."""
+"""Draws with the public key. Fewer draws make margins wider, as their confidence stays the same."""
 _CELLS_AT_ONCE: Final = 1 << 24
-"""Cells times draws: 2**24 counts of 8 bytes are 128 MiB. Larger tables get fewer draws."""
+"""Most cells of all draws together: tables above 16,777 cells get fewer than 1,000 draws."""
 _DRAWS_AT_ONCE: Final = 100
 """Draws that one call of the sampler makes."""
 

@@ -39,11 +39,11 @@ from tallyveil.subspace.mechanisms import LatticeLaw
 _WARM_UP_SWEEPS: Final = 400
 """Sweeps of a warm-up chain for each round. They tune how well a chain mixes, never which law it has."""
 _WARM_UP_ROUNDS: Final = 14
-"""Rounds that adapt the width of the jumps."""
+"""Rounds of bisection on the logarithm of the width: 14 leave 1/16384 of the interval."""
 _ACCEPTED_MANY: Final = 0.25
 """Share of accepted proposals that is aimed at where several columns move at once."""
 _ACCEPTED_ONE: Final = 0.45
-"""The same where one column moves at a time."""
+"""The same where one column moves at a time: in one dimension larger rates mix better."""
 _TIMED_SWEEPS: Final = 64
 """Sweeps that are timed to estimate the duration of a run: many, so that the cost of the call does not matter."""
 

@@ -35,6 +35,7 @@ _JUMP_CUT: Final = 30.0
 _PRECISION: Final = 256
 """Bits of ball arithmetic for thresholds of 64 bits."""
 _CERTAIN: Final = 50
+"""Nats: e**-50 is below 2**-64, so that beyond them the threshold is 2**64 - 1 without any evaluation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,9 +37,13 @@ from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _BITS = 192
+"""Bits of ball arithmetic. Balls carry their rounding errors, so fewer bits would make results looser, never wrong."""
 _MOST_TERMS = 4_000_000
+"""Most entries of one product of distributions. Pairs that need more are refused."""
 _MOST_LISTED = 4_000_000
+"""Most points of the box that is searched for short lattice vectors. Pairs that need more are refused."""
 _MOST_LISTED_DIMENSION = 12
+"""Dimension above which no list is tried: even 4 values for each coordinate would be 4**12, 16 million points."""
 _LISTED_NATS = 40.0
 """The weight omitted from a list is at most exp(-40), about 4e-18, relative to that of the vector 0."""
 

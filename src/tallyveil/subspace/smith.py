@@ -12,6 +12,7 @@ from flint import fmpz_mat, nmod_mat
 from tallyveil.errors import ConstraintError
 
 _PRIMES: Final = (2305843009213693951, 2305843009213693921, 2305843009213693907)
+"""2**61 - 1, 2**61 - 31 and 2**61 - 45. A rank that falls modulo one of them is noticed, and the next is tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

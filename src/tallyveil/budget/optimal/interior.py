@@ -26,7 +26,7 @@ FIRST = 10.0
 """Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
 that they are near: along a limit, steps are short."""
 LAST = 1e-5
-"""The method stops once half of this, as a fraction of the objective, is at least m times the number of constraints."""
+"""The method ends once m times the number of constraints is below half of this, as a fraction of the objective."""
 SHRINK = 0.1
 """Factor of m from one barrier to the next."""
 MOVE = 1e-5

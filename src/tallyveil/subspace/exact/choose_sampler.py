@@ -73,8 +73,11 @@ MOST_ESTIMATED_TRIALS: Final = 1 << 12
 _LEAST_TYPICAL_ACCEPTANCE: Final = 0.5
 
 _PILOT_TRIALS: Final = 4096
+"""Trials of the first round of pilots, fewer for tables of many cells. Rounds double until 3 trials succeed."""
 _PILOTS: Final = 32
+"""Rounds at most. In practice `_PILOT_CELLS` ends them earlier."""
 _PILOT_CELLS: Final = 1 << 25
+"""Cells of all trials of one round. It bounds the time and memory that a hopeless proposal can take."""
 
 _LOOK_AHEAD: Final = "look-ahead trials"
 _BY_ROWS: Final = "trials by rows"

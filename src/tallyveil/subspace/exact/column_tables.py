@@ -52,7 +52,9 @@ _NATS_BEYOND_REACH: Final = 31
 _NATS_BEYOND_WIDTH: Final = 35
 _SMALLEST_WEIGHT_BITS: Final = 300
 _SMALLEST_BEYOND: Final = 2.0**-200
+"""Floor of the weight beyond a reach. A bound may be too large, never zero by underflow."""
 _BITS: Final = 160
+"""Bits of ball arithmetic for the entries; they are stored as floats of 53 bits."""
 _NORM_BY_FORMULA: Final = 32
 """About the time of one norm by transform length, if an entry of a transform takes the time 1."""
 

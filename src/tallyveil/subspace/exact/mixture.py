@@ -51,11 +51,13 @@ from tallyveil.subspace.mechanisms import GeneralisedLaplace
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62
+"""The Gaussian components stop where less than 2**-62 of the mass is left."""
 _NATS: Final = 64 * math.log(2) + 1  # CUT_BITS plus two bits and a nat, to cover the rounding of floats below
 _OWN_SITES: Final = 1 << 46
 """First site of the two uniform numbers that decide each trial itself; the Gaussian trials use smaller sites."""
 
 _MOST_COMPONENTS: Final = 2000
+"""More components than this are refused, and the chain sampler is named instead."""
 
 _MARGIN: Final = 2.0**-43
 

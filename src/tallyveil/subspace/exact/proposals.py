@@ -45,7 +45,9 @@ MOST_TRIALS_AT_ONCE: Final = 1024
 """Number of trials of one draw that are made together if a trial takes little time."""
 
 _MARGIN: Final = 2.0**-38
+"""Relative error of a product of up to 512 factors, each right to 2**-47. Within it, exact arithmetic decides."""
 _FLOOR: Final = 2.0**-55
+"""Absolute error of a factor whose table holds 0 in the place of a value below 2**-55."""
 
 
 class Proposal(Protocol):

@@ -37,7 +37,9 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.structure import Structure
 
 _BITS: Final = 256
+"""Bits of ball arithmetic. Draws that they leave undecided are decided with more."""
 _TILT_STEPS: Final = 32
+"""Halvings of the interval of the tilt. Given the sum, the tilt cancels: it decides only how many trials succeed."""
 Digits: TypeAlias = Callable[[int], Iterator[int]]
 Answer = TypeVar("Answer", int, bool)
 
