@@ -97,6 +97,7 @@ def limiting_weights(
     else:
         return best
     for _ in range(REFINEMENTS):
+        # Weights matter by their ratio, so the middle is that of their logarithms.
         middle = {name: math.sqrt(low[name] * high[name]) for name in high}
         if low == high:
             break

@@ -65,6 +65,7 @@ class SmoothGuarantee:
             return self.epsilon * distance, 0.0
         with precision(_BITS):
             rate = rational(self.epsilon)
+            # Group privacy: 1 + e^eps + ... over the unit steps between the tables, as a geometric sum.
             growth = (rate * rational(Fraction(distance))).expm1() / rate.expm1()
             return self.epsilon * distance, min(1.0, round_up(growth * rational(self.delta)))
 
@@ -108,6 +109,7 @@ def laplace_guarantee(
     delta, epsilon = Fraction(0), 2 * law.epsilon if restricted else law.epsilon
     if total_variation:
         with precision(_BITS):
+            # Each of the two laws may be off by the total variation, and the second one is multiplied by e^eps.
             added = (1 + rational(epsilon).exp()) * rational(total_variation)
             delta = min(Fraction(round_up(added)), Fraction(1))
     return SmoothGuarantee(law.norm, epsilon, delta, lattice.system.names)

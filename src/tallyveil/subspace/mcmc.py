@@ -207,6 +207,7 @@ def tune_jumps(
     typical = run_chain(plan_chain(law, columns), key, _WARM_UP_SWEEPS, part=WARM_UP)[0]
     for round_ in range(_WARM_UP_ROUNDS):
         middle = (low + high) / 2
+        # Inside the 0.05 to 1e5 that `jump_laws` takes, also after the rounding to three digits.
         scales = np.clip(widths * np.exp(middle), 0.06, 9e4)
         moves = JumpMoves(tuple(round(scale, 3) for scale in scales.tolist()), at_once)
         plan = plan_chain(law, columns, moves)
@@ -226,6 +227,7 @@ def tune_jumps(
 
 def estimate_seconds(plan: ChainPlan, sweeps: int) -> float:
     """Predicted seconds of a chain on this machine, from a short timed one. It compiles the kernels if necessary."""
+    # Well-spread words from no key: they serve for timing alone, and no state that they lead to is kept.
     words = np.zeros(plan.words * _TIMED_SWEEPS, dtype=np.uint64)
     words += np.arange(words.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = chain_start(plan, None)

@@ -23,7 +23,7 @@ ILLINOIS_EPSILON: Final = Fraction(24, 125)
 """0.192 = 4 x 0.16 x 0.3: total, share of counties, share of the population query (vintage of November 2020)."""
 
 EXAMPLE_EPSILON: Final = Fraction(1, 4)
-"""Epsilon of the l1 law in the other examples."""
+"""Epsilon of both Laplace laws in the other examples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ def slack_thresholds(rate: Fraction) -> npt.NDArray[np.uint64]:
     while True:
         rows.append(_digit_thresholds(step))
         step *= DIGIT
+        # 7/10 is above ln 2: the next digit would be above zero with probability below 2**-80.
         if step > _CUT_BITS * Fraction(7, 10):
             return np.array(rows, dtype=np.uint64)
 
@@ -198,6 +199,7 @@ def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
     for row, width in zip(masses, widths.tolist(), strict=True):
         a = math.exp(-1 / width)
         row[1:] = np.floor((1 - a) / (1 + a) * np.exp(-sizes / width) * _JUMP_POINTS)
+        # What rounding down took off both sides goes to no jump: symmetric, and 2**32 points in all.
         row[0] = _JUMP_POINTS - 2 * int(row[1:].sum(dtype=np.uint64))
     totals = np.concatenate(
         [np.zeros((widths.size, 1), np.uint64), np.cumsum(masses[:, 1:], axis=1, dtype=np.uint64)], axis=1

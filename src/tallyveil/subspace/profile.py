@@ -173,6 +173,7 @@ def _radius(squares: list[float], variance: Fraction) -> tuple[int, arb]:
     for step in range(1, 16):
         s = Fraction(step, 16)
         # The rounding errors of the floats are much smaller than this reduction.
+        # Shorter vectors make the volume, and with it the bound, larger: the reduction is on the safe side.
         roots = [arb(square * (1 - 1e-9)).sqrt() for square in squares]
         width = (2 * arb.pi() * rational(variance / s)).sqrt()
         volume = arb(1)
@@ -243,6 +244,7 @@ def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
         for (t, s), mass in joint.items():
             for x in range(-reach, reach + 1):
                 after[t + c * x, s + x] += mass * table.at(x)
+        # Back to fixed point at 2**-bits. Rounding down only loses mass, which `_by_sums` counts as omitted.
         joint = {key: mass >> bits for key, mass in after.items() if mass >> bits}
     rest = n - len(touched)
     whole = laws.table(n).at(0)

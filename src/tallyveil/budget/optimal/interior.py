@@ -143,12 +143,14 @@ def _centred(
         direction, decrement = barrier.newton(point, evaluated)
         if not decrement >= DECREMENT:
             break
+        # At most 99 % of the way to the nearest share of zero: shares stay above it.
         longest = -np.min(direction[:-1] / point[:-1])
         length = min(1.0, 0.99 / longest) if longest > 0 else 1.0
         for _ in range(HALVINGS):
             there = point + length * direction
             seen = variances(there[:-1])
             value = barrier.at(there, seen)
+            # Armijo: a small part of the decrease that the slope promises is enough. Infinite values fail, too.
             if value <= here - 1e-4 * length * decrement:
                 break
             length *= 0.5

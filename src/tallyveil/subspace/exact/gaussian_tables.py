@@ -48,6 +48,7 @@ LARGEST_LENGTH: Final = 1 << 16
 _BITS: Final = 160
 """Bits of ball arithmetic, far more than the 53 of the floats that are certified with it."""
 _LOG_2: Final = math.log(2.0)
+"""Arguments of exp are split into whole multiples of it, which only change the exponent, and a rest."""
 _TERMS: Final = tuple(1 / math.factorial(k) for k in range(14))
 """Taylor coefficients of exp for |x| <= ln(2)/2. The first term left out is 0.35**14 / 14!, below 2**-53."""
 

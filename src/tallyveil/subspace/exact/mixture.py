@@ -60,6 +60,7 @@ _MOST_COMPONENTS: Final = 2000
 """More components than this are refused, and the chain sampler is named instead."""
 
 _MARGIN: Final = 2.0**-43
+"""16 times the relative error, 2**-47, of each of three terms. Within it, ball arithmetic decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ class MixtureSampler:
         # differ between machines, by much less than the margin.
         margin = _MARGIN * (1 + slope + root + abs(height))
         uniform = unit_float(words)
+        # The whole uniform number lies in [uniform, uniform + 2**-53]: both ends must agree.
         passed = np.asarray(uniform + 2.0**-53 <= ratio - margin)
         return passed, np.asarray(~passed & (uniform < ratio + margin))
 

@@ -40,6 +40,7 @@ from tallyveil.subspace.smith import independent_columns
 from tallyveil.subspace.structure import Structure
 
 LARGEST_COEFFICIENT: Final = 1 << 20
+"""Of the pivot sums. A product with it leaves 43 bits of an int64 for the sum of a block."""
 
 MOST_TRIALS_AT_ONCE: Final = 1024
 """Number of trials of one draw that are made together if a trial takes little time."""
@@ -285,6 +286,7 @@ def accepted_sums(
     # Each factor's relative error is below 2**-47, or its absolute error below 2**-55 if the table holds 0.
     uniform = unit_float(words)
     margin = ratio * _MARGIN + _FLOOR
+    # The whole uniform number lies in [uniform, uniform + 2**-53]: both ends must agree.
     accepted = np.asarray(uniform + 2.0**-53 <= ratio - margin)
     unclear = ~accepted & (uniform < ratio + margin)
     for i in np.flatnonzero(unclear).tolist():
