@@ -159,6 +159,7 @@ def _digit_thresholds(step: Fraction) -> list[int]:
 
 
 def _guide(thresholds: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    # The least word with each value of its top 8 bits; the search goes upwards from there.
     tops = np.arange(DIGIT, dtype=np.uint64) << np.uint64(56)
     return np.array([np.searchsorted(row[:-1], tops, side="right") for row in thresholds], dtype=np.int64)
 

@@ -192,6 +192,7 @@ def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np
     """All lattice vectors with |z|^2 at most R^2. Coefficient j is at most R times the length of dual vector j."""
     gram = flint_matrix(basis.T @ basis)
     inverse = gram.inv()
+    # Gram matrix and inverse are exact fractions, so no vector within R is missed by rounding.
     bounds = [
         math.isqrt(squared_radius * int(inverse[j, j].p) // int(inverse[j, j].q))
         for j in range(basis.shape[1])

@@ -107,6 +107,7 @@ def independent_columns(matrix: Any) -> list[int]:
     rank = matrix.rank()
     for prime in _PRIMES:
         reduced, rank_found = nmod_mat(matrix, prime).rref()
+        # The rank can only fall modulo a prime, so an equal one proves that these columns are independent.
         if rank_found == rank:
             return _pivots(reduced, rank)
     raise ConstraintError(
