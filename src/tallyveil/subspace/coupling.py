@@ -134,7 +134,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
     """
     lag = _FIRST_SWEEPS
     for attempt in range(_ATTEMPTS):
-        # New pairs in every attempt: a lag judged on the pairs that suggested it would look too good.
+        # New pairs in every attempt, other than those that suggested its lag.
         first = _PILOT_CHAIN + attempt * _PILOTS
         pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
         if 4 * pilots.unmet >= _PILOTS:
@@ -143,7 +143,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
                 "Allow more sweeps, or give a reduced basis.",
                 code="subspace-not-converged",
             )
-        # A quantile rather than the maximum: one slow pair must not set the length of all leads.
+        # Most pairs, not all: a lag costs every pair that many sweeps, and one slow pilot should not set it.
         typical = int(np.quantile(pilots.times, 0.75))
         # If leading chains have hardly moved from the common start, pairs meet at once, which is no information.
         moved = int((pilots.times > 0).sum()) >= _PILOTS - 2

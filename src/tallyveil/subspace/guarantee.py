@@ -109,7 +109,7 @@ def laplace_guarantee(
     delta, epsilon = Fraction(0), 2 * law.epsilon if restricted else law.epsilon
     if total_variation:
         with precision(_BITS):
-            # Each of the two laws may be off by the total variation, and the second one is multiplied by e^eps.
+            # Both laws may be off by the total variation, and the second is multiplied by e^eps.
             added = (1 + rational(epsilon).exp()) * rational(total_variation)
             delta = min(Fraction(round_up(added)), Fraction(1))
     return SmoothGuarantee(law.norm, epsilon, delta, lattice.system.names)

@@ -29,7 +29,7 @@ LEAD: Final = 2
 COUPLED: Final = 3
 """Part: the sweeps that both chains of a pair make together."""
 STARTS: Final = 4
-"""Part: the starts of chains."""
+"""Part: chains from spread starts, for the scale reduction of the diagnostics."""
 
 _PART_BITS: Final = 8
 """With the kind (4) and the chain (52), the parts fill the high word of 64 bits exactly, so addresses never collide."""

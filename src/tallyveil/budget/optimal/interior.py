@@ -150,7 +150,7 @@ def _centred(
             there = point + length * direction
             seen = variances(there[:-1])
             value = barrier.at(there, seen)
-            # Armijo: a small part of the decrease that the slope promises is enough. Infinite values fail, too.
+            # Armijo: a small part of the decrease that the slope promises is enough. Infinity fails.
             if value <= here - 1e-4 * length * decrement:
                 break
             length *= 0.5
