@@ -11,8 +11,11 @@ MOST_LOSS = Fraction(1, 20)
 FIRST_WEIGHT = 1 / 32
 """Weight at which a limited family starts. A family of the aim usually has weight 1, which is much more."""
 RAISE = 3.0
+"""Factor of a weight whose value is above its limit. A smaller one needs more trials, a larger one overshoots more."""
 MOST_RAISES = 9
+"""Trials that may raise weights. The last one has weights of up to 3**8 times the first: 1/32 becomes 205."""
 REFINEMENTS = 3
+"""Trials after the raises. Each one halves the logarithm of the ratio of enough to too little, so 3 leave 3**(1/8)."""
 EXACT_DEVIATION = 0.01
 """Standard deviation of a total below which the total counts as published exactly: it has no limit and no warning."""
 TOLERANCE = 1e-9
@@ -94,6 +97,7 @@ def limiting_weights(
     else:
         return best
     for _ in range(REFINEMENTS):
+        # Weights matter by their ratio, so the middle is that of their logarithms.
         middle = {name: math.sqrt(low[name] * high[name]) for name in high}
         if low == high:
             break

@@ -41,10 +41,15 @@ from tallyveil.subspace.mcmc_moves import ChainPlan, SliceMoves
 from tallyveil.subspace.mcmc_stream import COUPLED, LEAD, ChainStream
 
 _PILOTS: Final = 24
+"""Pilot pairs of one attempt. A quarter of them, 6, that do not meet is a refusal."""
 _GREATEST_ABSOLUTE: Final = 1 << 30
+"""Beyond this size the points of two slices cannot be compared (see `meeting_times`)."""
 _FIRST_SWEEPS: Final = 16
+"""First lag that is tried, and the sweeps whose bits are asked for first."""
 _ATTEMPTS: Final = 10
+"""Attempts to find a lag."""
 _PILOT_CHAIN: Final = 1 << 40
+"""Number of the first pilot. Pilots above 2**40 share no random bits with pairs numbered from 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +134,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
     """
     lag = _FIRST_SWEEPS
     for attempt in range(_ATTEMPTS):
+        # New pairs in every attempt, other than those that suggested its lag.
         first = _PILOT_CHAIN + attempt * _PILOTS
         pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
         if 4 * pilots.unmet >= _PILOTS:
@@ -137,6 +143,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
                 "Allow more sweeps, or give a reduced basis.",
                 code="subspace-not-converged",
             )
+        # Most pairs, not all: a lag costs every pair that many sweeps, and one slow pilot should not set it.
         typical = int(np.quantile(pilots.times, 0.75))
         # If leading chains have hardly moved from the common start, pairs meet at once, which is no information.
         moved = int((pilots.times > 0).sum()) >= _PILOTS - 2

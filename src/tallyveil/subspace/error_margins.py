@@ -22,10 +22,15 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan
 
 LEVEL: Final = Fraction(19, 20)
+"""Probability with which noise stays within a margin."""
 CONFIDENCE: Final = Fraction(999, 1000)
+"""Probability that one margin, an order statistic of draws, is large enough for `LEVEL`. It holds for each alone."""
 MOST_DRAWS: Final = 1000
+"""Draws with the public key. Fewer draws make margins wider, as their confidence stays the same."""
 _CELLS_AT_ONCE: Final = 1 << 24
+"""Most cells of all draws together: tables above 16,777 cells get fewer than 1,000 draws."""
 _DRAWS_AT_ONCE: Final = 100
+"""Draws that one call of the sampler makes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tallyveil.subspace.diagnostics import TotalVariationBound
 
 _BITS = 128
+"""Bits of ball arithmetic. Results are rounded up from the balls, so fewer bits could only make them looser."""
 _NAMES_SHOWN = 6
+"""Constraints that a statement names before it says how many more there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class SmoothGuarantee:
             return self.epsilon * distance, 0.0
         with precision(_BITS):
             rate = rational(self.epsilon)
+            # Group privacy: 1 + e^eps + ... over the unit steps between the tables, as a geometric sum.
             growth = (rate * rational(Fraction(distance))).expm1() / rate.expm1()
             return self.epsilon * distance, min(1.0, round_up(growth * rational(self.delta)))
 
@@ -106,6 +109,7 @@ def laplace_guarantee(
     delta, epsilon = Fraction(0), 2 * law.epsilon if restricted else law.epsilon
     if total_variation:
         with precision(_BITS):
+            # Both laws may be off by the total variation, and the second is multiplied by e^eps.
             added = (1 + rational(epsilon).exp()) * rational(total_variation)
             delta = min(Fraction(round_up(added)), Fraction(1))
     return SmoothGuarantee(law.norm, epsilon, delta, lattice.system.names)

@@ -37,10 +37,15 @@ from tallyveil.subspace.mcmc_stream import SINGLE, WARM_UP, ChainStream
 from tallyveil.subspace.mechanisms import LatticeLaw
 
 _WARM_UP_SWEEPS: Final = 400
+"""Sweeps of a warm-up chain for each round. They tune how well a chain mixes, never which law it has."""
 _WARM_UP_ROUNDS: Final = 14
+"""Rounds of bisection on the logarithm of the width: 14 leave 1/16384 of the interval."""
 _ACCEPTED_MANY: Final = 0.25
+"""Share of accepted proposals that is aimed at where several columns move at once."""
 _ACCEPTED_ONE: Final = 0.45
+"""The same where one column moves at a time: in one dimension larger rates mix better."""
 _TIMED_SWEEPS: Final = 64
+"""Sweeps that are timed to estimate the duration of a run: many, so that the cost of the call does not matter."""
 
 
 class SweepObserver(Protocol):
@@ -202,6 +207,7 @@ def tune_jumps(
     typical = run_chain(plan_chain(law, columns), key, _WARM_UP_SWEEPS, part=WARM_UP)[0]
     for round_ in range(_WARM_UP_ROUNDS):
         middle = (low + high) / 2
+        # Inside the 0.05 to 1e5 that `jump_laws` takes, also after the rounding to three digits.
         scales = np.clip(widths * np.exp(middle), 0.06, 9e4)
         moves = JumpMoves(tuple(round(scale, 3) for scale in scales.tolist()), at_once)
         plan = plan_chain(law, columns, moves)
@@ -221,6 +227,7 @@ def tune_jumps(
 
 def estimate_seconds(plan: ChainPlan, sweeps: int) -> float:
     """Predicted seconds of a chain on this machine, from a short timed one. It compiles the kernels if necessary."""
+    # Well-spread words from no key: they serve for timing alone, and no state that they lead to is kept.
     words = np.zeros(plan.words * _TIMED_SWEEPS, dtype=np.uint64)
     words += np.arange(words.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = chain_start(plan, None)

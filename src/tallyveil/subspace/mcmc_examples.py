@@ -18,10 +18,12 @@ paper prints 35 as the total of Gamma, whose cells sum to 25. The other totals a
 """
 
 ILLINOIS_COUNTIES: Final = 102
+"""Number of cells of the example of one fixed total."""
 ILLINOIS_EPSILON: Final = Fraction(24, 125)
 """0.192 = 4 x 0.16 x 0.3: total, share of counties, share of the population query (vintage of November 2020)."""
 
 EXAMPLE_EPSILON: Final = Fraction(1, 4)
+"""Epsilon of both Laplace laws in the other examples."""
 
 
 @dataclass(frozen=True, slots=True)

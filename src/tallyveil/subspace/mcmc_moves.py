@@ -76,7 +76,9 @@ class ChainPlan:
             words = coupled = (columns + 1) // 2 + -(-columns // self.block) * digits
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "coupled_words", coupled)
+        # Random bits are bound to the plan: two plans under one key never share noise.
         digest = hashlib.sha256(repr((str(self.law), self.moves, self.columns.n_cells)).encode())
+        # Fixed width and byte order, so that a key gives the same chain on every machine.
         for part in (self.columns.starts, self.columns.rows, self.columns.steps):
             digest.update(part.astype("<i8").tobytes())
         object.__setattr__(self, "digest", digest.digest())
@@ -129,6 +131,7 @@ def plan_chain(law: LatticeLaw, columns: ChainColumns, moves: Moves | None = Non
             "columns. Give a scale for each column, and move 1 or more columns at once, or use tune_jumps.",
             code="subspace-chain-range",
         )
+    # Columns of equal scale share one table.
     distinct = sorted(set(moves.scales))
     chosen = np.array([distinct.index(scale) for scale in moves.scales], dtype=np.int64)
     return ChainPlan(law, columns, moves, target, jump_laws(distinct), _frozen(chosen))

@@ -19,14 +19,22 @@ from tallyveil.noise.key import derive_key, require_key
 from tallyveil.noise.keystream import CHUNK_BLOCKS, Keystream
 
 CHAINS: Final = 15
+"""Kind of an address, its four highest bits: no other purpose may use this number."""
 SINGLE: Final = 0
+"""Part: the chain whose state is kept."""
 WARM_UP: Final = 1
+"""Part: the chains that tune the jumps. Other bits than a release uses, so tuning cannot depend on its noise."""
 LEAD: Final = 2
+"""Part: the sweeps by which the leading chain of a pair is ahead."""
 COUPLED: Final = 3
+"""Part: the sweeps that both chains of a pair make together."""
 STARTS: Final = 4
+"""Part: chains from spread starts, for the scale reduction of the diagnostics."""
 
 _PART_BITS: Final = 8
+"""With the kind (4) and the chain (52), the parts fill the high word of 64 bits exactly, so addresses never collide."""
 _CHAIN_BITS: Final = 52
+"""See `_PART_BITS`: one bit more would run into the part."""
 
 
 class ChainStream:

@@ -19,15 +19,23 @@ from tallyveil.noise.balls import certified_floor, precision, rational
 from tallyveil.subspace.mechanisms import LatticeLaw
 
 DIGIT: Final = 256
+"""Base of the digits of a slack, and so the thresholds of one digit. `update_error` grows in proportion to it."""
 _WORD: Final = 1 << 64
+"""One more than the largest random word: probabilities are compared in units of 2**-64."""
 _CUT_BITS: Final = 80
 """The probability beyond the largest slack, and that beyond the largest size, is below 2**-80."""
 _MANTISSA: Final = 52
+"""The l2 norm times `scale` stays below 2**52, where floats hold every integer and its halves exactly."""
 _GREATEST_BITS: Final = 40
+"""Bits of the largest size of a chain. Wider noise is refused."""
 _JUMP_POINTS: Final = 1 << 32
+"""Jump probabilities are whole multiples of 2**-32. The rest goes to no jump, so that they add up exactly."""
 _JUMP_CUT: Final = 30.0
+"""Jumps beyond 30 widths are left out: e**-30 is less than 2**-32, so their weight would round down to zero."""
 _PRECISION: Final = 256
+"""Bits of ball arithmetic for thresholds of 64 bits."""
 _CERTAIN: Final = 50
+"""Nats: e**-50 is below 2**-64, so that beyond them the threshold is 2**64 - 1 without any evaluation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +135,7 @@ def slack_thresholds(rate: Fraction) -> npt.NDArray[np.uint64]:
     while True:
         rows.append(_digit_thresholds(step))
         step *= DIGIT
+        # 7/10 is above ln 2: the next digit would be above zero with probability below 2**-80.
         if step > _CUT_BITS * Fraction(7, 10):
             return np.array(rows, dtype=np.uint64)
 
@@ -150,6 +159,7 @@ def _digit_thresholds(step: Fraction) -> list[int]:
 
 
 def _guide(thresholds: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    # The least word with each value of its top 8 bits; the search goes upwards from there.
     tops = np.arange(DIGIT, dtype=np.uint64) << np.uint64(56)
     return np.array([np.searchsorted(row[:-1], tops, side="right") for row in thresholds], dtype=np.int64)
 
@@ -190,6 +200,7 @@ def jump_laws(scales: npt.ArrayLike) -> JumpLaws:
     for row, width in zip(masses, widths.tolist(), strict=True):
         a = math.exp(-1 / width)
         row[1:] = np.floor((1 - a) / (1 + a) * np.exp(-sizes / width) * _JUMP_POINTS)
+        # What rounding down took off both sides goes to no jump: symmetric, and 2**32 points in all.
         row[0] = _JUMP_POINTS - 2 * int(row[1:].sum(dtype=np.uint64))
     totals = np.concatenate(
         [np.zeros((widths.size, 1), np.uint64), np.cumsum(masses[:, 1:], axis=1, dtype=np.uint64)], axis=1

@@ -18,8 +18,11 @@ from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given, in_short
 
 LARGEST_PARAMETER: Final = Fraction(10**5)
+"""Largest epsilon of a law per unit of distance. Its noise is zero except with a probability of about e**-1e5."""
 SMALLEST_PARAMETER: Final = Fraction(1, 10**5)
+"""Smallest epsilon or variance. Noise at epsilon 1e-5 is of the order of 1e5."""
 LARGEST_VARIANCE: Final = Fraction(10**10)
+"""Largest variance: a standard deviation of 1e5, as wide as the noise of the smallest epsilon."""
 
 
 class Norm(StrEnum):

@@ -65,12 +65,14 @@ def least_size(lattice: Lattice) -> int:
     structure = lattice.structure
     if structure.free.size:
         return 1
+    # A change of one cell needs another in its row, and both need another in their columns: four cells.
     if structure.kind is StructureKind.TWO_WAY:
         return 4
     seen = {column.tobytes() for column in structure.columns.T}
     opposite = any((-column).tobytes() in seen for column in structure.columns.T)
     if opposite or any(block.size > 1 for block in structure.blocks):
         return 2
+    # The l1 norm has the parity of the sum, so without odd sums there is no vector of norm 3.
     odd = (np.asarray(lattice.sparse_basis.sum(axis=0)) % 2).any()
     return 3 if odd else 4
 
@@ -78,6 +80,7 @@ def least_size(lattice: Lattice) -> int:
 def least_distance(lattice: Lattice, norm: Norm) -> float:
     """A lower bound on the distance of two different tables that agree on the invariants."""
     size = least_size(lattice)
+    # It is a lower bound, so the root is rounded down by more than its error.
     return float(size) if norm is Norm.L1 or size == 1 else math.sqrt(size) * (1 - 1e-15)
 
 
@@ -131,6 +134,7 @@ def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neigh
         return (
             "The guarantee covers the change of one record wherever that leaves the invariants as they are."
         )
+    # Rounded up, and never one: that case has returned above.
     records = max(2, -(-nearest.at_least // neighbours.answers_moved))
     said = (
         "The guarantee is not about one record: no change of one record moves these counts and leaves the invariants "

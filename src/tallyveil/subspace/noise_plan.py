@@ -46,8 +46,11 @@ _RESTRICTED: Final = (
     "normaliser depends on the true table."
 )
 _PILOT_PAIRS: Final = 200
+"""Pairs from which the number of sweeps is chosen. They are others than those that bound its error."""
 _FIRST_PAIR: Final = 1 << 20
+"""Number of the first such pilot pair, so that pilots share no random bits with the pairs from 0."""
 _MARGIN: Final = 3
+"""Sweeps of the chain, in units of the longest meeting time of the pilots. More sweeps cost time alone."""
 
 
 @dataclass(frozen=True, slots=True)

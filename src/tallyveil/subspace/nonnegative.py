@@ -31,6 +31,7 @@ from tallyveil.errors import SolverError
 from tallyveil.subspace.structure import Structure, StructureKind
 
 _FAR = np.int64(1) << 60
+"""Distance of what cannot be reached. Twice it is 2**61, so a sum of two of them does not overflow 64 bits."""
 
 
 def nearest_nonnegative(table: Integers, structure: Structure, order: Integers) -> Integers:

@@ -37,9 +37,13 @@ from tallyveil.subspace.mechanisms import GeneralisedGaussian
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _BITS = 192
+"""Bits of ball arithmetic. Balls carry their rounding errors, so fewer bits would make results looser, never wrong."""
 _MOST_TERMS = 4_000_000
+"""Most entries of one product of distributions. Pairs that need more are refused."""
 _MOST_LISTED = 4_000_000
+"""Most points of the box that is searched for short lattice vectors. Pairs that need more are refused."""
 _MOST_LISTED_DIMENSION = 12
+"""Dimension above which no list is tried: even 4 values for each coordinate would be 4**12, 16 million points."""
 _LISTED_NATS = 40.0
 """The weight omitted from a list is at most exp(-40), about 4e-18, relative to that of the vector 0."""
 
@@ -169,6 +173,7 @@ def _radius(squares: list[float], variance: Fraction) -> tuple[int, arb]:
     for step in range(1, 16):
         s = Fraction(step, 16)
         # The rounding errors of the floats are much smaller than this reduction.
+        # Shorter vectors make the volume, and with it the bound, larger: the reduction is on the safe side.
         roots = [arb(square * (1 - 1e-9)).sqrt() for square in squares]
         width = (2 * arb.pi() * rational(variance / s)).sqrt()
         volume = arb(1)
@@ -187,6 +192,7 @@ def _within(basis: npt.NDArray[np.int64], squared_radius: int) -> npt.NDArray[np
     """All lattice vectors with |z|^2 at most R^2. Coefficient j is at most R times the length of dual vector j."""
     gram = flint_matrix(basis.T @ basis)
     inverse = gram.inv()
+    # Gram matrix and inverse are exact fractions, so no vector within R is missed by rounding.
     bounds = [
         math.isqrt(squared_radius * int(inverse[j, j].p) // int(inverse[j, j].q))
         for j in range(basis.shape[1])
@@ -239,6 +245,7 @@ def _of_block(laws: SumLaws, touched: list[int], n: int) -> dict[int, arb]:
         for (t, s), mass in joint.items():
             for x in range(-reach, reach + 1):
                 after[t + c * x, s + x] += mass * table.at(x)
+        # Back to fixed point at 2**-bits. Rounding down only loses mass, which `_by_sums` counts as omitted.
         joint = {key: mass >> bits for key, mass in after.items() if mass >> bits}
     rest = n - len(touched)
     whole = laws.table(n).at(0)

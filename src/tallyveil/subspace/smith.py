@@ -12,6 +12,7 @@ from flint import fmpz_mat, nmod_mat
 from tallyveil.errors import ConstraintError
 
 _PRIMES: Final = (2305843009213693951, 2305843009213693921, 2305843009213693907)
+"""2**61 - 1, 2**61 - 31 and 2**61 - 45. A rank that falls modulo one of them is noticed, and the next is tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +107,7 @@ def independent_columns(matrix: Any) -> list[int]:
     rank = matrix.rank()
     for prime in _PRIMES:
         reduced, rank_found = nmod_mat(matrix, prime).rref()
+        # The rank can only fall modulo a prime, so an equal one proves that these columns are independent.
         if rank_found == rank:
             return _pivots(reduced, rank)
     raise ConstraintError(

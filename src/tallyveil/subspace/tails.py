@@ -28,6 +28,7 @@ from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
 
 _BITS = 128
+"""Bits of ball arithmetic, far more than the 53 of the floats that are printed."""
 
 
 def tail_bound(law: LatticeLaw, dimension: int, t: Fraction) -> float:
@@ -35,6 +36,7 @@ def tail_bound(law: LatticeLaw, dimension: int, t: Fraction) -> float:
     gaussian = isinstance(law, GeneralisedGaussian)
     power = Fraction(dimension, 2) if gaussian else Fraction(dimension)
     reach = t * t * law.rate if gaussian else t * law.rate
+    # Up to here the least of the bound over its free parameter is at the end of its range, which says 1.
     if reach <= power:
         return 1.0
     with precision(_BITS):
@@ -45,6 +47,7 @@ def tail_bound(law: LatticeLaw, dimension: int, t: Fraction) -> float:
 def tail_radius(law: LatticeLaw, dimension: int, probability: Fraction) -> int:
     """The least whole t at which `tail_bound` is at most the probability."""
     low, high = 0, 1
+    # The bound never rises with t, so doubling and bisection find the least whole t.
     while tail_bound(law, dimension, Fraction(high)) > probability:
         low, high = high, 2 * high
     while high - low > 1:

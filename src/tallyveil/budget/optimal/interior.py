@@ -26,14 +26,19 @@ FIRST = 10.0
 """Number of constraints times the first m, as a fraction of the objective. It is large, so that the shares leave limits
 that they are near: along a limit, steps are short."""
 LAST = 1e-5
+"""The method ends once m times the number of constraints is below half of this, as a fraction of the objective."""
 SHRINK = 0.1
+"""Factor of m from one barrier to the next."""
 MOVE = 1e-5
 """Relative change of a share from which second derivatives are found."""
 ROOM = 1e-6
 """Even where the present shares have used up a limit, its slack is at least this fraction of it."""
 MOST_NEWTON = 100
+"""Newton steps for one m. Each step evaluates the variances once for every share, so steps are dear here."""
 DECREMENT = 1e-2
+"""A centre is accepted below this decrement: half of it is about how far the barrier is from its least value."""
 HALVINGS = 40
+"""Halvings of one step at most. After 40 a step is 1e-12 of the whole one."""
 
 
 class _Barrier:
@@ -138,12 +143,14 @@ def _centred(
         direction, decrement = barrier.newton(point, evaluated)
         if not decrement >= DECREMENT:
             break
+        # At most 99 % of the way to the nearest share of zero: shares stay above it.
         longest = -np.min(direction[:-1] / point[:-1])
         length = min(1.0, 0.99 / longest) if longest > 0 else 1.0
         for _ in range(HALVINGS):
             there = point + length * direction
             seen = variances(there[:-1])
             value = barrier.at(there, seen)
+            # Armijo: a small part of the decrease that the slope promises is enough. Infinity fails.
             if value <= here - 1e-4 * length * decrement:
                 break
             length *= 0.5

@@ -17,7 +17,9 @@ MOST_ROUNDS = 60
 """Number of cheap steps after which the interior-point method takes over. Its steps cost an evaluation for each share.
 """
 FIRST_EXPONENT = 0.5
+"""Exponent of every share in the model until a step has shown one."""
 LEAST_EXPONENT = -0.5
+"""Exponents that steps show are raised to at least this, so that one odd step cannot upset the model."""
 LEAST_SIZE = 0.01
 """Smallest size of an exponent, because the model divides by it."""
 LEAST_MOVE = 1e-9

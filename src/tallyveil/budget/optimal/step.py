@@ -34,8 +34,11 @@ ROOM = 1e-9
 SHRINK = 0.1
 """Factor of m from one barrier to the next."""
 MOST_NEWTON = 1000
+"""Newton steps for one m. The model is a closed formula, so that many steps are cheap."""
 DECREMENT = 1e-3
+"""A centre is accepted below this decrement: half of it is about how far the barrier is from its least value."""
 HALVINGS = 60
+"""Halvings of one step at most. After 60 a step is below the rounding of the shares that it changes."""
 
 
 class InteriorStep(NamedTuple):

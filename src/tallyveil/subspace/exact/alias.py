@@ -32,7 +32,9 @@ LARGEST_ENTRIES: Final = 1 << 22
 """Entries of all alias tables of a sampler, 8 bytes each. A block that needs more than its part has no alias tables."""
 
 MOST_COLUMN_BITS: Final = 11
+"""Bits of the columns of one table: up to 2,048 outcomes. A block with a node that needs more has no alias tables."""
 LEAST_COLUMN_BITS: Final = 2
+"""Where the search for enough columns starts."""
 
 _TAIL: Final = 2.0**-28
 """Largest mass that may be omitted: of the sums t of a node, and of the outcomes of the largest t. Other t may omit
@@ -54,6 +56,7 @@ class Given(NamedTuple):
 
 
 NOTHING_GIVEN: Final = Given(0, {}, 0)
+"""The draw is from the whole law: no alias table has taken a share of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

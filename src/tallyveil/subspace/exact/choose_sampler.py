@@ -71,10 +71,14 @@ MOST_ESTIMATED_TRIALS: Final = 1 << 12
 """If a draw by rows is estimated to need more trials than this, no pilot trials are made."""
 
 _LEAST_TYPICAL_ACCEPTANCE: Final = 0.5
+"""Narrower Gaussians accept less, but the mixture rarely asks for them (see `_is_wide`)."""
 
 _PILOT_TRIALS: Final = 4096
+"""Trials of the first round of pilots, fewer for tables of many cells. Rounds double until 3 trials succeed."""
 _PILOTS: Final = 32
+"""Rounds at most. In practice `_PILOT_CELLS` ends them earlier."""
 _PILOT_CELLS: Final = 1 << 25
+"""Cells of all trials of one round. It bounds the time and memory that a hopeless proposal can take."""
 
 _LOOK_AHEAD: Final = "look-ahead trials"
 _BY_ROWS: Final = "trials by rows"

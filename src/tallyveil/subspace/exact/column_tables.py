@@ -48,11 +48,17 @@ LARGEST_WORK: Final = 1 << 31
 """Largest number of entries of all transforms for the tables together (`planned_work`)."""
 
 _SPREAD: Final = 5.5
+"""Least length of a transform, in standard deviations of the widest row."""
 _NATS_BEYOND_REACH: Final = 31
+"""A transform is so long that the weight of one cell at its ends is below e**-31."""
 _NATS_BEYOND_WIDTH: Final = 35
+"""Tables are sqrt(2 x 35) = 8.4 standard deviations of the widest column wide, to either side."""
 _SMALLEST_WEIGHT_BITS: Final = 300
+"""A cell is not tabulated where its weight is below 2**-300, which keeps entries well above underflow."""
 _SMALLEST_BEYOND: Final = 2.0**-200
+"""Floor of the weight beyond a reach. A bound may be too large, never zero by underflow."""
 _BITS: Final = 160
+"""Bits of ball arithmetic for the entries; they are stored as floats of 53 bits."""
 _NORM_BY_FORMULA: Final = 32
 """About the time of one norm by transform length, if an entry of a transform takes the time 1."""
 

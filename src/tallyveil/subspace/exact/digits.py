@@ -48,6 +48,7 @@ class NoiseAddress:
 
     def all_digits(self, draw: int, site: int) -> Iterator[int]:
         """All digits of one uniform number, in groups of 64."""
+        # Two sites share one block of the cipher, so numbers are made in pairs from an even site.
         start = site - site % 2
         words = self.source.numbers(self.geolevel, self.query, [draw], start, 2)
         yield int(words[0, site % 2])
@@ -71,6 +72,7 @@ class NoiseAddress:
         return (
             words.reshape(draws.size * n_trials, n_sites),
             np.repeat(draws, n_trials),
+            # Draws in the outer loop, trials in the inner one, as in the reshaped words.
             np.tile(trials * n_sites, draws.size),
         )
 

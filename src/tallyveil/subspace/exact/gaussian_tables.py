@@ -43,10 +43,14 @@ LEAST_VARIANCE: Final = 2
 """With smaller variances of cells the formula would be clearly above the norm, so that fewer trials succeed."""
 
 LARGEST_LENGTH: Final = 1 << 16
+"""Longest transform for which the bound of its roundings holds (see `has_formula`)."""
 
 _BITS: Final = 160
+"""Bits of ball arithmetic, far more than the 53 of the floats that are certified with it."""
 _LOG_2: Final = math.log(2.0)
+"""Arguments of exp are split into whole multiples of it, which only change the exponent, and a rest."""
 _TERMS: Final = tuple(1 / math.factorial(k) for k in range(14))
+"""Taylor coefficients of exp for |x| <= ln(2)/2. The first term left out is 0.35**14 / 14!, below 2**-53."""
 
 
 def has_formula(grid: LawGrid, length: int) -> bool:

@@ -27,6 +27,7 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.balls import MAX_PRECISION, certified_floor, power_of_two, precision
 
 _GUARD_BITS: Final = 64
+"""Bits of ball arithmetic beyond those asked for. With too few, floors stay undecided and the precision doubles."""
 
 Cumulated = Callable[[], list[arb]]
 """Computes F(0), F(1), ... at the current precision: increasing numbers, at most 1."""

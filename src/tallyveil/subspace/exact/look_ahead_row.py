@@ -33,6 +33,7 @@ from tallyveil.subspace.exact.inversion_table import is_below
 from tallyveil.subspace.exact.split import MOST_WORDS, candidates
 
 _GUARD_BITS: Final = 96
+"""Bits beyond the digits of the uniform number. With too few, a cell stays undecided and more words are taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

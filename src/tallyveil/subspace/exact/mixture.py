@@ -51,13 +51,16 @@ from tallyveil.subspace.mechanisms import GeneralisedLaplace
 MakeProposal = Callable[[SumLaws], Proposal]
 
 CUT_BITS: Final = 62
+"""The Gaussian components stop where less than 2**-62 of the mass is left."""
 _NATS: Final = 64 * math.log(2) + 1  # CUT_BITS plus two bits and a nat, to cover the rounding of floats below
 _OWN_SITES: Final = 1 << 46
 """First site of the two uniform numbers that decide each trial itself; the Gaussian trials use smaller sites."""
 
 _MOST_COMPONENTS: Final = 2000
+"""More components than this are refused, and the chain sampler is named instead."""
 
 _MARGIN: Final = 2.0**-43
+"""16 times the relative error, 2**-47, of each of three terms. Within it, ball arithmetic decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ class MixtureSampler:
         # differ between machines, by much less than the margin.
         margin = _MARGIN * (1 + slope + root + abs(height))
         uniform = unit_float(words)
+        # The whole uniform number lies in [uniform, uniform + 2**-53]: both ends must agree.
         passed = np.asarray(uniform + 2.0**-53 <= ratio - margin)
         return passed, np.asarray(~passed & (uniform < ratio + margin))
 

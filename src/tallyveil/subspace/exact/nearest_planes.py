@@ -45,11 +45,13 @@ from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _FIRST_CANDIDATES_BITS = 72
+"""Candidates around a centre reach so far that all others together have about 2**-72 of the mass."""
 _WORTH_A_TABLE = 256  # draws around one centre
 _FLOAT_ERROR = 1e-12
 """Bound on the error of a boundary in floats: sums of up to 1e3 terms, each right to 1e-13 of itself, that add up to
 1."""
 _MOST_IN_FLOATS = 1000
+"""Terms of one sum in floats, which `_FLOAT_ERROR` assumes. Wider laws are not drawn in floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +236,9 @@ class NearestPlanesProposal:
 
 
 _FAILED = -(1 << 62)
+"""Outcome of a coordinate whose draw is rejected. No candidate is near it."""
 _UNDECIDED = _FAILED + 1
+"""Outcome of a draw for which the bits at hand do not suffice; exact arithmetic then decides."""
 
 
 def _at(digits: Callable[[int], Iterator[int]], places: Integers) -> Callable[[int], Iterator[int]]:

@@ -40,12 +40,15 @@ from tallyveil.subspace.smith import independent_columns
 from tallyveil.subspace.structure import Structure
 
 LARGEST_COEFFICIENT: Final = 1 << 20
+"""Of the pivot sums. A product with it leaves 43 bits of an int64 for the sum of a block."""
 
 MOST_TRIALS_AT_ONCE: Final = 1024
 """Number of trials of one draw that are made together if a trial takes little time."""
 
 _MARGIN: Final = 2.0**-38
+"""Relative error of a product of up to 512 factors, each right to 2**-47. Within it, exact arithmetic decides."""
 _FLOOR: Final = 2.0**-55
+"""Absolute error of a factor whose table holds 0 in the place of a value below 2**-55."""
 
 
 class Proposal(Protocol):
@@ -283,6 +286,7 @@ def accepted_sums(
     # Each factor's relative error is below 2**-47, or its absolute error below 2**-55 if the table holds 0.
     uniform = unit_float(words)
     margin = ratio * _MARGIN + _FLOOR
+    # The whole uniform number lies in [uniform, uniform + 2**-53]: both ends must agree.
     accepted = np.asarray(uniform + 2.0**-53 <= ratio - margin)
     unclear = ~accepted & (uniform < ratio + margin)
     for i in np.flatnonzero(unclear).tolist():

@@ -37,7 +37,9 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.structure import Structure
 
 _BITS: Final = 256
+"""Bits of ball arithmetic. Draws that they leave undecided are decided with more."""
 _TILT_STEPS: Final = 32
+"""Halvings of the interval of the tilt. Given the sum, the tilt cancels: it decides only how many trials succeed."""
 Digits: TypeAlias = Callable[[int], Iterator[int]]
 Answer = TypeVar("Answer", int, bool)
 
@@ -142,6 +144,7 @@ def draw_restricted(
 
 def _block(address: NoiseAddress, counts: Integers, place: int, epsilon: Fraction) -> list[int]:
     total = int(counts.sum())
+    # The only table of counts from 0 with this sum: nothing to draw.
     if total == 0:
         return [0] * counts.size
     pivot = int(np.argmax(counts))
@@ -221,6 +224,7 @@ def _answer(digits: Iterator[int], question: Callable[[arb], Answer | None]) -> 
     while True:
         known, bits = known << 64 | next(digits), bits + 64
         with precision(_BITS + bits):
+            # The ball below holds every number that begins with the known digits, so an answer is final.
             half = arb(2) ** -(bits + 1)
             answer = question((2 * known + 1) * half + arb(0, half))
         if answer is not None:

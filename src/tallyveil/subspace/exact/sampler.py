@@ -91,10 +91,12 @@ class TrialSampler:
                 raise SolverError(
                     f"An exact sampler rejected {trial} trials of one draw. Use the chain sampler."
                 )
+            # Fewer draws left, more trials each: the cells of a round stay within `ROUND_CELLS`.
             n = max(1, min(self.proposal.trials_at_once, at_once // left.size))
             vectors, accepted = self.proposal.trials(address, draws[left], trial, n)
             hits = accepted.reshape(left.size, n)
             done = hits.any(axis=1)
+            # The first success in the order of trials: any other choice would depend on how they are batched.
             first = np.argmax(hits, axis=1)
             out[left[done]] = vectors.reshape(left.size, n, -1)[np.flatnonzero(done), first[done]]
             left = left[~done]
@@ -148,6 +150,7 @@ class SplitSampler:
 def split_sampler(law: Law, structure: Structure, n_cells: int) -> SplitSampler:
     """Prepare a sampler for a structure whose block sums are all zero (`Structure.sums_vanish`)."""
     laws = SumLaws(law)
+    # Like cells have one law, so blocks of one size share their tables.
     sizes = {int(block.size) for block in structure.blocks}
     part = LARGEST_ENTRIES // max(len(sizes), 1)
     by_size = {size: BlockSplitter.build(laws, size, alias_entries=part) for size in sizes}

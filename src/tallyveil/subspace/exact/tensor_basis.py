@@ -58,6 +58,7 @@ class Orthogonalised:
 def tensor_shape(lattice: Lattice) -> tuple[int, ...] | None:
     """The numbers of levels of three or more attributes whose lines all sum to zero, or None for any other lattice."""
     for shape in _shapes(lattice.n_cells, lattice.dimension):
+        # Dimensions agree and the basis keeps the invariants: the two lattices are then the same.
         if not (lattice.system.matrix @ _tensor_basis(shape)).count_nonzero():
             return shape
     return None
