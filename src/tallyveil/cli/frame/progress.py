@@ -37,7 +37,7 @@ class BarObserver:
 
     def stage_started(self, stage: str, total: int) -> None:
         """Add a bar for the stage."""
-        # A bar of total 0 would have no percentage, so an empty stage counts as one step.
+        # A bar of total 0 would stay at 0 % when it ends, so an empty stage counts as one step.
         self._task = self._progress.add_task(shown(stage), total=max(total, 1))
 
     def advanced(self, amount: int) -> None:
