@@ -66,7 +66,7 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
-    # Sizes are refused before anything is computed whose time or memory grows with them.
+    # From here: sizes are refused before any array with one number for each cell is made.
     require_addresses(strategy)
     require_size(schema, strategy)
     require_possible(schema)
