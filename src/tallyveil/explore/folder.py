@@ -89,7 +89,7 @@ def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
         with suppress(OSError):  # the earlier site, if it was moved, goes back to its place
             earlier.rename(site)
         raise store_error(site, error) from error
-    # x
+    # Errors are ignored: the new site is in place, and the next run removes what is left of this folder.
     shutil.rmtree(earlier, ignore_errors=True)
 
 

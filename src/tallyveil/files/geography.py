@@ -113,7 +113,7 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     geolevels = _geolevels(root)
     stored = published_columns(root / GEOGRAPHY)
     names = [name for name in stored if name not in geolevels and name.startswith((ORIGINAL, ENTITY))]
-    # A release without such areas is spared a second reading of its largest public file.
+    # A release without such areas is spared a second reading of the file.
     if not names:
         return (), ()
     frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
@@ -160,7 +160,7 @@ def _entities_of(family: EntityFamily) -> pl.Series:
         entities[family.members] = entity
         return codes.gather(pl.Series(entities).replace(-1, None))
     pairs = pl.DataFrame({"row": family.members, "entity": codes.gather(entity)})
-    # Sorted, because group_by promises no order inside groups and files must be equal byte for byte.
+    # Sorted, so that the lists do not depend on the order in which members are stored.
     lists = pairs.group_by("row").agg(pl.col("entity").sort())
     # A left join brings back geounits that are in no entity, with null.
     rows = pl.DataFrame({"row": np.arange(family.n_finest, dtype=np.int64)})

@@ -75,7 +75,7 @@ def require_addresses(strategy: Strategy) -> None:
     """
     levels = len(strategy.geolevels)
     queries = max(len(strategy.queries(name)) for name in strategy.geolevels)
-    # One more would need a number that another geolevel has, and noise would be drawn twice alike.
+    # Two geolevels of one address would share their noise, which the guarantee does not allow for.
     if levels > 1 << GEOLEVEL_BITS:
         raise GeographyError(
             f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "
