@@ -40,7 +40,7 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
     """
     if schema.size <= MOST_CELLS:
         return
-    # The geolevel with most queries decides: estimation works at one geolevel at a time.
+    # The geolevel with most queries needs the most memory, so it is the one that the message is about.
     queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
     needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
     raise SchemaError(
