@@ -40,8 +40,10 @@ def replaced_site(site: Path, inputs: Iterable[Path]) -> Iterator[Path]:
     unfinished, earlier = (site.with_name(form.format(site.name)) for form in (_UNFINISHED, _EARLIER))
     with _locked(site):
         try:
+            # An exchange that was killed between its two renames leaves no site: put the earlier one back.
             if earlier.exists() and not site.exists():
                 earlier.rename(site)
+            # After the lock, so that no other process fills the folder between this check and the exchange.
             _refuse_other(site)
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
@@ -79,6 +81,7 @@ def _locked(site: Path) -> Iterator[None]:
 def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
     try:
         shutil.rmtree(earlier, ignore_errors=True)
+        # A folder that is not empty cannot be renamed over; the moment without a site is two renames long.
         if site.exists():
             site.rename(earlier)
         unfinished.rename(site)
@@ -86,6 +89,7 @@ def _exchange(site: Path, unfinished: Path, earlier: Path) -> None:
         with suppress(OSError):  # the earlier site, if it was moved, goes back to its place
             earlier.rename(site)
         raise store_error(site, error) from error
+    # Errors are ignored: the new site is in place, and the next run removes what is left of this folder.
     shutil.rmtree(earlier, ignore_errors=True)
 
 

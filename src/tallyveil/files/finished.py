@@ -28,6 +28,7 @@ def refuse_unfinished(root: Path) -> None:
         StoreError: it is; says what to run.
     """
     try:
+        # exists() follows links, so a dangling link to a private folder would pass as none.
         private = (root / PRIVATE).exists() or (root / PRIVATE).is_symlink()
         begun = (root / LEDGER).exists() and not (root / MANIFEST).exists()
     except OSError as error:
@@ -57,6 +58,7 @@ def ledger_record(root: Path) -> LedgerRecord:
 
 def record_of(data: bytes, lines: int) -> LedgerRecord:
     """The first lines of a ledger, all that there are if there are fewer."""
+    # Lines are counted again: a ledger that was cut short has fewer, and must not equal the record.
     begin = first_lines(data, lines)
     return LedgerRecord(begin.count(b"\n"), hashlib.sha256(begin).hexdigest())
 
@@ -97,11 +99,13 @@ def require_run(path: Path, run: str, *, protected: bool) -> None:
     Raises:
         StoreError: the file is of another run, says that it protects nobody, or is damaged.
     """
+    # Other formats have no metadata that could name a run.
     if path.suffix != ".parquet":
         return
     try:
         tags = parquet_metadata(path)
     except UNREADABLE:
+        # No tags name no run, so a damaged file is refused below with the words for both.
         tags = {}
     unprotected = tags.get("tallyveil.protected", "true") != "true"
     wrong = "is damaged, or was written by another run than" if tags.get("tallyveil.run") != run else None

@@ -95,6 +95,7 @@ def read_shares(root: Path, spine: Spine) -> GeounitShares | None:
         return None
     frame = read_published(root / GEOGRAPHY, [spine.geolevels[-1], *names])
     rows = spine.locate(spine.finest, frame[spine.geolevels[-1]])
+    # The inverse of `rows`: file rows may have an order of their own, shares follow the spine.
     order = np.empty(len(rows), dtype=np.int64)
     order[rows] = np.arange(len(rows))
     return shares_of_columns(spine, [frame[name].gather(order) for name in names])
@@ -112,6 +113,7 @@ def read_areas(root: Path, spine: Spine) -> tuple[tuple[EntityFamily, ...], tupl
     geolevels = _geolevels(root)
     stored = published_columns(root / GEOGRAPHY)
     names = [name for name in stored if name not in geolevels and name.startswith((ORIGINAL, ENTITY))]
+    # A release without such areas is spared a second reading of the file.
     if not names:
         return (), ()
     frame = read_published(root / GEOGRAPHY, [geolevels[-1], *names])
@@ -158,7 +160,9 @@ def _entities_of(family: EntityFamily) -> pl.Series:
         entities[family.members] = entity
         return codes.gather(pl.Series(entities).replace(-1, None))
     pairs = pl.DataFrame({"row": family.members, "entity": codes.gather(entity)})
+    # Sorted, so that the lists do not depend on the order in which members are stored.
     lists = pairs.group_by("row").agg(pl.col("entity").sort())
+    # A left join brings back geounits that are in no entity, with null.
     rows = pl.DataFrame({"row": np.arange(family.n_finest, dtype=np.int64)})
     return rows.join(lists, on="row", how="left", maintain_order="left")["entity"]
 

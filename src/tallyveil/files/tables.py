@@ -121,6 +121,7 @@ def write_table(
     codes = spine.geocodes[spine.level_index(counts.geolevel)].text
     folder = table_folder(root, counts.geolevel, group.name)
     tags = {**metadata, **table_tags(counts.geolevel, group.name, zeros=has_zeros(group))}
+    # Parts depend on the counts alone, so workers that write some of them agree on names and rows.
     every = list(table_parts(counts, group))
     for part in range(len(every)) if parts is None else parts:
         start, stop = every[part]
@@ -152,6 +153,7 @@ def table_parts(counts: PublicCounts, group: QueryGroup) -> Iterator[tuple[int, 
     if not has_zeros(group):
         yield from row_ranges(counts.offsets, ROWS_PER_PART)
         return
+    # Whole geounits only. With at most 16 answers the quotient is never 0; max() guards other constants.
     geounits = max(1, ROWS_PER_PART // group.size)
     for start in range(0, counts.n_geounits, geounits):
         yield start, min(start + geounits, counts.n_geounits)

@@ -89,6 +89,7 @@ def _read(parts: Sequence[Path]) -> Iterator[pl.DataFrame]:
 def _interval_files(root: Path, area: str, query: str, tags: dict[str, str]) -> list[Path]:
     """The files of `intervals/` that hold all rows of a table with these tags."""
     parts = unchanged_parts(root, sorted(table_folder(root, area, query, INTERVALS).glob("part-*.parquet")))
+    # Intervals of another level or kind of coverage would be other estimates than those of the table.
     about = ("tallyveil.level", "tallyveil.covers")
     if parts and all(published_tags(parts[0]).get(name) == tags.get(name) for name in about):
         return parts
@@ -106,6 +107,7 @@ def _restored(
     root: Path, manifest: Manifest, parts: Sequence[Path], area: str, group: QueryGroup
 ) -> Iterator[pl.DataFrame]:
     """The rows of files that leave counts of zero out, with these counts."""
+    # The areas come from this file: a changed one would bring wrong zeros for wrong areas.
     require_unchanged(root, manifest, root / GEOGRAPHY)
     codes = read_hierarchies(root).codes_of(area)
     areas = Spine((area,), (geocodes_of(codes, area),), ())
@@ -115,7 +117,9 @@ def _restored(
     begin = 0
     for number, part in enumerate(parts):
         rows, answers, persons = _located(part, areas, group)
+        # A part ends at its last listed area; areas after it have zeros only and come with the next part.
         end = len(codes) if number + 1 == len(parts) else int(rows.max(initial=begin - 1)) + 1
+        # A negative answer would wrap around as an index, and count in the wrong row.
         if len(rows) and (rows.min() < begin or answers.min() < 0):
             raise StoreError(
                 f"{part} has a row that is no answer of its query, or of an area that the release does not have or "
@@ -124,6 +128,7 @@ def _restored(
             )
         for start in range(begin, end, step):
             here = np.arange(start, min(start + step, end))
+            # Rows are in order of area, so the range of areas is one slice.
             rows_here = slice(*np.searchsorted(rows, [start, start + len(here)]))
             counts = np.zeros((len(here), group.size), dtype=np.int64)
             counts[rows[rows_here] - start, answers[rows_here]] = persons[rows_here]

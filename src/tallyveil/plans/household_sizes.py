@@ -52,20 +52,24 @@ class SizesOfGroups:
         Raises:
             ConfigError: two groups have several sizes, and these are not the same or have a gap.
         """
+        # One record for each pair of cell and size is enough: groups are unions of the cells.
         both = meet(cells, sizes)
         cells_of_both = representative_cells(both, schema.possible_answers(both).astype(np.int64))
         has = np.zeros((sum(query.size for query in groups), sizes.size), dtype=np.bool_)
         begin = 0
         for query in groups:
             answers = query.answers_of(cells_of_both)
+            # A negative answer says that the query does not count the record.
             inside = answers >= 0
             has[begin + answers[inside], sizes.answers_of(cells_of_both[inside])] = True
             begin += query.size
         number = has.sum(axis=1)
+        # argmax of booleans is the first true one, here the only one; sizes count from 1, answers from 0.
         size = np.where(number > 1, SEVERAL, np.where(number == 1, has.argmax(axis=1) + 1, 0))
         several = np.unique(has[number > 1], axis=0)
         if not len(several):
             return cls(size, 0, 0)
+        # Row 0 speaks for all groups: if there are other rows, they differ, and are refused below.
         named = np.flatnonzero(several[0]) + 1
         smallest, largest = int(named[0]), int(named[-1])
         if len(several) > 1 or len(named) < largest - smallest + 1:
@@ -101,6 +105,7 @@ def refuse_sizes(schema: Schema, outer: Sequence[OuterPass], residents: Sequence
     for number in asked:
         groups = common_groups(cells[number], cells[sources[number]])
         before = SizesOfGroups.of(schema, sizes, cells[number], [groups])
+        # Asked of the first pass only: each later pass knows early what the passes before it have found.
         known_early = size == sizes.size and bool((before.size >= before.smallest).any())
         if (
             outer[number].sizes != item.name
@@ -115,7 +120,9 @@ def refuse_sizes(schema: Schema, outer: Sequence[OuterPass], residents: Sequence
                 f"known before. In every kind of households, the part of this pass must be those of size {size}, and "
                 "the rest those of all smaller sizes.",
             )
+        # Largest first, so that what is left after this pass has only smaller sizes.
         size -= 1
+    # `largest` is above 0 only if some group still has several sizes.
     left = SizesOfGroups.of(schema, sizes, cells[asked[-1]], [cells[asked[-1]]])
     if left.largest:
         raise _misfit(
@@ -131,6 +138,7 @@ def _finds(schema: Schema, outer_pass: OuterPass, sizes: QueryGroup, size: int, 
     possible = possible_cells(schema, cells)
     cell_sizes = SizesOfGroups.of(schema, sizes, cells, [cells]).size[cells.answers_of(possible)]
     part = schema.query(str(outer_pass.part))
+    # Called for its refusals: it raises for cells that do not fit the groups.
     PartCells.of(outer_pass, part, possible, groups.answers_of(possible), groups.size)
     return np.array_equal(part.answers_of(possible) >= 0, cell_sizes == size)
 

@@ -111,6 +111,7 @@ class GeographyInput(Declared):
     def __post_init__(self) -> None:
         if self.geometry is None and self.geometry_geocode is not None:
             raise ValueError("geometry_geocode names a column of the file of geometry: give geometry as well")
+        # Two statements of the same parents could contradict each other, and none leaves them open.
         if (self.prefix_lengths is None) == (self.parent_columns is None):
             raise ValueError("give either prefix_lengths or parent_columns, and not both")
         if self.prefix_lengths is not None and any(
@@ -121,6 +122,7 @@ class GeographyInput(Declared):
                 "longer"
             )
         entries = self.prefix_lengths if self.prefix_lengths is not None else self.parent_columns
+        # The finest geolevel has the column `geocode`, so parent columns are one fewer.
         wanted = len(self.geolevels) - (self.prefix_lengths is None)
         if entries is not None and len(entries) != wanted:
             key = "prefix_lengths" if self.prefix_lengths is not None else "parent_columns"

@@ -39,6 +39,7 @@ def refuse_lifts(
     sources = sources_of_groups([schema.query(outer_pass.cells) for outer_pass in outer])
     for number, outer_pass in enumerate(outer, start=1):
         where = f"[[estimation.outer]] pass {number}"
+        # Keys first: the checks below take it that a pass with a part has exactly one limit.
         _refuse_keys(outer_pass, number, where)
         if outer_pass.part is None:
             continue
@@ -50,12 +51,14 @@ def refuse_lifts(
             _refuse_residents(outer_pass, residents, where)
         if outer_pass.sizes is not None:
             _refuse_households(outer_pass, residents, where)
+        # Both limits are counts of the pass before, so its cells must tell their records apart.
         beside = outer_pass.company or outer_pass.at_most
         if beside is not None:
             before = schema.query(outer[sources[number - 1]].cells)
             _refuse_part(beside, schema.query(beside), before, where)
             if outer_pass.company is not None:
                 _refuse_company(schema, outer_pass, schema.query(outer_pass.company), before, where)
+    # A table that no pass reads would seem to be kept by the release, and is not.
     named = {item.residents for item in outer} | {item.sizes for item in outer}
     unused = [item.name for item in residents if item.name not in named]
     if unused:
@@ -64,6 +67,7 @@ def refuse_lifts(
             "has no effect: no pass of [[estimation.outer]] names it. Name it in the pass whose part counts occupied "
             "units, or in passes that find households by size, or leave it out.",
         )
+    # Last: it looks up residents by name, which is sure to work only once every pass has been checked.
     refuse_sizes(schema, outer, residents)
 
 
@@ -150,6 +154,7 @@ def _refuse_company(
 ) -> None:
     """Refuse cells that `PartCells` does not allow, and company that may belong to the part."""
     cells = schema.query(outer_pass.cells)
+    # Cells that no record can have would make company and part seem to meet where they cannot.
     possible = possible_cells(schema, cells)
     groups = common_groups(cells, before)
     of_cells = groups.answers_of(possible)

@@ -67,6 +67,7 @@ PASS_RATES: Final = PassRates()
 def largest_family_bytes(sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
     """Memory of the largest family of any geolevel. Its parent has as large a share of the people as its
     children are of all geounits of their geolevel."""
+    # The root is no one's child; the 0 keeps the maximum defined for a spine of the root alone.
     entries = [0.0]
     for most, n in zip(sizes.most_children[1:], sizes.geounits[1:], strict=True):
         entries.append(most * cells_of(sizes.people * most / n, FILLED_IN_PASSES))
@@ -96,8 +97,10 @@ def pass_seconds(
         filled: Number of non-zero cells at each geolevel.
         rates: Measured costs.
     """
+    # The root has no parent to take entries from, so its seconds are a constant.
     each = [rates.root]
     for number in range(1, len(levels)):
+        # Children, times the cells that an average parent fills: entries as the module defines them.
         entries = sizes.geounits[number] * filled[number - 1] / sizes.geounits[number - 1]
         rate = rates.estimate_top if number == 1 else rates.estimate
         each.append((rates.estimate_finest if number == len(levels) - 1 else rate) * entries)

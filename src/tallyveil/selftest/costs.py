@@ -44,6 +44,7 @@ def accounting_answers() -> Iterator[KnownAnswer]:
 
 def _census() -> Guarantee:
     events = [
+        # Each query has a tenth of the rho of its geolevel: variance 1/(2 rho), as for zCDP.
         DiscreteGaussian(10 / (2 * Fraction(share, 1000) * RHO), 1, answers)
         for share, answers in zip(SHARES, ANSWERS, strict=True)
     ]
@@ -52,6 +53,7 @@ def _census() -> Guarantee:
 
 def _enclosed(name: str, source: str, exact: str, bounds: Bounds) -> KnownAnswer:
     known = float(exact)
+    # The slack is for the printed digits alone: bounds that are certified may exclude a rounded number.
     encloses = bounds.upper >= known * (1 - PRINTED) and bounds.lower <= known * (1 + PRINTED)
     wanted = f"bounds around {exact}, at most {WIDEST:g} of it apart"
     got = f"{bounds.lower!r} to {bounds.upper!r}"

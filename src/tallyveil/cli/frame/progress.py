@@ -37,6 +37,7 @@ class BarObserver:
 
     def stage_started(self, stage: str, total: int) -> None:
         """Add a bar for the stage."""
+        # A bar of total 0 would stay at 0 % when it ends, so an empty stage counts as one step.
         self._task = self._progress.add_task(shown(stage), total=max(total, 1))
 
     def advanced(self, amount: int) -> None:
@@ -47,6 +48,7 @@ class BarObserver:
     def stage_finished(self, stage: str, seconds: float) -> None:
         """Fill the bar."""
         if self._task is not None:
+            # Totals are upper estimates for some stages; a finished one must still end at 100 %.
             total = self._progress.tasks[self._task].total
             self._progress.update(self._task, completed=total)
 

@@ -40,6 +40,7 @@ def cells_around(points: NDArray[Any]) -> NDArray[Any]:
     known: Bools = ~shapely.is_missing(points)
     if not known.any():
         return cells
+    # Two points at one place would have one Voronoi cell between them, and one geounit no shape.
     places = _moved_apart(shapely.get_coordinates(points[known]))
     hull = _hull(places)
     polygons = shapely.get_parts(
@@ -48,6 +49,7 @@ def cells_around(points: NDArray[Any]) -> NDArray[Any]:
         else shapely.geometrycollections([hull])
     )
     shapely.prepare(hull)
+    # Only cells at the rim are cut: most lie inside, and a prepared test is cheaper than a cut.
     cut = ~shapely.contains_properly(hull, polygons)
     polygons[cut] = shapely.intersection(polygons[cut], hull)
     cells[known] = polygons
@@ -56,10 +58,12 @@ def cells_around(points: NDArray[Any]) -> NDArray[Any]:
 
 def _moved_apart(places: Floats) -> Floats:
     """The points, where those at one place are moved to the east, each a little further than the one before."""
+    # Sorted by both coordinates, so that equal points stand side by side.
     order: Integers = np.lexsort((places[:, 1], places[:, 0]))
     ordered = places[order]
     begins = np.concatenate([[True], (np.diff(ordered, axis=0) != 0).any(axis=1)])
     starts = np.flatnonzero(begins)
+    # Place in its run of equal points: 0 for the first, which stays where it is.
     rank = np.arange(len(places)) - starts[np.cumsum(begins) - 1]
     moved = places.copy()
     moved[order, 0] += rank * _APART
@@ -144,6 +148,7 @@ def finest_shapes(geometry: Geometry) -> FinestShapes | None:
 
     stored = np.array(geometry.wkb.to_list(), dtype=object)
     degrees = shapely.from_wkb(stored, on_invalid="ignore")
+    # on_invalid gives None for bytes that are no shape; one that was not null is damage.
     if not np.array_equal(shapely.is_missing(degrees), geometry.wkb.is_null().to_numpy()):
         return None
     shapes = shapely.transform(degrees, on_plane)

@@ -85,9 +85,11 @@ def _filled_passes(
         ConfigError: the passes together do not use every measured query exactly once.
     """
     named = [query for names in passes for query in names if query != REST]
+    # In the order of the strategy, so that one file always gives one order of passes.
     rest = [query for query in measured if query not in named]
     filled = [tuple(q for name in names for q in (rest if name == REST else [name])) for names in passes]
     flat = [query for names in filled for query in names]
+    # Sorted lists, not sets: a query that two passes use would count twice.
     if sorted(flat) != sorted(measured):
         missing = sorted(set(measured) - set(flat))
         extra = sorted(query for query in flat if flat.count(query) > 1 or query not in measured)
@@ -98,6 +100,7 @@ def _filled_passes(
             + '. Write "*" for the queries no pass names.',
             code="bad-passes",
         )
+    # "*" stands for nothing where all queries are named: such a pass is left out.
     return tuple(names for names in filled if names)
 
 
@@ -124,8 +127,10 @@ def outer_of(
             are drawn on a lattice.
         SchemaError: a query is unknown.
     """
+    # The passes of the file replace those of the preset as a whole: passes depend on one another.
     outer = tuple(table.outer) or (preset.outer if preset else ())
     if not outer:
+        # Residents act only through a pass that names them.
         if residents:
             raise ConfigError(
                 f"[[residents]] '{residents[0].name}' has no effect without [[estimation.outer]]. Add a pass with a "
@@ -146,6 +151,7 @@ def outer_of(
     for item in residents:
         if item.households is not None:
             partition_query(schema, item.households, f"residents '{item.name}'")
+    # Before the lifts: `refuse_lifts` takes it that the passes fit each other.
     refuse_outer(schema, outer)
     refuse_lifts(schema, outer, agreement, residents)
     return outer
@@ -159,6 +165,7 @@ def estimation_in_passes(
     Raises:
         ConfigError: no pass determines one of the measured queries.
     """
+    # Each chain ends at the cells of its pass: they are what the pass finds.
     rounding = tuple((*item.rounding, item.cells) for item in outer)
     return tuple(
         (

@@ -56,14 +56,17 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
     """
     table = file.universe
     schema = load_preset(table.preset) if table.preset is not None else table.schema()
+    # First of all: every size checked below is one of the schema without the queries that nobody names.
     schema = schema.without_unused_overlaps(_named_queries(file))
     geography, outputs = file.geography, file.outputs
     preset = load_strategy_preset(file.strategy.preset) if file.strategy.preset else None
     spine = spine_of(file)
+    # Shares and constraints are stated for the geolevels that the spine has after its steps.
     geolevels = geography.geolevels if spine is None else geolevels_after(geography.geolevels, spine.steps)
     families = () if spine is None else (*spine.families, *(name for name, _ in spine.overlapping))
     check_areas((*geography.geolevels, *geolevels), families, outputs.entities)
     strategy = _strategy(file.strategy, file.privacy, preset, geolevels, schema)
+    # From here: sizes are refused before any array with one number for each cell is made.
     require_addresses(strategy)
     require_size(schema, strategy)
     require_possible(schema)
@@ -108,6 +111,7 @@ def plan_of(file: ReleaseFile) -> ReleasePlan:
         geography=geography,
         cluster=_cluster(file.execution),
     )
+    # Last, because it looks at the parts of the plan together; each has been checked by itself.
     refuse_unfit(plan)
     return plan
 
@@ -144,6 +148,7 @@ def _records(records: RecordsInput, schema: Schema) -> RecordsInput:
             f"attributes are: {', '.join(schema.attribute_names)}.",
             code="unknown-attribute",
         )
+    # dict.fromkeys drops repeats and keeps the order, unlike a set.
     numbers = tuple(dict.fromkeys(records.numbers))
     for name in numbers:
         ranges_of(schema.attribute(name, "[records] numbers").levels, name)
@@ -270,6 +275,7 @@ def _refuse_twice(file: ReleaseFile, schema: Schema) -> None:
     """Refuse what is stated twice under one name, which reports could not tell apart, or has two meanings."""
     stated: set[tuple[object, str]] = set()
     for invariant in file.invariants:
+        # By factors, not by name: two names of one query are one statement.
         factors = known_query(schema, invariant.query, "invariants").factors
         for geolevel in invariant.geolevels:
             if (factors, geolevel) in stated:

@@ -40,6 +40,7 @@ def require_size(schema: Schema, strategy: Strategy) -> None:
     """
     if schema.size <= MOST_CELLS:
         return
+    # The geolevel with most queries needs the most memory, so it is the one that the message is about.
     queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
     needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
     raise SchemaError(
@@ -74,6 +75,7 @@ def require_addresses(strategy: Strategy) -> None:
     """
     levels = len(strategy.geolevels)
     queries = max(len(strategy.queries(name)) for name in strategy.geolevels)
+    # Two geolevels of one address would share their noise, which the guarantee does not allow for.
     if levels > 1 << GEOLEVEL_BITS:
         raise GeographyError(
             f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "
@@ -94,6 +96,7 @@ def require_few_layers(schema: Schema, strategy: Strategy) -> None:
     """
     for geolevel in strategy.geolevels:
         groups = map(schema.query, strategy.queries(geolevel))
+        # Queries without overlaps have one layer each, which `MOST_CELLS` already allows for.
         layers = sum(group.n_layers for group in groups if group.overlaps)
         if layers * schema.size > MOST_LAYERED_CELLS:
             raise SchemaError(
