@@ -54,7 +54,7 @@ def made_up(records: str, n_records: int = 4_000) -> tuple[PublicCounts, pl.Data
                 name,
                 [None if one is None else int(getattr(one, name)) for one in (types[c] for c in codes[:, 6])],
             )
-            for name in ("relatives", "own", "minors", "under_18", "multigenerational", "size")
+            for name in ("relatives", "own_children", "minors", "under_18", "multigenerational", "size")
         ),
     )
 
@@ -85,7 +85,7 @@ def test_totals_count_each_record_of_the_universe_once(name: str):
     assert paths.n_unique() == len(paths)
 
 
-couple, size, own, oldest = (pl.col(name) for name in ("couple", "size", "own", "oldest"))
+couple, size, own, oldest = (pl.col(name) for name in ("couple", "size", "own_children", "oldest"))
 married = couple.str.starts_with("married")
 cohabiting = couple.str.starts_with("cohabiting")
 female, hispanic = pl.col("householder_sex") == "female", pl.col("householder_hispanic") == "hispanic"
