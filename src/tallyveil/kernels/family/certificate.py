@@ -32,6 +32,7 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
             for i in range(n_cells):
                 costs[c, i] -= cell_price[i]
     for row in range(row_price.size):
+        # most rows do not bind, and one that does costs a pass over its cells
         if row_price[row] != 0.0:
             bound, group, label = program.row_bound[row], program.row_group[row], program.row_label[row]
             labels, groups = program.bound_label[bound], program.bound_group[bound]
@@ -67,6 +68,8 @@ def violation(
     for c in range(n_children):
         for i in range(n_cells):
             if program.allowed[c, i]:
+                # The natural residual: zero if and only if x >= 0, cost >= 0 and their product is zero; it
+                # needs no guess of the face.
                 step = x[c, i] - max(0.0, x[c, i] - costs[c, i] / program.scale[program.kind[c], i])
                 worst = _larger(worst, abs(step))
     unmet = 0.0
@@ -75,9 +78,11 @@ def violation(
             total = 0.0
             for c in range(n_children):
                 total += x[c, i]
+            # No curvature here: a sum is missed in persons already.
             unmet = _larger(unmet, abs(total - program.sums[i]))
     for row in range(row_price.size):
         shifted = activity[row] - row_price[row] / program.row_scale
+        # the same residual for a row: its price may pull only where the sum is at the bound
         moved = min(max(shifted, program.row_lower[row]), program.row_upper[row])
         unmet = _larger(unmet, abs(activity[row] - moved))
     return _larger(worst, unmet), unmet
@@ -86,6 +91,7 @@ def violation(
 @internal
 def _larger(worst: float, value: float) -> float:
     """The larger of two numbers; a value that is not a number counts as infinite."""
+    # False for a value that is not a number, so that no such point can be certified.
     if value <= worst:
         return worst
     return value if value < np.inf else np.inf

@@ -122,6 +122,7 @@ def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated
     ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
     residual = np.zeros(n_families)
     offsets = np.zeros(chunk.child_begin[n_families] + 1, np.int64)
+    # Room for the counts. It grows to twice what is needed, so that all copying together stays linear.
     capacity, n = 2 * chunk.cells.size + 16, 0
     cells, persons = np.empty(capacity, np.int32), np.empty(capacity, np.int64)
     largest = 1
@@ -129,6 +130,7 @@ def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated
         largest = max(largest, size)
     for size in rules.round_sizes:
         largest = max(largest, size)
+    # Room for numbering answers, made once for all families; it is -1 everywhere between two uses.
     number, reached = np.full(largest, -1, np.int32), np.empty(largest, np.int32)
     for f in range(n_families):
         support = chunk.cells[chunk.offsets[f] : chunk.offsets[f + 1]]
@@ -180,6 +182,7 @@ def _estimate_family(
     parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]].copy()
     counts = np.zeros((last - first, support.size), np.int64)
     bound_labels, bounds = _bounds(rules, chunk, f, support, number)
+    # Nothing to estimate, but public bounds may still contradict the parent: they are checked all the same.
     if support.size == 0 or last - first == 1:
         if support.size:
             set_to(counts[0], parent)
@@ -187,6 +190,8 @@ def _estimate_family(
         settled = EMPTY if support.size == 0 else COPIED
         return (settled if held else LEFT), False, 0.0, counts
     allowed = _allowed(bound_labels, bounds, parent)
+    # A copy: passes narrow it to keep an interior, while rounding may use every cell that the bounds leave
+    # open.
     ended, residual, estimate = _solve_passes(rules, chunk, f, allowed.copy(), bound_labels, bounds, kernels)
     if ended == LEFT:
         return LEFT, False, residual, counts
@@ -205,6 +210,7 @@ def _estimate_family(
     status, up = kernels.round_up(labels, stage, rules.nearest, shifted, entries, parent)
     if status not in (OPTIMAL, SETTLED):
         return LEFT, False, residual, counts
+    # The network is not trusted: this check sums the counts from the answers alone.
     good, _ = attained(labels, stage, rules.nearest, shifted, entries, parent, up)
     if not good:
         return LEFT, False, residual, counts
@@ -241,6 +247,7 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
         for i in range(support.size):
             answer = rules.bound_answers[b, support[i]]
             labels[b, i] = number[answer] if answer >= 0 else -1
+        # the room is -1 again before the next constraint reads it
         number[:size] = -1
         offset[b + 1] = n
         start += size
@@ -326,6 +333,7 @@ def _solve_passes(
         )
         estimate, residual, rounds, _, _ = kernels.solve(current, kernels.parts)
         worst = max(worst, residual)
+        # so written that a residual that is not a number leaves the family to the caller
         if not residual <= CERTIFIED_PERSONS:
             return LEFT, worst, estimate
         if rounds > 1:

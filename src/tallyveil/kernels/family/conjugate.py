@@ -106,11 +106,14 @@ def correct(
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
             work.gradient[t] = -costs[c, cells[t]]
+    # Sums and rows are met first. All later directions keep them, so the iteration is one without
+    # constraints.
     _begin(face, work, missing, step, row_step, removed)
     _product(program, face, step, work.sums, work.product)
     for t in range(cells.size):
         work.gradient[t] -= work.product[t]
     slope, settled = np.inf, False
+    # with inverses B is H, and the first direction is the answer up to rounding
     most = MOST_DIRECTIONS if face.inverse.size == 0 else MOST_REFINEMENTS
     for _ in range(most):
         _precondition(face, work, removed)
@@ -126,11 +129,13 @@ def correct(
         _product(program, face, along, work.sums, work.product)
         add_to_members(face, row_along, 1.0, work.product)
         curvature = inner(along, work.product)
+        # rounding has used up the digits; the caller measures what is missing and begins again
         if not (slope > 0.0 and curvature > 0.0):
             break
         length = slope / curvature
         for t in range(cells.size):
             step[t] += length * along[t]
+            # updated and not recomputed: a product with H a step, and the caller refines what drifts
             work.gradient[t] -= length * work.product[t]
         for k in range(row_along.size):
             row_step[k] -= length * row_along[k]
@@ -140,6 +145,7 @@ def correct(
     for k in range(row_step.size):
         row_price[face.rows[k]] += row_step[k]
     for i in range(removed.size):
+        # what projections took out of the gradient is the change of the cells' prices
         cell_price[i] -= removed[i]
     return settled
 
@@ -153,6 +159,8 @@ def correct_among_answers(face: Face, costs: Floats, missing: Missing, enough: f
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
             step[t] = -costs[c, cells[t]]
+    # The forces need the free response first, and the step needs the gradient once more with the forces in
+    # it.
     gradient, left = step.copy(), np.empty(system.row.size)
     respond(cells, face.give, face.cell_stiffness, missing.cells, gradient, price)
     answers_of(system, gradient, left)
@@ -279,6 +287,8 @@ def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Fl
         for k in range(weights.shape[1]):
             sums[k] *= weights[like, k]
         for t in range(first, last):
+            # H = ridge + A' W A by answers: a child costs its cells times queries, and H of many cells is
+            # never held.
             own, total = answers[cells[t]], ridge[like, cells[t]] * vector[t]
             for q in range(own.size):
                 if own[q] >= 0:

@@ -46,6 +46,7 @@ def equal_parts(program: Program) -> Point:
                 count += program.allowed[c, i]
             for c in range(n_children):
                 if program.allowed[c, i]:
+                    # the sum holds from the start, and every later step keeps it
                     x[c, i] = program.sums[i] / count
     return Point(x, np.zeros(n_cells), np.zeros(program.row_group.size))
 
@@ -57,6 +58,7 @@ def child_excess(program: Program, child: int, x: Floats, excess: Floats) -> Non
     for k in range(excess.size):
         excess[k] = -program.targets[child, k]
     for i in range(x.size):
+        # most counts of a close point are zero
         if x[i] != 0.0:
             for q in range(program.answers.shape[1]):
                 answer = program.answers[i, q]
@@ -149,9 +151,11 @@ def descend(program: Program, point: Point, stiffness: float, n_sweeps: int, tol
     while moving and made < n_sweeps:
         partial = n_partial > 0
         moved = sweep(program, columns, some if partial else every, scratch)
+        # Prices count as moves: a sweep can be at rest while a broken row still pulls harder each time.
         moved = max(moved, _update_prices(program, columns))
         made += 1
         if moved <= tolerance:
+            # A partial sweep at rest proves nothing about the zeros, so one over everything decides.
             moving, n_partial = partial, 0
         elif partial:
             n_partial -= 1
@@ -238,6 +242,7 @@ def _update_prices(program: Program, columns: Columns) -> float:
     moved = 0.0
     for row in range(columns.row_price.size):
         price = _force(program, columns, row)
+        # a force over the stiffness is the persons by which the row is broken
         moved = max(moved, abs(price - columns.row_price[row]) / columns.stiffness)
         columns.row_price[row] = price
         columns.against[_row_place(program, row)] = -_force(program, columns, row)

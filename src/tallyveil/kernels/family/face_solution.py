@@ -21,6 +21,8 @@ from tallyveil.kernels.family.program import Program
 from tallyveil.kernels.family.walk import Walk
 from tallyveil.kernels.vectors import set_to
 
+# Corrections of one face. Each works on what rounding left of the last one. A face that is left inexact is
+# judged by its residual, so that this bounds time only.
 MOST_REFINEMENTS = 3
 
 
@@ -70,9 +72,12 @@ def _miss(program: Program, walk: Walk, softness: float, missing: Missing) -> fl
         missing_rows[row] = 0.0
         if side[row] != 0:
             bound = program.row_upper[row] if side[row] == 1 else program.row_lower[row]
+            # Compliance pulls the price towards the centre. It vanishes as the centre comes to the answer, so
+            # it leaves no error.
             missing_rows[row] = bound - activity[row] - softness * (row_price[row] - centre_row[row])
             worst = max(worst, abs(missing_rows[row]))
     if program.has_sums:
+        # Summed anew each time: updates of the sums would gather rounding errors.
         set_to(missing_cells, program.sums)
         for c in range(x.shape[0]):
             for i in range(x.shape[1]):

@@ -98,6 +98,7 @@ def frame_of(program: Program) -> Frame:
                         linear[n] += program.targets[c, k]
                 n += 1
         cells_of[c + 1] = n
+    # all rows as equalities: which of them bind is what the method finds out
     side = np.full(program.row_group.size, 2, np.int64)
     system = list_unknowns(program, several, side, cells[:n], cells_of, row_softness(program))
     soft, values = _values(program, several, system, cells[:n], cells_of)
@@ -146,6 +147,7 @@ def _values(
     for u in range(soft.size):
         if system.row[u] >= 0:
             soft[u], values[u] = 0.0, program.row_lower[system.row[u]]
+    # Targets carry the weight; times the compliance 1 / weight they are the measured answers again.
     for c in range(cells_of.size - 1):
         for t in range(cells_of[c], cells_of[c + 1]):
             place = system.first[t]
@@ -169,15 +171,18 @@ def start_inside(program: Program, frame: Frame) -> Inside:
         x[t] = frame.sums[cells[t]] / number[cells[t]]
     answers_of(frame.system, x, forces)
     for u in range(forces.size):
+        # weight * (answer - measured value); a row between bounds gets its force from its pulls later
         forces[u] = (forces[u] - frame.values[u]) / frame.soft[u] if frame.soft[u] > 0.0 else 0.0
     for t in range(x.size):
         costs[t] = frame.diagonal[t] * x[t] - frame.linear[t]
     add_forces(frame.system, forces, 1.0, costs)
     for t in range(x.size):
+        # The largest price that leaves no reduced cost of the cell below zero.
         price[cells[t]] = min(price[cells[t]], costs[t])
     for i in range(n_cells):
         price[i] = price[i] if price[i] < np.inf else 0.0
     for t in range(x.size):
+        # A cost of zero would put the start on the edge, from where no step can leave.
         costs[t] = max(costs[t] - price[cells[t]], FIRST_COST * program.row_stiffness)
     point = Inside(x, costs, forces, price, *no_rows(forces.size))
     _start_rows(frame, point, inner(x, costs) / x.size)
@@ -198,6 +203,7 @@ def _start_rows(frame: Frame, point: Inside, product: float) -> None:
     for u in range(sums.size):
         if frame.between[u]:
             lower, upper = frame.lower[u], frame.upper[u]
+            # A quarter keeps both distances above zero, however narrow the row is.
             margin = min(0.25 * (upper - lower), 1.0 + 0.1 * abs(sums[u]))
             most = upper - lower - margin
             point.low[u] = min(max(sums[u] - lower, margin), most)
@@ -213,6 +219,7 @@ def write_point(program: Program, frame: Frame, point: Inside, out: Point) -> No
         for i in range(out.x.shape[1]):
             out.x[c, i] = 0.0
         for t in range(frame.cells_of[c], frame.cells_of[c + 1]):
+            # as the walk guesses its first face: at the optimum one of the two is zero
             kept = point.x[t] > point.costs[t] / frame.diagonal[t]
             out.x[c, frame.cells[t]] = point.x[t] if kept else 0.0
     set_to(out.cell_price, point.price)

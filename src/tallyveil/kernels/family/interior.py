@@ -59,6 +59,8 @@ from tallyveil.kernels.family.inside import (
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import largest_of, set_to
 
+# Steps of the method; it took 13 to 20 when it was tried. Three times as many give hard passes room, and a
+# failure costs time only, as the descent then begins in its place.
 MOST_STEPS = 60
 
 CLOSE_PRODUCT, CLOSE_PERSONS = 1e-9, 1e-6
@@ -108,6 +110,7 @@ def approach(program: Program, out: Point) -> bool:
         out: Receives counts, prices of sums and prices of rows.
     """
     frame = frame_of(program)
+    # not every variable has D, or dense inverses would cost less than blocks among the answers
     if frame.cells.size == 0 or not pays(frame.system, frame.cells_of, frame.sums.size):
         return False
     point = start_inside(program, frame)
@@ -124,13 +127,17 @@ def approach(program: Program, out: Point) -> bool:
         ok, system = factor_blocks(frame.system, frame.cells, frame.cells_of, give, stiffness)
         if not ok:
             return False
+        # Predictor: straight for the optimum, to see how far the bounds let it go.
         _push_to_zero(frame, point, push)
         change = _step(frame, system, point, lack, give, stiffness, push)
         mean = _mean_product(frame, point, change, 0.0)
         after = _mean_product(frame, point, change, _longest_step(frame, point, change, 1.0))
+        # Mehrotra's rule: centre little where the predictor went far, and much where bounds stopped it at
+        # once. The factored blocks are used twice, so that the corrector costs no second factorisation.
         _correct_push(frame, change, mean * (after / mean) ** 3, push)
         change = _step(frame, system, point, lack, give, stiffness, push)
         length = _longest_step(frame, point, change, TO_THE_EDGE)
+        # The point has run into a bound. The descent is a surer start than more steps of this size.
         if length < SHORTEST:
             return False
         _move(point, change, length)
@@ -143,6 +150,7 @@ def _measure(frame: Frame, point: Inside, lack: Lack) -> float:
     cells, near = frame.cells, 0.0
     answers_of(frame.system, point.x, lack.answers)
     for u in range(lack.answers.size):
+        # a row has no compliance here, unlike in the matrix, whose error is so mended step by step
         wanted = _held(frame, point, u) if frame.between[u] else frame.values[u]
         lack.answers[u] = wanted + frame.soft[u] * point.forces[u] - lack.answers[u]
     set_to(lack.cells, frame.sums)
@@ -155,6 +163,7 @@ def _measure(frame: Frame, point: Inside, lack: Lack) -> float:
             frame.linear[t] - frame.diagonal[t] * point.x[t] + point.price[cells[t]] + point.costs[t]
         )
     for i in range(reached.size):
+        # a cell without variables has no equation that could meet its sum
         lack.cells[i] = lack.cells[i] if reached[i] else 0.0
     add_forces(frame.system, point.forces, -1.0, lack.gradient)
     return near / cells.size
@@ -174,6 +183,7 @@ def _give(program: Program, frame: Frame, point: Inside, give: Floats, stiffness
     for i in range(stiffness.size):
         stiffness[i] = 0.0
     for t in range(give.size):
+        # x and z stay above zero (TO_THE_EDGE), so that z / x is finite and the sum is above D
         give[t] = 1.0 / (frame.diagonal[t] + point.costs[t] / point.x[t])
         stiffness[frame.cells[t]] += give[t]
     for i in range(stiffness.size):
@@ -217,6 +227,7 @@ def _push_to_zero(frame: Frame, point: Inside, push: Push) -> None:
 def _correct_push(frame: Frame, change: Inside, centre: float, push: Push) -> None:
     """All products to the same number, after what a change would add to them in second order."""
     for t in range(push.counts.size):
+        # The predictor left the product at dx dz, since it dropped this term of second order.
         push.counts[t] += centre - change.x[t] * change.costs[t]
     for u in range(push.up.size):
         if frame.between[u]:
@@ -262,18 +273,22 @@ def _step(
     for u in range(n_unknowns):
         left[u] -= lack.answers[u]
         if frame.between[u]:
+            # the held sum is eliminated: what its pulls want moves it by force / stiffness
             left[u] += _force_of_push(point, push, u) / _stiffness_of_row(point, u)
     _, forces = solve_answers(system, frame.cells, give, stiffness, left, INNER_PART * largest_of(left))
     add_forces(system, forces, -1.0, step)
     respond(frame.cells, give, stiffness, lack.cells, step, price)
     for t in range(n):
+        # from x dz + z dx = push, whatever error the forces have
         costs[t] = (push.counts[t] - point.costs[t] * step[t]) / point.x[t]
     for i in range(price.size):
+        # `respond` states prices as parts of the gradient that the step leaves
         price[i] = -price[i]
     change = Inside(step, costs, forces, price, *no_rows(n_unknowns))
     for u in range(n_unknowns):
         if frame.between[u]:
             moved = (forces[u] - _force_of_push(point, push, u)) / _stiffness_of_row(point, u)
+            # both distances move by the same persons, so that they keep standing for one held sum
             change.low[u], change.high[u] = moved, -moved
             change.up[u] = (push.up[u] - point.up[u] * moved) / point.low[u]
             change.down[u] = (push.down[u] + point.down[u] * moved) / point.high[u]
@@ -283,6 +298,8 @@ def _step(
 @internal
 def _longest_step(frame: Frame, point: Inside, change: Inside, part: float) -> float:
     """The longest step, at most 1, that goes at most this part of the way to the nearest zero."""
+    # One length for counts, prices and distances: H couples them, so separate lengths would break the first
+    # equation.
     length = 1.0
     for t in range(point.x.size):
         length = _at_most(length, part, point.x[t], change.x[t])

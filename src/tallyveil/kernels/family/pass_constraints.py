@@ -12,6 +12,8 @@ from tallyveil.kernels.vectors import set_rows, set_to
 ZERO_PERSONS = 1e-9
 """An answer that an earlier pass puts below this stays at zero, and its cells leave the later programs."""
 
+# Whole-numbered upper bounds of this size or more mean that there is none. It is above any count, and
+# subtracting floors from it stays within 64 bits.
 UNBOUNDED = 2**62
 
 
@@ -92,6 +94,8 @@ def carry(labels: Int32s, widths: Integers, estimate: Floats, slack: float, allo
                 if labels[q, i] >= 0:
                     child_answers[labels[q, i]] += estimate[c, i]
             for i in range(n_cells):
+                # Rows this narrow would hold cells at zero without saying so; cells that are not allowed need
+                # no row.
                 if labels[q, i] >= 0 and child_answers[labels[q, i]] + slack <= ZERO_PERSONS:
                     allowed[c, i] = False
             place += widths[q]

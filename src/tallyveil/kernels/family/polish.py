@@ -100,6 +100,7 @@ def polish(
     stiffest = STIFFEST_AMONG_ANSWERS if manner == BY_ANSWERS else STIFFEST
     softness = Softness(row_compliance, row_compliance, stiffest, NEAR_PERSONS)
     progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
+    # without rows there is no compliance to soften, so the first solution may be exact
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
     step, since, rough = int(np.int64(0)), int(np.int64(0)), ROUGH_PERSONS
     while step < swaps.full + swaps.single:
@@ -125,6 +126,8 @@ def polish(
             progress, done = _judge(program, walk, start, progress)
             if done or (swaps.quick and progress.found <= CERTIFIED_PERSONS):
                 return progress.found, step
+            # A proximal step: the compliance then pulls towards the new prices and its own error becomes
+            # smaller.
             centre_on_point(walk, progress.stride)
             settles = progress.stride == 1.0 and progress.last <= softness.near
             if settles and softness.compliance > softness.stiffest and face.rows.size > 0:

@@ -49,15 +49,21 @@ def factor_rows(
         the equations are left to conjugate gradients.
     """
     n_cells = stiffness.size
+    # A row of several children breaks the blocks of R; with few rows, T would be larger than the system it
+    # replaces.
     if rows.begin[-1] < rows.row.size or rows.row.size < n_cells:
         ok, blocks = factor_blocks(rows, cells, cells_of, give, stiffness)
         return ok, blocks, np.empty((0, 0))
+    # no stiffness: R = compliance + A G A' leaves the cells' sums out, T brings them back
     ok, blocks = factor_blocks(rows, cells, cells_of, give, np.zeros(n_cells))
     between = np.zeros((n_cells, n_cells))
     if ok:
         for i in range(n_cells):
+            # a cell without free variables is tied to no other; 1 keeps T regular, and its answer is zero
             between[i, i] = 1.0 / stiffness[i] if stiffness[i] > 0.0 else 1.0
         _take_out(blocks, cells, cells_of, give, between)
+        # T = E inverse(B + A' inverse(compliance) A) E', by Woodbury: positive definite, so only rounding can
+        # fail here.
         ok = cholesky(between, n_cells)
     return ok, blocks, between
 
@@ -82,6 +88,7 @@ def _take_out(
                 half[unknowns[e] - start, k] = give[t]
         for u in range(n):
             solved = half[u]
+            # forward substitution with V', in place; later lines read the solved ones
             for v in range(u):
                 for k in range(own_cells.size):
                     solved[k] -= factor[v, u] * half[v, k]
@@ -89,6 +96,7 @@ def _take_out(
             for k in range(own_cells.size):
                 solved[k] *= inverse
             for k in range(own_cells.size):
+                # a row reaches only a part of the child's cells
                 if solved[k] != 0.0:
                     line, value = between[own_cells[k]], solved[k]
                     for other in range(k, own_cells.size):
@@ -109,6 +117,7 @@ def solve_rows(
         _, forces = solve_answers(blocks, cells, give, stiffness, left, 0.0)
         return forces
     first, unknowns = blocks.first, blocks.unknowns
+    # Woodbury: first every child alone, then what the cells' prices add.
     solve_blocks(blocks, left)
     answer, further = np.zeros(stiffness.size), np.zeros(left.size)
     for t in range(cells.size):

@@ -71,13 +71,16 @@ therefore begin again after each face that settles. Walks may be long as well wh
 there are many variables, and steps are cheap. It bounds time only: twice as many would serve walks that no family has
 needed."""
 
+# The text below is about all three.
 SWEEPS = 30
+# Counts from which a pass is large in this sense: children times merged cells.
 MANY_VARIABLES = 1000
 MORE_SWEEPS = 60
 """Most sweeps of the first descent; and where a pass has MANY_VARIABLES counts or more, as a face of so many variables
 costs more than a sweep over them. Each later round has five times as many. Fewer leave more to the walk, more are
 mostly not used: the descent stops by itself at DONE_PERSONS."""
 
+# In the place of STIFFNESS, in the descent before a quick walk.
 SOFTER_STIFFNESS = 2.0**-5
 QUICK_COMPLIANCE, QUICK_SWAPS = 2.0**-6, 12
 """Where there are more children than cells and more than DENSE_ROWS rows, all of them on single children, a quick walk
@@ -193,6 +196,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
     """
     # sweeps cost less than large faces do
     planned = SWEEPS if program.allowed.size < MANY_VARIABLES else MORE_SWEEPS
+    # prices of rows settle more slowly than counts, so that the descent must go closer
     done = DONE_WITH_ROWS if program.row_group.size > 0 else DONE_PERSONS
     grouped = False
     for members in program.bound_members:
@@ -201,6 +205,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
     # where H is small enough to be held, its inverses are cheap
     manner = BY_DIAGONAL if not ridged else (BY_INVERSES if program.hessian.size > 0 else BY_ANSWERS)
     many = _many_children(program) and manner == BY_DIAGONAL and not grouped
+    # the interior-point method is for sums over children, which a root does not have
     begin_inside = ridged and program.has_sums and program.row_group.size > 0
     sweeps, steps = 0, 0
     best, best_x = np.inf, close.x
@@ -210,6 +215,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
         stiffness = (SOFTER_STIFFNESS if quick else STIFFNESS) * program.row_stiffness
         if attempt > 0 or not begin_inside or not parts.approach(program, close):
             sweeps += parts.descend(program, close, stiffness, planned, done * 1e-4**attempt)
+        # The walk changes its point even where it fails; the next round begins at the descent's own.
         error, point = np.inf, _copied(close)
         if quick:
             swaps = Swaps(FULL_SWAPS, QUICK_SWAPS, grouped, True)

@@ -16,6 +16,8 @@ from tallyveil.kernels.family.face import Signs
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import set_rows, set_to
 
+# Errors in persons below which nothing counts, however small the counts: ten thousand times below what is
+# certified.
 EXACT_PERSONS = 1e-11
 ROUNDING = 4e-15
 """The rounding error of a count at best, as a part of the largest count."""
@@ -148,11 +150,13 @@ def _guess(program: Program, start: Point, costs: Floats, activity: Floats) -> S
     for c in range(x.shape[0]):
         scale = program.scale[program.kind[c]]
         for i in range(x.shape[1]):
+            # At the optimum one of the two is zero, so the larger one tells which even where both are rough.
             free[c, i] = program.allowed[c, i] and x[c, i] > costs[c, i] / scale[i]
     side = np.zeros(row_price.size, np.int64)
     for row in range(row_price.size):
         price = row_price[row] / program.row_scale
         if program.row_lower[row] == program.row_upper[row]:
+            # both bounds are one number: the row binds whatever the sign of its price
             side[row] = 2
         elif -price > abs(program.row_upper[row] - activity[row]):
             side[row] = 1
@@ -187,6 +191,7 @@ def start_on_face(walk: Walk) -> bool:
     moved = False
     for c in range(free.shape[0]):
         for i in range(free.shape[1]):
+            # costs and row sums of the centre hold for the start only if no count and no price was cut off
             moved |= x[c, i] != 0.0 and not free[c, i]
             face_x[c, i] = x[c, i] if free[c, i] else 0.0
     for row in range(side.size):
@@ -228,6 +233,7 @@ def stiffen(walk: Walk, softness: Softness) -> Softness:
     """Less compliance, after the face of the soft rows is kept."""
     set_rows(walk.settled.free, walk.signs.free)
     set_to(walk.settled.side, walk.signs.side)
+    # never below what rounding has shown to be singular
     return Softness(
         max(softness.compliance * STIFFER, softness.stiffest), softness.soft, softness.stiffest, softness.near
     )

@@ -65,16 +65,19 @@ def round_by_flow(
     up = np.zeros(entries.cell.size, dtype=np.int64)
     nested, forest = laminar_forest(labels)
     if not nested:
+        # Crossing sets are no network. The caller has linear and integer programs for these families.
         return CROSSED, up
     weight = np.zeros((nearest.size, forest.above.size), dtype=np.int64)
     for q in range(stage.size):
         if stage[q] >= 0:
             for z in forest.set_of[q]:
+                # an answer without cells is a constant, whose deviation no rounding changes
                 if z >= 0:
                     weight[stage[q], z] += 1
     left = parent_counts.copy()
     if left.size:
         for e in range(up.size):
+            # The persons that floors leave over: the supply of the cell's node (proof, step R2).
             left[entries.cell[e]] -= entries.floor[e]
     gates = gates_of(forest, weight, bounds, entries, left)
     if groups_cross(forest, gates):
@@ -87,6 +90,8 @@ def round_by_flow(
     status, flow, potentials = minimum_cost_flow(net)
     if status != OPTIMAL:
         return status, up
+    # Checked at every solve, in whole numbers: a defect of the simplex method cannot reach published counts
+    # (R12).
     if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
         return UNPROVED, up
     free = 0
@@ -118,6 +123,7 @@ def attained(
     good, deviation = True, np.zeros(nearest.size, dtype=np.int64)
     left = parent_counts.copy()
     for e in range(up.size):
+        # Nothing here comes from the network, so that a mistake of its builder shows.
         good &= (up[e] == 0 or up[e] == 1) and entries.floor[e] >= 0
         if left.size:
             left[entries.cell[e]] -= entries.floor[e] + up[e]
@@ -141,6 +147,7 @@ def attained(
                     parts[k] += entries.part[e]
             if stage[q] >= 0:
                 for k in range(width):
+                    # in units of 2^-20 persons, whole numbers; floors cancel in the difference
                     deviation[stage[q]] += abs(sums[k] * ONE - aim(parts[k], nearest[stage[q]]))
             if not bounds.shared[q]:
                 for column in range(bounds.offset[q], bounds.offset[q + 1]):

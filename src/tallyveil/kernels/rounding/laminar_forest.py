@@ -51,15 +51,20 @@ def laminar_forest(labels: Int32s) -> tuple[bool, Forest]:
     above, measure = np.empty(m * width, dtype=np.int64), np.empty(m * width, dtype=np.int64)
     deepest, set_of = np.full(s, -1, dtype=np.int64), np.full((m, width), -1, dtype=np.int64)
     n_sets = 0
+    # Larger sets first: each set need only be compared with the smallest sets that hold its cells, not with
+    # all.
     for j in _falling(size, s):
         q, k = j // width, j % width
+        # sizes fall, so that only empty sets follow
         if size[q, k] == 0:
             break
         members = cells[q, begin[q, k] : begin[q, k] + size[q, k]]
         over = deepest[members[0]]
         for i in members:
+            # Step R1 of the proof: one of the two smallest sets then crosses this one.
             if deepest[i] != over:
                 return False, Forest(above[:n_sets], deepest, set_of)
+        # Equal size and all cells inside: the same set, asked for by another query. One node serves both.
         if over >= 0 and measure[over] == size[q, k]:
             set_of[q, k] = over
             continue
@@ -101,6 +106,7 @@ def _falling(size: Integers, largest: int) -> Integers:
     """Flat positions in order of falling size, equal sizes in order of position (a counting sort)."""
     flat = size.reshape(-1)
     place = np.zeros(largest + 2, dtype=np.int64)
+    # a counting sort is linear, and keeps equal sizes in order, so that ties are broken alike everywhere
     for value in flat:
         place[largest - value + 1] += 1
     for k in range(1, place.size):

@@ -216,10 +216,12 @@ def _load_child(
     for e in range(entries.start[c], entries.start[c + 1]):
         z = forest.deepest[entries.cell[e]]
         z = z if z >= 0 else nothing
+        # cells without leftover people are settled: every y is zero there (R7)
         live[z] += 1 if left.size == 0 or left[entries.cell[e]] != 0 else 0
         whole[z] += entries.floor[e]
         target[z] += entries.part[e]
     live[nothing], whole[nothing], target[nothing] = 0, 0, 0
+    # Sets stand with larger ones first, so that a set is complete before it is added to the one above.
     for z in range(nothing - 1, -1, -1):
         above = forest.above[z]
         if above >= 0:
@@ -227,6 +229,7 @@ def _load_child(
             whole[above] += whole[z]
             target[above] += target[z]
     for z in range(nothing + 1):
+        # each open cell brings one person at most
         high[z] = live[z]
     for q in range(bounds.offset.size - 1):
         if bounds.shared[q]:
@@ -235,6 +238,7 @@ def _load_child(
             k = column - bounds.offset[q]
             z = forest.set_of[q, k] if k < forest.set_of.shape[1] else -1
             z = z if z >= 0 else nothing
+            # several constraints on one set make one bound; the set of no cells has the sum zero
             low[z] = max(low[z], bounds.lower[c, column] - whole[z])
             high[z] = min(high[z], bounds.upper[c, column] - whole[z])
 
@@ -251,6 +255,7 @@ def _share_nodes(forest: Forest, sets: _Sets, gates: Gates) -> None:
         if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]) or not gates.own[z]:
             continue
         sets.number[z] = 0
+        # Smaller sets first, so that weights and bounds of a chain of equal sets all reach its top.
         p = forest.above[z] if not gates.shared[z] else -1
         if p >= 0 and gates.own[p] and live[p] == live[z] and target[p] == target[z]:
             sets.alias[z] = p
@@ -281,6 +286,7 @@ def _add_sets(
             sets.onward[z] = sets.number[z]
             continue
         sets.onward[z], sets.least[z], sets.most[z] = into, sets.least[above], sets.most[above]
+        # with one cell f is 0 or 1: bounds become those of the arc, and the deviation is its slope (R7)
         if sets.live[z] == 1:
             sets.least[z], sets.most[z] = max(sets.least[z], sets.low[z]), min(sets.most[z], sets.high[z])
         for k in range(nearest.size):
@@ -296,10 +302,12 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools
     whole, rest, priced = sets.target[z] // ONE, sets.target[z] % ONE, False
     for k in range(nearest.size):
         priced |= sets.weight[k, z] > 0
+    # A lower bound without a lower capacity: the persons go on beforehand, and arcs begin at zero.
     net.supply[node] -= reached
     net.supply[into] += reached
     for piece in range(3):
         until = min(max(whole + (1 if piece and rest else 0), reached), high)
+        # without a price all pieces cost the same, and one arc does for three
         if piece == 2 or not priced:
             until = high
         if until <= reached:
@@ -310,6 +318,7 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools
             slope = -ONE if piece == 0 else ONE
             if piece == 1:
                 goal = aim(sets.target[z], nearest[k])
+                # the chord between the two whole numbers, exact in units (R6)
                 slope = abs((whole + 1) * ONE - goal) - abs(whole * ONE - goal)
             net.costs[k, a] = sets.weight[k, z] * slope + sets.toll[k, above]
         reached = until
@@ -358,4 +367,5 @@ def _add_cells(n: int, leftover: _Leftover, entries: Entries, net: Network) -> N
     sent = 0
     for u in range(1, net.supply.size):
         sent += net.supply[u]
+    # node 0 takes up the rest, so that supplies sum to zero as the flow needs
     net.supply[0] = -sent

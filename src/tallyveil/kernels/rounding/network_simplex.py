@@ -44,6 +44,7 @@ from tallyveil.kernels.rounding.spanning_tree import (
 )
 from tallyveil.kernels.vectors import set_to
 
+# INFEASIBLE is a proof (R9); the last two only send the family to the linear and integer programs.
 OPTIMAL, INFEASIBLE, TOO_LARGE, STOPPED = 0, 1, 2, 3
 
 ASLEEP, AWAKE, FROZEN = 0, 1, 2
@@ -127,9 +128,13 @@ def minimum_cost_flow(net: Network) -> tuple[int, Integers, Integers]:
         budget = _minimise(arcs, basis, mark, potentials[k], budget)
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
+        # Artificial flow at the end of the first stage proves that nothing is feasible; later stages cannot
+        # bring it back (R9).
         for arc in range(n_arcs, n_arcs + n):
             if k == 0 and flow[arc] != 0:
                 return INFEASIBLE, flow[:n_arcs], potentials
+        # The optima of this stage are the flows that agree with it on these arcs (R8), so no weights are
+        # needed.
         _freeze(tail, head, cost, potentials[k], state, mark)
     return OPTIMAL, flow[:n_arcs], potentials
 
@@ -138,6 +143,7 @@ def minimum_cost_flow(net: Network) -> tuple[int, Integers, Integers]:
 def _blend(costs: Integers, largest: int, cost: Integers, n: int) -> bool:
     """Write a weighted sum of several costs, most important first; False where there is one, or too large."""
     n_arcs = costs.shape[1]
+    # Costs are held so small that M stays below 2^58, and no number exceeds 2^61 (R10).
     limit, total = 2**58 // (n + 1) - 1, largest
     for _ in range(1, costs.shape[0]):
         if total > (limit - largest) // BLEND:
@@ -194,6 +200,7 @@ def _search(
 ) -> tuple[int, int]:
     """The arc that helps most in the first block that has one, or -1; and where to go on."""
     tail, head, _, cost = arcs
+    # a block of arcs a search: the best arc of all would cost a pass over the ring for each pivot
     block = max(int(np.sqrt(n_ring)), 10)
     best, entering, left = 0, -1, block
     for _ in range(n_ring):
@@ -225,6 +232,7 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
     first, second = (tail, head) if forward else (head, tail)
     u, v = first, second
     while u != v:
+        # the deeper end climbs, so that both meet at the apex without marking nodes
         if tree[u, DEPTH] >= tree[v, DEPTH]:
             u = tree[u, ABOVE]
         else:
@@ -235,6 +243,7 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
     while u != apex:  # down from the apex to the first end
         arc = tree[u, ARC]
         spare = flow[arc] if tree[u, SENSE] == 1 else room[arc] - flow[arc]
+        # Less on this side and at most on the other: the last blocking arc along the cycle leaves (R11).
         if spare < amount:
             amount, leaving = spare, u
         u = tree[u, ABOVE]
@@ -255,6 +264,7 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
         while u != apex:
             flow[tree[u, ARC]] += tree[u, SENSE] * amount
             u = tree[u, ABOVE]
+    # the entering arc itself was the first to fill: the tree stays as it is
     if leaving < 0:
         state[entering] = -state[entering]
         return
@@ -304,6 +314,7 @@ def proves_least_cost(
         left[head[arc]] += flow[arc]
         for k in range(costs.shape[0]):
             reduced = costs[k, arc] + potentials[k, tail[arc]] - potentials[k, head[arc]]
+            # the first cost that is not zero decides; later ones are of lower rank
             if reduced != 0:
                 if flow[arc] != (0 if reduced > 0 else capacity[arc]):
                     return False

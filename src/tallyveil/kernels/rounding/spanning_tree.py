@@ -32,6 +32,7 @@ def first_tree(
     tree[0, DEPTH] = 0
     for u in range(1, n):
         arc, above, sense = first_arc[u], 0, 1
+        # a tree arc with zero flow must lead up, and a first arc does; its room is left by `first_flow`
         if excess[u] == 0 and arc >= 0:
             above = head[arc]
         else:
@@ -41,6 +42,7 @@ def first_tree(
         tree[u, ARC] = arc
         tree[u, SENSE] = sense
         state[arc] = 0
+        # arcs lead to smaller numbers, so the node above has its depth already
         tree[u, DEPTH] = tree[above, DEPTH] + 1
         _hang(tree, u, above)
     return tree
@@ -78,6 +80,7 @@ def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
         tree[u, DEPTH] = tree[tree[u, ABOVE], DEPTH] + 1
         potential[u] += change
         after = tree[u, BELOW]
+        # preorder by the links alone: no stack, and only the moved part of the tree is visited
         while after < 0:
             if u == top:
                 return
@@ -107,6 +110,7 @@ def rehang(tree: Integers, below: int, above: int, leaving: int, arc: int, sense
     """Turn the path from `below` up to `leaving` round, and hang it on `above` by the arc."""
     u = below
     while True:
+        # read before the node is hung anew; the path is turned, so the sense of each arc is, too
         next_u, next_arc, next_sense = tree[u, ABOVE], tree[u, ARC], -tree[u, SENSE]
         _unhang(tree, u)
         _hang(tree, u, above)

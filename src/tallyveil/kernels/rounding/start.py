@@ -26,6 +26,7 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
     for e in range(arc_of.size):
         if arc_of[e] >= 0:
             part[arc_of[e]] = entries.part[e]
+            # a root has no sums to keep, so each entry goes to its nearest whole number
             if net.tail[arc_of[e]] == 0 and part[arc_of[e]] > ONE // 2:
                 net.begin[arc_of[e]] = 1
     for u in range(n_inner, net.supply.size):
@@ -33,8 +34,10 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
         n_useful = 0
         for j in range(leaving.size):
             if net.useful[leaving[j]]:
+                # Pairs with part zero come last, as in the search of the simplex method.
                 leaving[j], leaving[n_useful] = leaving[n_useful], leaving[j]
                 n_useful += 1
+        # only as many as the supply are selected; the order of the other arcs does not matter
         for turn in range(leaving.size):
             best = turn
             for j in range(turn + 1, n_useful):
@@ -42,6 +45,7 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
                     best = j
             leaving[turn], leaving[best] = leaving[best], leaving[turn]
             if turn >= net.supply[u]:
+                # An arc at zero that leads up to the root: it makes the first tree strongly feasible (R11).
                 net.first_arc[u] = leaving[turn]
                 break
             net.begin[leaving[turn]] = 1
@@ -55,13 +59,16 @@ def _send_on(net: Network, out: Integers, n_inner: int) -> None:
     for a in range(net.tail.size):
         if net.begin[a]:
             through[net.head[a]] += 1
+    # Arcs lead to smaller numbers, so that all that comes to a node is known when its turn comes.
     for u in range(n_inner - 1, 0, -1):
+        # at most three parallel arcs, cheapest first: filling them in order is least for every stage (R6)
         for a in range(out[u], min(out[u] + 3, net.tail.size)):
             if net.tail[a] != u:
                 break
             net.begin[a] = max(0, min(through[u], net.capacity[a]))
             through[u] -= net.begin[a]
             through[net.head[a]] += net.begin[a]
+            # room is left towards the root, which is what strong feasibility asks of a tree arc
             if net.begin[a] < net.capacity[a]:
                 net.first_arc[u] = a
                 break

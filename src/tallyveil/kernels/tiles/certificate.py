@@ -54,6 +54,7 @@ def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
                     wanted -= prices.label[tables.label[z], tables.child[k]] / tables.weight[k]
                     answers[tables.label[z], tables.child[k]] += value
                 wanted -= tables.slack[k] * (prices.column[i] + prices.row[k])
+                # the first condition of step T6; a negative count fails it by itself
                 count = max(count, abs(value - max(0.0, wanted)))
                 column_sum += value
                 row_sums[k - top] += value
@@ -66,8 +67,10 @@ def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
         for c in range(answers.shape[1]):
             weight = tables.label_weight[j, c]
             if weight > 0.0:
+                # delta of step T7: measurements moved by it make these counts the exact optimum
                 gap = answers[j, c] - tables.label_target[j, c] - prices.label[j, c] / weight
                 label = max(label, abs(gap))
             else:
+                # a label that is not measured must not pull: its price has to be zero
                 label = max(label, abs(prices.label[j, c]))
     return Gaps(label, count, total)

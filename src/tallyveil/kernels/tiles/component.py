@@ -104,6 +104,7 @@ def component_tables(source: Source, members: Integers) -> Tables:
         tables.column_begin[t], tables.row_begin[t] = n_columns, n_rows
         tables.column_begin[t + 1], tables.row_begin[t + 1] = n_columns + width, n_rows + depth
         tables.entry_begin[t + 1] = tables.entry_begin[t] + width * depth
+        # The longer side is eliminated: the equations that remain are those of the shorter one.
         tables.upright[t] = family.counts.size > 0 and width >= depth
         _fill_rows(source, p, tables, t)
         for k in range(depth):
@@ -182,11 +183,13 @@ def _fill_rows(source: Source, p: int, tables: Tables, t: int) -> None:
             if says[q, p] in (OWN, LINKED):
                 largest = max(largest, family.weights[q, free.row[k]])
         tables.weight[first + k - begin] = weight
+    # no query at all: any weight gives the parent's shares, and 1 is as good as any
     ridge = RIDGE * largest if largest > 0.0 else 1.0
     for k in range(first, first + end - begin):
         tables.weight[k] = tables.weight[k] if tables.weight[k] > 0.0 else ridge
         heaviest = max(heaviest, tables.weight[k])
     for k in range(first, first + end - begin):
+        # prices in persons of the heaviest row keep one scale, whatever the variances of the children
         tables.slack[k] = heaviest / tables.weight[k]
 
 
@@ -214,6 +217,7 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
                     place = family.value_begin[q] + c * family.widths[q] + family.labels[q, column]
                     weighted += of_query * family.values[place]
                     weight += of_query
+            # Step T5: several queries of one entry are one square, at the mean weighted by 1 / variance.
             centre = weighted / weight if weight > 0.0 else share * tables.row_total[first + k]
             tables.centre[tables.entry_begin[t] + i * along + k * across] = centre
 
@@ -237,9 +241,11 @@ def _fill_labels(source: Source, members: Integers, tables: Tables) -> None:
                         place = family.value_begin[q] + c * family.widths[q] + label
                         tables.label_weight[number, numbers.child[c]] = family.weights[q, c]
                         tables.label_target[number, numbers.child[c]] = family.values[place]
+                # also marks a label as filled, so that a second column of it does not fill it again
                 numbers.label[numbers.first[q] + label] = -1
     for t in range(members.size):
         for k in range(free.row_begin[members[t]], free.row_begin[members[t] + 1]):
+            # only now, as every label above needed the children's numbers
             numbers.child[free.row[k]] = -1
 
 

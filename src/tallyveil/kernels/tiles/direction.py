@@ -49,14 +49,17 @@ def find_direction(
     for k in range(slopes.shape[0]):
         for c in range(slopes.shape[1]):
             j = k * face.label_step + c * face.child_step
+            # Inner lines have no gradient: the projection made their sums right. Only labels have one.
             left[j] = slopes[k, c] if share[j] > 0.0 else 0.0
     apply_blocks(tables, face, blocks, share, left, ahead)
     energy = inner(left, ahead)
+    # energy is a square, hence the precision's square
     enough, steps = precision * precision * energy, 0
     while energy > enough and steps < CG_STEPS:
         steps += 1
         apply_face(tables, face, ahead, product)
         for j in range(n_labels):
+            # 1 / label_weight makes the labels' part positive definite, however few entries are active
             product[j] += easing[j] * ahead[j]
         rate, before = energy / inner(product, ahead), energy
         for j in range(n):
@@ -80,6 +83,7 @@ def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> 
             easing[j] = 1.0 / weight if weight > 0.0 else 0.0
             share[j] = share[j] + easing[j] if weight > 0.0 else 0.0
     for j in range(share.size):
+        # zero keeps what has nothing to move out of all steps, at no test in the loops
         share[j] = 1.0 / share[j] if share[j] > 0.0 else 0.0
 
 
@@ -92,6 +96,7 @@ def _write(tables: Tables, face: Face, move: Floats, moves: Prices) -> None:
     clear_sums(moves)
     for p in range(tables.upright.size):
         begin, first_row = moves.label.size + face.inner_begin[p], tables.row_begin[p]
+        # slack * weight is the table's largest weight in every row, so that the first one tells it
         heaviest = tables.slack[first_row] * tables.weight[first_row]
         first = first_row if tables.upright[p] else tables.column_begin[p]
         for j in range(face.inner_begin[p + 1] - face.inner_begin[p]):

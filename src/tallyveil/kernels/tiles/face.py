@@ -61,6 +61,7 @@ def list_face(tables: Tables, x: Floats) -> Face:
         outer_begin[p + 1] = outer_begin[p] + outer
         inner_begin[p + 1] = inner_begin[p] + (inner if tables.column_total.size else 0)
         longest = max(longest, inner, outer)
+        # the entries vote: the layout follows the side that more of them read along
         by_column += n_columns * n_rows if tables.upright[p] else -n_columns * n_rows
     for e in range(x.size):
         n_active += x[e] > 0.0
@@ -122,6 +123,7 @@ def _apply_columns(
     heaviest = slack[0] * tables.weight[first_row]
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        # one active entry cannot move, since its outer line keeps its sum
         if inner.size < 2:
             continue
         drop, child = face.drop[: inner.size], face.child[: inner.size]
@@ -137,6 +139,7 @@ def _apply_columns(
         for z in range(inner.size):
             total += slack[inner[z]]
             mean += slack[inner[z]] * drop[z]
+        # the outer price takes up exactly this mean, so that the line's sum stays
         mean /= total
         for z in range(inner.size):
             drop[z] = (drop[z] - mean) * slack[inner[z]] / heaviest
@@ -169,6 +172,7 @@ def _apply_rows(
                 total += of_labels[tables.label[link] * face.label_step]
             drop[z] = total
             mean += total
+        # all entries of a row have one weight, so that the mean needs none
         mean /= inner.size
         for z in range(inner.size):
             j = inner[z]
@@ -198,6 +202,8 @@ def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
                     (first_column + o, first_row + j) if upright else (first_column + j, first_row + o)
                 )
                 give = 1.0 / tables.weight[row]
+                # an entry's own share of the mean comes back; shares of entries with the same label are left
+                # out (upper bound)
                 give *= 1.0 - give / total
                 if of_lines.size:
                     of_lines[j] += give

@@ -152,6 +152,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
                 )
                 step = 0.0
                 restarts, shortenings = restarts + 1, 0
+                # nothing to compare with: the next trial is taken, whatever the dual function is there
                 value, residual, slope = -np.inf, np.inf, 0.0
         _add(state.trial, prices, step, state.move)
     return Effort(residual, restarts, steps, cg_steps)
@@ -189,6 +190,7 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
     for e in range(x.size):
         point[e] = tables.centre[e] - point[e]
     if project(tables, point, state.trial, x, tolerance, PROJECTION_LIMIT) > 1.0:
+        # the projection failed, so that the trial must not be taken: one infinite entry is enough
         gradient[0, 0] = np.inf
         return -np.inf
     label_sums(tables, x, gradient)
@@ -215,5 +217,6 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
                 gradient[label, c] -= target + price / weight
                 value -= price * (0.5 * price / weight + target)
             else:
+                # no measurement, hence no price and nothing to move
                 gradient[label, c] = 0.0
     return value

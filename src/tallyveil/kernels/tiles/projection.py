@@ -165,6 +165,7 @@ def _project_table(
     step, slope, tries, waiting, damping = 1.0, 0.0, 0, FIRST_ALTERNATIONS, LEAST_DAMPING
     newton, back = False, False
     for _ in range(limit):
+        # Outer sums are exact after each pass, so that only inner sums can miss.
         gap, value, size = _pass(point, outer, inner, bench, uniform)
         allowed = max(tolerance, ROUNDING * size)
         if gap <= allowed:
@@ -172,6 +173,8 @@ def _project_table(
         # Armijo's rule for the dual function. Where rounding errors hide that, a gap that shrinks is enough.
         helps = value >= value_before + 1e-4 * step * slope
         helps |= gap <= 0.9 * before and value >= value_before - EVEN * abs(value)
+        # a step of `_alternate` is exact in each price and cannot lower the dual function, so it is never
+        # taken back
         if newton and not back and not helps:
             tries += 1
             back = tries > TRIES
@@ -220,6 +223,7 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
             shift = simplex_shift(left, n, outer.total[o], start)
         else:
             shift = weighted_shift(left, give, n, outer.total[o], start)
+        # prices of the last pass are where the next search starts
         outer.price[o] = shift / give_of_line
         size = max(size, abs(shift) + outer.total[o])
         for j in range(n):

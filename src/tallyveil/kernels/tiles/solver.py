@@ -107,6 +107,7 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
         point[e] = tables.centre[e] - point[e]
     missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
     # A projection that starts from bad prices can stop early. Starting from zero then helps.
+    # `missed` is a multiple of what is allowed, not persons
     if missed > 1.0:
         clear_sums(prices)
         missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
