@@ -158,7 +158,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @cache
     def readers() -> list[tuple[str, TypeAdapter[Any], str]]:
-        # Annotations that are text are of other types. Readers are made at the first call, so that imports stay quick.
+        # Readers are made at the first call, so that imports stay quick. Annotations that are text are of other types
+        # and are not checked: a module of this room must never postpone its annotations (`from __future__`).
         return [
             (name, TypeAdapter(parameter.annotation), wanted)
             for name, parameter in places.parameters.items()

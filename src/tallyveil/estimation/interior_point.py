@@ -131,6 +131,9 @@ def _around(arrays: PassArrays, centre: Floats, first: Integers) -> tuple[Progra
     # The parent's own counts make the ridge and the shares, so that the sums are moved in the program.
     program, _, _ = reduce_pass(arrays._replace(values=values, lower=lower, upper=upper))
     sums = program.sums - centre.sum(axis=0) if program.has_sums else program.sums
+    # A program minimises 1/2 x'Hx - b'x, b being `linear`. In differences from the centre, the ridge leaves H alone and
+    # takes its pull off b. Without a held H the kernels make b again from the answers, and the pull would have no
+    # place.
     pull = program.ridge[program.kind] * centre
     if program.hessian.size == 0 and pull.any():
         program = _with_hessian(program)

@@ -9,7 +9,8 @@ Each pass tries one method after another until an answer is certified, and the m
 
 The third and fourth method ran in none of 27,519 families of 79 releases. They stay, since only the machine may stop a
 run after the spend: of made-up families of up to 2^32 people, under noise of all sizes that a plan may hold, the first
-two leave a third uncertified. In the tests an independent method in numpy, which shares no code with these, judges all.
+two leave a third uncertified. In the tests another method in numpy judges all. It shares the carrying of answers and
+the lists of constraints with these, and neither the reduction nor the solving.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def _solve(
     if not allowed.any():
         return _solve_nobody(problem, allowed, bounds)
     arrays = pass_arrays(problem, allowed, current, bounds)
-    # Both compiled rounds are in here; `rounds` says which of them certified.
+    # All compiled rounds are in here; `rounds` says which of them certified.
     compiled = solve_pass(arrays)
     if compiled.residual <= CERTIFIED_PERSONS:
         first = compiled.rounds == 1

@@ -2,7 +2,8 @@
 
 All products write the same manifest, which `Manifest` declares. What only one product has to say is in `privacy` and
 `body`: `CONTENT` has their declarations. The entry `digest` is the SHA-256 of all the others but `performance`, so that
-an edited part shows. Seconds and memory may be taken out before a release is published; `performance` is then empty.
+a part that was edited by accident shows; who forges a manifest can make the digest again. Seconds and memory may be
+taken out before a release is published; `performance` is then empty.
 """
 
 import platform

@@ -48,7 +48,8 @@ from tallyveil.schema.schema import StatedSchema
 from tallyveil.storage.json_files import damaged, digest_of
 
 OUTPUT: Final = object()
-"""The mark of a key that describes what is written, not what is measured. The noise key does not depend on it."""
+"""The mark of a key that describes what is written, not what is measured. The noise key does not depend on it. A key
+that changes what is measured must never have it: a resumed run would add the same noise to other counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,10 @@ class StatedPlan(Declared):
 
     @cached_property
     def strategy_in_passes(self) -> Strategy:
-        """The same, with the queries of each geolevel in the order in which its passes name them."""
+        """The same, with the queries of each geolevel in the order in which its passes name them.
+
+        The estimator adds up in this order, so that its floats depend on it; the budget does not.
+        """
         shares = {geolevel: dict(shares) for geolevel, shares in self.query_shares}
         return self._strategy(
             tuple(
@@ -215,7 +219,7 @@ class StatedPlan(Declared):
         return mapping_of(self)
 
     def digest(self) -> bytes:
-        """SHA-256 of the plan's canonical JSON."""
+        """SHA-256 of the plan as JSON, in the order of its keys."""
         return digest_of(self.to_mapping())
 
     def measuring_digest(self) -> bytes:

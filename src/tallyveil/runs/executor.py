@@ -1,4 +1,4 @@
-"""Executors do numbered chunks of work: `Threads`, or any other class that implements the protocol `Executor`.
+"""Executors do numbered chunks of work: `Threads`, or worker processes of a cluster (`cluster/executor.py`).
 
 An executor may begin and complete chunks in any order and on any machine, because noise is addressed and no chunk
 depends on another. `gathered` puts the results in the order of the numbers, so that nothing that follows depends on
@@ -127,7 +127,7 @@ class Executors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads of this process.
+    """Threads of this process: both an `Executor` and, as nothing has to begin, the `Executors` that makes it.
 
     Attributes:
         workers: Largest number of threads.

@@ -1,4 +1,8 @@
-"""Reads JSON files that somebody may have changed. Every kind of damage becomes an error that names the path."""
+"""Reads JSON files that somebody may have changed: every kind of damage becomes an error that names the path.
+
+`digest_of` is the digest of plans, manifests and keys. Only `parsed`, for files that may be cut off, gives None for
+damage.
+"""
 
 import hashlib
 import json
@@ -14,7 +18,8 @@ from tallyveil.storage.text_files import read_text_file
 Kind = TypeVar("Kind")
 
 Json: TypeAlias = Any
-"""A JSON value that its reader has held to a declaration, so that its parts are used without a check."""
+"""A JSON value. Its parts are used without a check only where a reader held it to a declaration (`held`,
+`read_declared`)."""
 
 JsonObject: TypeAlias = dict[str, Json]
 """The same, of an object."""

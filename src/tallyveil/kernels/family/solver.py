@@ -129,7 +129,7 @@ _HOLDER_TYPE = numba_type(HeldKernels)
 
 @njit(nogil=True, cache=True)
 def hold(kernels: Kernels) -> HeldKernels:
-    """Put the kernels into a holder."""
+    """Put the kernels into a holder, so that numba looks their types up once and not at each call."""
     holder = structref.new(_HOLDER_TYPE)  # type: ignore[call-arg, var-annotated]
     holder.kernels = kernels
     return holder

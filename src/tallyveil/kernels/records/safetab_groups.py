@@ -283,7 +283,7 @@ def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Intege
         totals: [rows, iterations], noisy counts; set to 0 where another detail was chosen.
         detail: [rows, iterations].
         keep_above: A count is published if it is larger.
-        places: Output, flat places of the groups, [rows * iterations].
+        places: Output, flat places of the groups, at least [rows * iterations].
     Returns:
         How many are listed.
     """
@@ -291,7 +291,7 @@ def list_totals(totals: Integers, detail: Int8s, keep_above: int, places: Intege
     width = totals.shape[1]
     for row in range(totals.shape[0]):
         for iteration in range(width):
-            # A count of stage 1 of a group with a table is not published.
+            # The total of a group with a table is not published.
             if detail[row, iteration] != 0:
                 totals[row, iteration] = 0
             else:

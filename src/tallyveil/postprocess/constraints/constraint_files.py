@@ -1,4 +1,5 @@
-"""Public constraints of a release in files, so that estimates and intervals need only the release folder.
+"""Invariants, public bounds and agreements of a release in files, so that estimates and intervals need only the
+release folder.
 
 Layout: `FOLDER/00.parquet` holds the first constraint of its kind in the plan, and so on, at its finest geolevel. Its
 columns are `geocode`, `answer`, and the numbers of its kind: `count` of exact answers, or `lower` and `upper` (null:
@@ -125,7 +126,7 @@ BETWEEN: Final = ConstraintKind(
     BOUNDS,
     ("lower", "upper"),
     ". Either the release was made by a version that did not publish its bounds, or the release is incomplete. Restore "
-    "the file, or leave out the public bounds with --without-bounds: intervals stay valid, but are wider.",
+    "the file. Intervals can also leave out the public bounds with --without-bounds: they stay valid, but are wider.",
     code="bounds-missing",
 )
 AGREED: Final = ConstraintKind(

@@ -1,4 +1,8 @@
-"""All outer passes of a release, each over the whole spine, then the published counts of every geolevel."""
+"""All outer passes of a release, each over the whole spine, then the published counts of every geolevel.
+
+A pass estimates coarser or finer cells than the one before. Cells that an earlier pass gave one count together are a
+group: a later pass divides this count among them and never changes it.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -170,7 +174,6 @@ class TreePasses:
                 above = counts[-1] if counts else None
                 counts.append(self._level(run, number, level, groups, lift, above))
             finest.append(counts[-1])
-            # Counts of a pass cover the whole spine; freed as soon as no later pass divides them.
             # The counts of a pass stay in memory for as long as a later pass divides them.
             every = [
                 levels if place in sources[number + 1 :] else []
@@ -241,7 +244,7 @@ class TreePasses:
         part = self.plan.query(str(outer.part))
         cells = cells_of_part(schema, outer, groups)
         of_columns = part_groups(cells)
-        # Nothing here depends on the geolevel, so it is made once for the pass.
+        # Nothing here depends on the geolevel, so the run's own process makes it once for the pass.
         return _LiftPass(
             number=number,
             groups=groups,

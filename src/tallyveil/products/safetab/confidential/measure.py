@@ -105,7 +105,8 @@ class GroupMeasurer(Generic[Level_contra]):
             yield self._part(level, np.ascontiguousarray(rows[first : first + n_rows]), exact)
 
     def _part(self, level: GroupLevel, rows: Integers, exact: LevelCounts) -> GroupMeasurements:
-        # True counts do not leave this class: whatever is returned has had noise added.
+        # Whatever is returned went through the noise source. Only declassifying gives this class a source that adds
+        # none.
         counts = exact.totals(rows)
         totals = np.ascontiguousarray(counts[:, : level.n_adaptive])
         total_only = np.ascontiguousarray(counts[:, level.n_adaptive :])
@@ -120,7 +121,7 @@ class GroupMeasurer(Generic[Level_contra]):
         # From the noisy count alone (post-processing): the choice reveals nothing that stage 1 has not paid
         # for.
         n_tables = choose_detail(stage_1, np.array(level.thresholds, np.int64), detail, slots)
-        # One entry more than there are groups, so that the kernel's output is never of length 0.
+        # One entry more than the kernel can list, so that the array is never of length 0.
         places = np.empty(totals.size + 1, np.int64)
         keep_above = KEEP_ALL if level.keep_above is None else level.keep_above
         # Also sets the totals of other details to 0: a group with a table must not have a second measured
