@@ -192,6 +192,10 @@ def validated(kind: type[Kind], value: object) -> Kind:
     return read
 
 
+NO_TABLE: Final = ("dataclass_type", "model_type", "model_attributes_type", "dict_type")
+"""What pydantic calls a value that should have keys and has none. Its words would name our class."""
+
+
 def _wanted(fault: ErrorDetails) -> str:
     """What pydantic wanted at a place. Its own words for an unknown kind would repeat the value."""
     # In words of our own where pydantic's would quote the value.
@@ -201,6 +205,8 @@ def _wanted(fault: ErrorDetails) -> str:
         return "no run writes such a key"
     if fault["type"] == "missing":
         return "the key is wanted"
+    if fault["type"] in NO_TABLE:
+        return "wanted an object"
     return fault["msg"].replace("Input should be", "wanted")
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tallyveil.declared import Declared
+from tallyveil.declared import NO_TABLE, Declared
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
@@ -237,6 +237,8 @@ def _explain(item: Any, model: type[BaseModel], shown: Callable[[object], str]) 
         return "is required and absent."
     if kind == "value_error":
         return str(item["ctx"]["error"])
+    if kind in NO_TABLE:
+        return f"Input should be a table (got {shown(item['input'])})."
     said = item["msg"].replace("a valid tuple", "a valid list").replace("Tuple should", "List should")
     return f"{said} (got {shown(item['input'])})."
 
