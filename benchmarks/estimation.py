@@ -43,7 +43,7 @@ from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.parts import Kernels
+from tallyveil.kernels.family.parts import FamilyKernels
 from tallyveil.kernels.family.program import PassArrays
 from tallyveil.kernels.family.solver import KERNELS, Answer, solve_pass
 
@@ -187,7 +187,7 @@ def seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 @njit(nogil=True)
-def solve_repeatedly(one: PassArrays, n: int, kernels: Kernels) -> float:
+def solve_repeatedly(one: PassArrays, n: int, kernels: FamilyKernels) -> float:
     """Solve a pass n times, without coming back to Python; returns the residuals' sum."""
     total = 0.0
     for _ in range(n):

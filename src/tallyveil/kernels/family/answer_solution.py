@@ -52,6 +52,7 @@ def factor_blocks(
         stiffness: 1 / the sum of `give` over a cell's children; 0 at a root. [g]
     """
     begin, first, unknowns, row, compliance, common, shared, _ = system
+    # one array for all factors: blocks and sides child after child, then the border's corner
     n_children, n_border, size = begin.size - 1, row.size - begin[-1], 0
     for c in range(n_children):
         size += (begin[c + 1] - begin[c]) * (begin[c + 1] - begin[c] + n_border)
@@ -120,6 +121,8 @@ def respond(
     for t in range(gradient.size):
         price[cells[t]] += gradient[t] * give[t]
     for i in range(price.size):
+        # with z = (r - price) / D, this price makes the sum of z what is missing; stiffness 0 leaves a root
+        # without prices
         price[i] = (price[i] - missing[i]) * stiffness[i]
     for t in range(gradient.size):
         gradient[t] = (gradient[t] - price[cells[t]]) * give[t]
@@ -163,6 +166,9 @@ def solve_answers(
     Returns:
         Steps made; the forces. [N]
     """
+    # Conjugate gradients with a preconditioner (Hestenes and Stiefel 1952) and deflation. Differences: the
+    # part along the common forces is solved exactly first; the end is told by the largest error in persons,
+    # not by a norm.
     compliance, common, shared = system.compliance, system.common, system.shared
     scratch, price, none = np.empty(cells.size), np.empty(stiffness.size), np.zeros(stiffness.size)
     forces, wanted, sums = np.zeros(left.size), np.zeros(left.size), np.empty(shared.size)
@@ -174,6 +180,7 @@ def solve_answers(
     for u in range(left.size):
         if common[u] >= 0:
             left[u] -= compliance[u] * forces[u]
+    # the first ratio is a number over inf, which is 0: the first direction is the preconditioned error itself
     slope = np.inf
     for step in range(MOST_STEPS):
         if largest_of(left) <= done:
@@ -222,6 +229,7 @@ def solve_blocks(system: AnswerSystem, vector: Floats) -> None:
         solve_cholesky(block, part)
     if n_border == 0:
         return
+    # `place` stands behind the last child's factors, where the corner is
     solve_cholesky(system.factors[place:].reshape(n_border, n_border), bordering)
     place = 0
     for c in range(begin.size - 1):
@@ -230,6 +238,7 @@ def solve_blocks(system: AnswerSystem, vector: Floats) -> None:
         for k in range(n_border):
             beside = system.factors[place : place + part.size]
             for u in range(part.size):
+                # and back: each child answers to the border's forces, with what `_eliminate` stored
                 part[u] -= bordering[k] * beside[u]
             place += part.size
 
@@ -242,6 +251,7 @@ def _lift(system: AnswerSystem, left: Floats, wanted: Floats, sums: Floats, out:
         sums[k] = 0.0
     for u in range(left.size):
         if common[u] >= 0:
+            # summed over the children, P drops out, and one scalar equation is left for each common force
             sums[common[u]] += left[u] - compliance[u] * wanted[u]
     for u in range(left.size):
         if common[u] >= 0:

@@ -74,8 +74,10 @@ def no_answers() -> AnswerSystem:
 @internal
 def own_diagonal(program: Program) -> tuple[Bools, Floats]:
     """Which answers are of several cells, [L]; and D: the ridge and the weights of the other answers, [K, g]."""
-    number, own = np.zeros(program.weights.shape[1], np.int64), program.ridge.copy()
+    number, diagonal = np.zeros(program.weights.shape[1], np.int64), program.ridge.copy()
     for i in range(program.answers.shape[0]):
+        # An answer of one cell is an entry of H's diagonal already; as an unknown it would only enlarge the
+        # system.
         for q in range(program.answers.shape[1]):
             if program.answers[i, q] >= 0:
                 number[program.answers[i, q]] += 1
@@ -83,15 +85,16 @@ def own_diagonal(program: Program) -> tuple[Bools, Floats]:
         for q in range(program.answers.shape[1]):
             k = program.answers[i, q]
             if k >= 0 and number[k] == 1:
-                for z in range(own.shape[0]):
-                    own[z, i] += program.weights[z, k]
-    return number > 1, own
+                for z in range(diagonal.shape[0]):
+                    diagonal[z, i] += program.weights[z, k]
+    return number > 1, diagonal
 
 
 @internal
 def all_above_zero(matrix: Floats) -> bool:
     """Whether every variable has D."""
     positive = True
+    # a single zero would divide by zero in `give`: such passes are not solved among the answers
     for z in range(matrix.shape[0]):
         for i in range(matrix.shape[1]):
             positive &= matrix[z, i] > 0.0
@@ -119,14 +122,19 @@ def list_unknowns(
     """
     n_children, n_queries = cells_of.size - 1, program.answers.shape[1]
     n_bounds, n_labels = program.bound_label.shape[0], program.weights.shape[1]
+    # keys number the answers of the queries first, then the labels of one bound after another
     offset, alone = np.empty(n_bounds, np.int64), _alone(program)
     for b in range(n_bounds):
         offset[b] = n_labels
         n_labels += program.bound_width[b]
+    # Entries come in unknown number. Rows of several children are called `most` and on until it is known
+    # where they begin; no true number is that large.
     most = cells.size * (n_queries + n_bounds)
     begin, first = np.zeros(n_children + 1, np.int64), np.zeros(cells.size + 1, np.int64)
     unknowns, row, label = np.empty(most, np.uint32), np.empty(most, np.int64), np.empty(most, np.int64)
     compliance, number = np.empty(most), np.full(n_labels, -1, np.int64)
+    # A force common to all children exists only under given sums, and only until some child turns out to lack
+    # the answer.
     everywhere, border = np.full(n_labels, program.has_sums), np.full(side.size, -1, np.int64)
     n, n_border, entries = 0, 0, 0
     for c in range(n_children):
@@ -138,6 +146,8 @@ def list_unknowns(
                 if q < n_queries:
                     key = program.answers[i, q]
                     if key < 0 or not several[key]:
+                        # an answer of one cell is part of D; one that is not measured exerts no force, for
+                        # which compliance 0 stands here
                         continue
                     own_compliance = 1.0 / weights[key] if weights[key] > 0.0 else 0.0
                 else:
@@ -148,16 +158,21 @@ def list_unknowns(
                     place = program.bound_start[b] + program.bound_group[b, c] * program.bound_width[b] + key
                     own_row, key = program.row_number[place], key + offset[b]
                     own_compliance = row_compliance if own_row >= 0 and side[own_row] != 0 else 0.0
+                # a row that does not bind exerts no force either
                 if own_compliance == 0.0:
+                    # a child has a free cell here without the unknown, so no force is equal in all children
                     everywhere[key] = False
                     continue
                 if own_row >= 0 and not alone[own_row]:
+                    # it ties the blocks of several children to each other: it becomes part of the border,
+                    # which is eliminated last
                     everywhere[key] = False
                     if border[own_row] < 0:
                         border[own_row] = n_border
                         n_border += 1
                     unknowns[entries] = most + border[own_row]
                 elif number[key] < begin[c]:
+                    # numbers only rise, so one below this child's first, or -1, is not of this child
                     number[key], unknowns[entries] = n, n
                     row[n], label[n], compliance[n] = own_row, key, own_compliance
                     n += 1
@@ -168,6 +183,7 @@ def list_unknowns(
         begin[c + 1] = n
     common, shared = _common(everywhere, label[:n], compliance)
     for e in range(entries):
+        # now that n is known, the border's numbers can be made final
         unknowns[e] = n + (unknowns[e] - most) if unknowns[e] >= most else unknowns[e]
     system = AnswerSystem(
         begin, first, unknowns[:entries], row[:n], compliance[:n], common, shared, np.empty(0)
@@ -201,6 +217,7 @@ def _with_border(
     set_to(common, own_common)
     for r in range(border.size):
         if border[r] >= 0:
+            # a row of several children has no common force: its own is one number already
             row[n + border[r]] = r
     return AnswerSystem(begin, first, unknowns, row, compliance, common, shared, factors)
 
@@ -217,6 +234,7 @@ def _common(everywhere: Bools, label: Integers, compliance: Floats) -> tuple[Int
                 n += 1
             common[u] = number[label[u]]
             total[common[u]] += compliance[u]
+    # above zero, as every unknown that is listed gives way
     for k in range(n):
         total[k] = 1.0 / total[k]
     return common, total[:n].copy()
@@ -226,9 +244,12 @@ def _common(everywhere: Bools, label: Integers, compliance: Floats) -> tuple[Int
 def pays(system: AnswerSystem, cells_of: Integers, n_cells: int) -> bool:
     """Whether factoring among the answers costs less than inverting H for every child and factoring their sum."""
     n_border = float(system.row.size - system.begin[-1])
-    own, dense = n_border**3, float(n_cells) ** 3
+    # in floating point, where cubes of large sizes do not overflow
+    among_answers, dense = n_border**3, float(n_cells) ** 3
     for c in range(cells_of.size - 1):
         n = float(system.begin[c + 1] - system.begin[c])
-        own += n**3 + 3.0 * n * n_border * (n + n_border)
+        # the block's factor; its solutions for the border's rows; their products with each other
+        among_answers += n**3 + 3.0 * n * n_border * (n + n_border)
+        # an inverse for each child, where the other way needs a factor alone
         dense += DENSE_COST * float(cells_of[c + 1] - cells_of[c]) ** 3
-    return own <= dense
+    return among_answers <= dense

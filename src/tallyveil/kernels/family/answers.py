@@ -35,7 +35,7 @@ class SparseCounts(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def number_answers(
-    answer_of_cell: Int32s, cells: Integers, number: Int32s, found: Int32s, out: Int32s
+    answer_of_cell: Int32s, cells: Integers, number: Int32s, distinct: Int32s, out: Int32s
 ) -> int:
     """Number the distinct answers that some cells count in, in rising order of the answers.
 
@@ -43,29 +43,31 @@ def number_answers(
         answer_of_cell: Answer of each cell of the schema, -1: none. [schema cells]
         cells: The cells. [s]
         number: Work space, all -1, and left so. [answers]
-        found: The distinct answers. [at least as many as there are], changed
+        distinct: The distinct answers. [at least as many as there are], changed
         out: Number of each cell's answer among them, -1: none. [s], changed
     Returns:
         How many there are.
     """
+    # true as long as answers appear in rising order, so that most supports need no sorting
     n = 0
     rising = True
     for cell in cells:
         answer = answer_of_cell[cell]
         if answer >= 0 and number[answer] < 0:
-            rising &= n == 0 or found[n - 1] < answer
-            found[n] = answer
+            rising &= n == 0 or distinct[n - 1] < answer
+            distinct[n] = answer
             number[answer] = 0
             n += 1
     if not rising:
-        sort_first(found, n)
+        sort_first(distinct, n)
     for k in range(n):
-        number[found[k]] = k
+        number[distinct[k]] = k
     for i in range(cells.size):
         answer = answer_of_cell[cells[i]]
         out[i] = number[answer] if answer >= 0 else -1
     for k in range(n):
-        number[found[k]] = -1
+        # only the entries in use are set back: a small family then costs nothing for the size of the schema
+        number[distinct[k]] = -1
     return n
 
 
@@ -89,19 +91,22 @@ def list_answers(
     columns = np.full((n_queries, cells.size), -1, np.int32)
     begin = np.zeros((n_queries, n_families + 1), np.int64)
     answers = np.empty(n_queries * cells.size, np.int64)
+    # no query has more distinct answers on a support than it has cells
     n = 0
+    # positions run on through all queries and families, so n is never set back
     for q in range(n_queries):
         number = np.full(n_answers[q], -1, np.int32)
-        found = np.empty(n_answers[q], np.int32)
+        distinct = np.empty(n_answers[q], np.int32)
         begin[q, 0] = n
+        # one work space for all families of a query; `number_answers` leaves it as it was
         for f in range(n_families):
             if not settled[f]:
                 support = cells[offsets[f] : offsets[f + 1]]
                 width = number_answers(
-                    answer_of_cell[q], support, number, found, columns[q, offsets[f] : offsets[f + 1]]
+                    answer_of_cell[q], support, number, distinct, columns[q, offsets[f] : offsets[f + 1]]
                 )
                 for k in range(width):
-                    answers[n + k] = found[k]
+                    answers[n + k] = distinct[k]
                 n += width
             begin[q, f + 1] = n
     return columns, answers[:n].copy(), begin
@@ -122,6 +127,7 @@ def spread_answers(
     """
     n = 0
     for f in range(child_begin.size - 1):
+        # a family that is settled has an empty range of answers, and so no values
         for child in range(child_begin[f], child_begin[f + 1]):
             for k in range(begin[f], begin[f + 1]):
                 geounits[n], spread[n] = child, answers[k]
@@ -151,6 +157,7 @@ def add_counts(
     """
     offsets, cells, counts = sparse
     column = np.full(n_answers, -1, np.int64)
+    # -1 outside the loop over one family's answers: answers that it does not reach are told apart by that
     place = 0
     for f in range(child_begin.size - 1):
         for k in range(begin[f], begin[f + 1]):
@@ -162,4 +169,5 @@ def add_counts(
                     values[place + column[answer]] += counts[e]
             place += begin[f + 1] - begin[f]
         for k in range(begin[f], begin[f + 1]):
+            # set back answer by answer, at the cost of the family and not of the schema
             column[answers[k]] = -1

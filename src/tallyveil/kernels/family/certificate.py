@@ -18,6 +18,8 @@ from tallyveil.kernels.family.descent import gradients, row_activity
 from tallyveil.kernels.family.groups import children_of
 from tallyveil.kernels.family.program import Program
 
+# A tenth of the 2^-20 persons to which estimates are snapped before they are rounded, and far above the
+# rounding errors of double precision at the counts of a family.
 CERTIFIED_PERSONS = 1e-7
 """A point no further from its optimality conditions is certified."""
 
@@ -28,6 +30,8 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
     n_children, n_cells = x.shape
     gradients(program, x, costs)
     for c in range(n_children):
+        # prices of sums enter every child alike; at a root there are none, and the costs are the plain
+        # gradient
         if program.has_sums:
             for i in range(n_cells):
                 costs[c, i] -= cell_price[i]
@@ -38,6 +42,7 @@ def reduced_costs(program: Program, x: Floats, cell_price: Floats, row_price: Fl
             labels, groups = program.bound_label[bound], program.bound_group[bound]
             first, last = children_of(program, bound, group)
             for c in range(first, last):
+                # the range of a group of several children holds others too, see `children_of`
                 if groups[c] == group:
                     child_costs = costs[c]
                     for i in range(n_cells):
@@ -73,6 +78,7 @@ def violation(
                 step = x[c, i] - max(0.0, x[c, i] - costs[c, i] / program.scale[program.kind[c], i])
                 worst = _larger(worst, abs(step))
     unmet = 0.0
+    # every cell is looked at, also one that no child may have: its people would be missing
     if program.has_sums:
         for i in range(n_cells):
             total = 0.0
@@ -107,6 +113,7 @@ def squared_deviation(
     for q in range(widths.size):
         width = widths[q]
         reached = np.zeros(width, np.bool_)
+        # an answer that no cell of the support counts in does not depend on the estimate, and is left out
         for i in range(n_cells):
             if labels[q, i] >= 0:
                 reached[labels[q, i]] = True
@@ -115,6 +122,8 @@ def squared_deviation(
             for k in range(width):
                 answers[k] = -values[place + k]
             for i in range(n_cells):
+                # summed up cell by cell in place of a product with a matrix: each cell counts in one answer
+                # of a query at most
                 if labels[q, i] >= 0:
                     answers[labels[q, i]] += estimate[c, i]
             for k in range(width):

@@ -32,7 +32,7 @@ from tallyveil.kernels.compiled import all_compiled, compiled, conforming, inlin
 from tallyveil.kernels.family.answers import number_answers
 from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.groups import each_alone
-from tallyveil.kernels.family.parts import Kernels
+from tallyveil.kernels.family.parts import FamilyKernels
 from tallyveil.kernels.family.pass_constraints import anyone, carry, flat_bounds, marked, stacked, widened
 from tallyveil.kernels.family.program import PassArrays
 from tallyveil.kernels.family.solver import KERNELS
@@ -116,7 +116,7 @@ def estimate_chunk(rules: Rules, chunk: Chunk) -> Estimated:
 
 
 @njit(nogil=True, cache=True)
-def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated:
+def estimate_families(rules: Rules, chunk: Chunk, kernels: FamilyKernels) -> Estimated:
     """Kernel of `estimate_chunk`, with the kernels that it calls."""
     n_families = chunk.child_begin.size - 1
     ended, chosen = np.full(n_families, LEFT, np.int64), np.zeros(n_families, np.bool_)
@@ -137,9 +137,11 @@ def estimate_families(rules: Rules, chunk: Chunk, kernels: Kernels) -> Estimated
         ended[f], chosen[f], residual[f], counts = _estimate_family(rules, chunk, f, number, reached, kernels)
         n_children = chunk.child_begin[f + 1] - chunk.child_begin[f]
         more = 0 if ended[f] == LEFT else _inhabited(counts)
+        # counted before they are written, so that there is room for all of a family at once
         if n + more > cells.size:
             cells, persons = _longer(cells, persons, 2 * (n + more))
         for c in range(n_children):
+            # children of a family that is left get empty ranges; the caller puts its counts there
             if ended[f] != LEFT:
                 for i in range(support.size):
                     if counts[c, i] != 0:
@@ -173,8 +175,8 @@ def _estimate_family(
     chunk: Chunk,
     f: int,
     number: Int32s,
-    found: Int32s,
-    kernels: Kernels,
+    reached: Int32s,
+    kernels: FamilyKernels,
 ) -> tuple[int, bool, float, Integers]:
     """Estimate and round one family; counts are [C, s]."""
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
@@ -187,6 +189,7 @@ def _estimate_family(
         if support.size:
             set_to(counts[0], parent)
         held = _holds(bound_labels, bounds, counts)
+        # bounds may still contradict the parent, and the caller knows how to say so
         settled = EMPTY if support.size == 0 else COPIED
         return (settled if held else LEFT), False, 0.0, counts
     allowed = _allowed(bound_labels, bounds, parent)
@@ -198,10 +201,12 @@ def _estimate_family(
     n_rounding = rules.stage.size
     labels = np.empty((n_rounding + bound_labels.shape[0], support.size), np.int32)
     for r in range(n_rounding):
-        number_answers(rules.round_answers[r], support, number, found, labels[r])
+        number_answers(rules.round_answers[r], support, number, reached, labels[r])
     set_rows(labels[n_rounding:], bound_labels)
+    # stage -1: a constraint holds in every stage, and nothing aims at it
     stage = np.full(labels.shape[0], -1, np.int64)
     set_to(stage, rules.stage)
+    # rounding queries come first, and have no bounds: their ranges end where the first one begins, at 0
     offset = np.zeros(labels.shape[0] + 1, np.int64)
     set_to(offset[n_rounding:], bounds.offset)
     none = np.zeros(labels.shape[0], np.bool_)
@@ -233,11 +238,13 @@ def _bounds(rules: Rules, chunk: Chunk, f: int, support: Integers, number: Int32
     n, start = 0, 0
     for b in range(n_bounds):
         size = rules.bound_sizes[b]
+        # marks which answers the support reaches; numbers come with the next loop
         for cell in support:
             if rules.bound_answers[b, cell] >= 0:
                 number[rules.bound_answers[b, cell]] = 0
         for k in range(size):
             wanted = number[k] >= 0
+            # a positive lower bound that no cell can meet must stay, so that the check fails on it
             for c in range(first, last):
                 wanted |= chunk.lower[c, start + k] > 0
             if wanted:
@@ -272,6 +279,7 @@ def _holds(labels: Int32s, bounds: Bounds, counts: Integers) -> bool:
                 if labels[b, i] >= 0:
                     sums[bounds.offset[b] + labels[b, i]] += counts[c, i]
         for k in range(sums.size):
+            # no tolerance: both sides are whole numbers of persons
             if sums[k] < bounds.lower[c, k] or sums[k] > bounds.upper[c, k]:
                 return False
     return True
@@ -286,6 +294,7 @@ def _allowed(labels: Int32s, bounds: Bounds, parent: Integers) -> Bools:
         for i in range(parent.size):
             if labels[b, i] >= 0:
                 for c in range(n_children):
+                    # counts are not negative, so an upper bound of 0 forbids every cell of its answer
                     if bounds.upper[c, bounds.offset[b] + labels[b, i]] <= 0:
                         allowed[c, i] = False
     return allowed
@@ -299,7 +308,7 @@ def _solve_passes(
     allowed: Bools,
     bound_labels: Int32s,
     bounds: Bounds,
-    kernels: Kernels,
+    kernels: FamilyKernels,
 ) -> tuple[int, float, Floats]:
     """All passes, each within the slack of the earlier ones' answers; `allowed` is narrowed on the way."""
     parent = chunk.counts[chunk.offsets[f] : chunk.offsets[f + 1]]
@@ -308,15 +317,17 @@ def _solve_passes(
     for b in range(widths.size):
         widths[b] = bounds.offset[b + 1] - bounds.offset[b]
     labels = bound_labels
+    # bounds of the constraints first; those that earlier passes add are put after them
     lower, upper = flat_bounds(bounds)
     ended, worst = CERTIFIED, 0.0
     estimate = np.zeros(allowed.shape)
     n_passes, has_sums = rules.slack.size, parent.size > 0
     for p in range(n_passes):
+        # nobody may be anywhere although the parent has people: the caller reports it
         if not anyone(allowed):
             return LEFT, worst, estimate
-        own = marked(rules.pass_queries[p])
-        own_labels, own_widths, values, weights = _measured(chunk, f, own)
+        queries = marked(rules.pass_queries[p])
+        own_labels, own_widths, values, weights = _measured(chunk, f, queries)
         current = PassArrays(
             allowed,
             inhabitants,
@@ -338,9 +349,12 @@ def _solve_passes(
             return LEFT, worst, estimate
         if rounds > 1:
             ended = CERTIFIED_BY_MORE_SWEEPS
+        # Passes are in order of importance: what one has found binds all later ones, up to its slack. After
+        # the last there is nothing to bind.
         if p + 1 < n_passes:
             answers = carry(own_labels, own_widths, estimate, rules.slack[p], allowed)
             lower, upper = widened(lower, answers, -rules.slack[p]), widened(upper, answers, rules.slack[p])
+            # bounds and labels must stay in the same order: both are put at the end
             labels, widths = stacked(labels, own_labels), widened(widths, own_widths, 0)
     return ended, worst, estimate
 
@@ -353,6 +367,7 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers
     widths = np.empty(queries.size, np.int64)
     total = 0
     for j in range(queries.size):
+        # the columns of a chunk are those of its supports one after another
         for i in range(begin, end):
             labels[j, i - begin] = chunk.columns[queries[j], i]
         widths[j] = chunk.widths[queries[j], f]
@@ -364,6 +379,7 @@ def _measured(chunk: Chunk, f: int, queries: Integers) -> tuple[Int32s, Integers
     for j in range(queries.size):
         q = queries[j]
         for c in range(first, last):
+            # weights of all children first, then values: both in the order of `PassArrays`
             weights[j, c - first] = chunk.weights[q, c]
         for place in range(chunk.value_begin[q, f], chunk.value_begin[q, f + 1]):
             values[n] = chunk.values[place]
@@ -385,8 +401,12 @@ def _snap(estimate: Floats, allowed: Bools) -> tuple[Entries, Integers]:
     for c in range(n_children):
         for i in range(n_cells):
             if allowed[c, i]:
+                # `rint` rounds halves to even on every machine; the solver's own tiny negative counts become
+                # zero
                 units = np.int64(np.rint(max(estimate[c, i], 0.0) * ONE))
                 cell[e], child[e], floor[e], part[e] = i, c, units // ONE, units % ONE
+                # a part of one unit is the solver's rounding error and not a fraction of a person to decide
+                # about
                 if part[e] >= ONE - 1:
                     floor[e], part[e] = floor[e] + 1, 0
                 elif part[e] <= 1:

@@ -57,7 +57,7 @@ class Missing(NamedTuple):
     cells: Floats
 
 
-class Work(NamedTuple):
+class ConjugateWork(NamedTuple):
     """Scratch of one solution.
 
     Attributes:
@@ -101,6 +101,9 @@ def correct(
     cells, cells_of = face.cells, face.cells_of
     x, cell_price, row_price = point
     work = _new_work(program, face)
+    # Projected conjugate gradients with a constraint preconditioner (Gould, Hribar and Nocedal 2001).
+    # Differences: rows give way by their compliance and have prices of their own, and the prices of sums that
+    # each projection takes out are added up in `removed` in place of being solved for at the end.
     step, row_step, removed = np.empty(cells.size), np.empty(face.rows.size), np.zeros(cell_price.size)
     along, row_along = np.empty(cells.size), np.empty(face.rows.size)
     for c in range(cells_of.size - 1):
@@ -121,8 +124,11 @@ def correct(
         if settled:
             break
         before, slope = slope, inner(work.gradient, work.direction)
+        # `before` is inf at first, and the ratio 0
         ratio = slope / before
         for t in range(cells.size):
+            # not ratio * along where the ratio is 0: the memory is uninitialised, and 0 times what is there
+            # may be NaN
             along[t] = work.direction[t] + ratio * along[t] if ratio > 0.0 else work.direction[t]
         for k in range(row_along.size):
             row_along[k] = work.row_change[k] + ratio * row_along[k] if ratio > 0.0 else work.row_change[k]
@@ -164,6 +170,7 @@ def correct_among_answers(face: Face, costs: Floats, missing: Missing, enough: f
     gradient, left = step.copy(), np.empty(system.row.size)
     respond(cells, face.give, face.cell_stiffness, missing.cells, gradient, price)
     answers_of(system, gradient, left)
+    # an answer has no bound to meet: its compliance holds how far it is from its measured value
     for u in range(left.size):
         if system.row[u] >= 0:
             left[u] -= missing.rows[system.row[u]]
@@ -174,6 +181,7 @@ def correct_among_answers(face: Face, costs: Floats, missing: Missing, enough: f
         for t in range(cells_of[c], cells_of[c + 1]):
             x[c, cells[t]] += step[t]
     for u in range(forces.size):
+        # a row's price is its force with the opposite sign
         if system.row[u] >= 0:
             row_price[system.row[u]] -= forces[u]
     for k in range(face.rows.size):
@@ -185,9 +193,9 @@ def correct_among_answers(face: Face, costs: Floats, missing: Missing, enough: f
 
 
 @internal
-def _new_work(program: Program, face: Face) -> Work:
+def _new_work(program: Program, face: Face) -> ConjugateWork:
     n, n_cells = face.cells.size, face.cell_stiffness.size
-    return Work(
+    return ConjugateWork(
         np.empty(n),
         np.empty(n),
         np.empty(n),
@@ -200,13 +208,14 @@ def _new_work(program: Program, face: Face) -> Work:
 @inlined
 def _begin(
     face: Face,
-    work: Work,
+    work: ConjugateWork,
     missing: Missing,
     step: Floats,
     row_step: Floats,
     removed: Floats,
 ) -> None:
     """A step that meets sums and rows, with B in place of H; the rows' prices go into the gradient."""
+    # with B in place of H, the change that gives each sum what it lacks at the least cost
     set_to(work.price, missing.cells)
     price_sums(face, work.price)
     for t in range(step.size):
@@ -214,6 +223,7 @@ def _begin(
     give_way(face, work.product, step)
     project(face, work.gradient, work.direction, work.price)
     _add(work.price, removed)
+    # what rows still lack after both parts decides their prices, and these change the direction a second time
     if row_step.size > 0:
         row_sums(face, step, row_step)
         row_sums(face, work.direction, work.row_change)
@@ -228,7 +238,7 @@ def _begin(
 
 
 @inlined
-def _precondition(face: Face, work: Work, removed: Floats) -> None:
+def _precondition(face: Face, work: ConjugateWork, removed: Floats) -> None:
     """The direction and the change of the rows' prices that the gradient gives with B in place of H."""
     project(face, work.gradient, work.direction, work.price)
     _add(work.price, removed)
@@ -247,6 +257,7 @@ def _solve_rows(face: Face, right: Floats) -> None:
     if face.by_child.begin.size == 0:
         solve_cholesky(face.system, right)
         return
+    # unknowns of the blocks are ordered child by child, rows by their number
     left = np.empty(face.place.size)
     for u in range(left.size):
         left[u] = right[face.place[u]]
@@ -265,6 +276,7 @@ def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Fl
     answers, weights, ridge = program.answers, program.weights, program.ridge
     for c in range(cells_of.size - 1):
         like, first, last = program.kind[c], np.uint64(cells_of[c]), np.uint64(cells_of[c + 1])
+        # H is symmetric: its rows are added up, so that memory is read in order
         if program.hessian.size > 0:
             hessian = program.hessian[like]
             n_cells = hessian.shape[0]
@@ -277,22 +289,24 @@ def _product(program: Program, face: Face, vector: Floats, sums: Floats, out: Fl
             for t in range(first, last):
                 out[t] = sums[cells[t]]
             continue
+        # H z = ridge * z + A' (W (A z)): the work of the answers in place of cells times cells
         for k in range(weights.shape[1]):
             sums[k] = 0.0
         for t in range(first, last):
-            own, factor = answers[cells[t]], vector[t]
-            for q in range(own.size):
-                if own[q] >= 0:
-                    sums[np.uint64(own[q])] += factor
+            of_cell, factor = answers[cells[t]], vector[t]
+            # unsigned indices spare the test for a negative one in the innermost loops
+            for q in range(of_cell.size):
+                if of_cell[q] >= 0:
+                    sums[np.uint64(of_cell[q])] += factor
         for k in range(weights.shape[1]):
             sums[k] *= weights[like, k]
         for t in range(first, last):
             # H = ridge + A' W A by answers: a child costs its cells times queries, and H of many cells is
             # never held.
-            own, total = answers[cells[t]], ridge[like, cells[t]] * vector[t]
-            for q in range(own.size):
-                if own[q] >= 0:
-                    total += sums[np.uint64(own[q])]
+            of_cell, total = answers[cells[t]], ridge[like, cells[t]] * vector[t]
+            for q in range(of_cell.size):
+                if of_cell[q] >= 0:
+                    total += sums[np.uint64(of_cell[q])]
             out[t] = total
 
 

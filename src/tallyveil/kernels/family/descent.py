@@ -24,7 +24,7 @@ import numpy as np
 from tallyveil.arrays import Bools, Floats, Integers, Uint32s
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.family.program import Point, Program
-from tallyveil.kernels.family.sweep import Blocks, Columns, Scratch, row_force, sweep
+from tallyveil.kernels.family.sweep import CellBlocks, Columns, Scratch, row_force, sweep
 
 PARTIAL_SWEEPS = 2
 """Sweeps over what is not zero after one over everything."""
@@ -43,6 +43,7 @@ def equal_parts(program: Program) -> Point:
         for i in range(n_cells):
             count = 0
             for c in range(n_children):
+                # a cell that no child may have keeps its zeros, and no division by zero is reached
                 count += program.allowed[c, i]
             for c in range(n_children):
                 if program.allowed[c, i]:
@@ -89,11 +90,13 @@ def gradients(program: Program, x: Floats, out: Floats) -> None:
                 gradient[j] = -program.linear[c, j]
             for i in range(n_cells):
                 value, row = x[c, i], hessian[i]
+                # skipping zeros costs a test and saves a row of H
                 if value != 0.0:
                     for j in range(n_cells):
                         gradient[j] += value * row[j]
         else:
             child_excess(program, c, x[c], excess)
+            # a count that must stay zero cannot move: nothing reads its gradient
             for i in range(n_cells):
                 allowed = program.allowed[c, i]
                 out[c, i] = gradient_at(program, excess, c, i, x[c, i]) if allowed else 0.0
@@ -102,6 +105,7 @@ def gradients(program: Program, x: Floats, out: Floats) -> None:
 @internal
 def row_activity(program: Program, x: Floats, activity: Floats) -> None:
     """Sums of all rows at x of shape (C, g)."""
+    # summed child by child, in a fixed order
     activity[:] = 0.0
     if activity.size == 0:
         return
@@ -133,11 +137,16 @@ def descend(program: Program, point: Point, stiffness: float, n_sweeps: int, tol
     Returns:
         Sweeps made.
     """
+    # Turned once here and once at the end, in place of at every step. From here on, the children of a cell
+    # are neighbours.
     columns = _columns(program, point, stiffness)
     starts, members = _members(program)
     bound_starts, bounds = _bounds_of_cells(program)
-    every = Blocks(starts, members, bound_starts, bounds)
-    some = Blocks(np.zeros(starts.size, np.int64), np.empty(members.size, np.uint32), bound_starts, bounds)
+    every = CellBlocks(starts, members, bound_starts, bounds)
+    # room for all members; `_not_zero` fills it anew after each whole sweep
+    some = CellBlocks(
+        np.zeros(starts.size, np.int64), np.empty(members.size, np.uint32), bound_starts, bounds
+    )
     n_children = program.allowed.shape[0]
     scratch = Scratch(
         np.empty(n_children),
@@ -147,13 +156,13 @@ def descend(program: Program, point: Point, stiffness: float, n_sweeps: int, tol
         np.empty(n_children, np.uint32),
         np.empty(n_children),
     )
-    made, n_partial, moving = 0, 0, True
-    while moving and made < n_sweeps:
+    sweeps, n_partial, moving = 0, 0, True
+    while moving and sweeps < n_sweeps:
         partial = n_partial > 0
         moved = sweep(program, columns, some if partial else every, scratch)
         # Prices count as moves: a sweep can be at rest while a broken row still pulls harder each time.
         moved = max(moved, _update_prices(program, columns))
-        made += 1
+        sweeps += 1
         if moved <= tolerance:
             # A partial sweep at rest proves nothing about the zeros, so one over everything decides.
             moving, n_partial = partial, 0
@@ -161,20 +170,23 @@ def descend(program: Program, point: Point, stiffness: float, n_sweeps: int, tol
             n_partial -= 1
         else:
             n_partial = PARTIAL_SWEEPS
+            # counts only leave zero in a whole sweep, so the list is good until the next one
             _not_zero(columns.x, every, some)
     _turn_back(columns.x, point.x)
-    return made
+    return sweeps
 
 
 @internal
 def _columns(program: Program, point: Point, stiffness: float) -> Columns:
     """The point with the children side by side, and what follows from it."""
     n_children, n_cells = point.x.shape
+    # the gradients are kept up to date where H is held, else the answers' excesses
     n_answers = 0 if program.hessian.size > 0 else program.weights.shape[1]
     x, excess = np.empty((n_cells, n_children)), np.empty((n_answers, n_children))
     rows = np.empty((TURNED_TOGETHER, n_answers))
     for first in range(0, n_children, TURNED_TOGETHER):
         last = min(first + TURNED_TOGETHER, n_children)
+        # a block of children at a time, so that both sides of the turn use whole lines of memory
         for i in range(n_cells):
             for c in range(first, last):
                 x[i, c] = point.x[c, i]
@@ -200,6 +212,7 @@ def _columns(program: Program, point: Point, stiffness: float) -> Columns:
         np.zeros(program.row_number.size),
         stiffness,
     )
+    # places without a row keep 0, so that the sweep adds them without a test
     for row in range(activity.size):
         columns.against[_row_place(program, row)] = -_force(program, columns, row)
     return columns
@@ -257,6 +270,7 @@ def _members(program: Program) -> tuple[Integers, Uint32s]:
     members = np.empty(program.allowed.size, np.uint32)
     n = 0
     for i in range(n_cells):
+        # a cell without people stays zero in all children, and no sweep looks at it
         if program.sums[i] > 0 or not program.has_sums:
             for c in range(n_children):
                 if program.allowed[c, i]:
@@ -267,11 +281,12 @@ def _members(program: Program) -> tuple[Integers, Uint32s]:
 
 
 @internal
-def _not_zero(x: Floats, every: Blocks, some: Blocks) -> None:
+def _not_zero(x: Floats, every: CellBlocks, some: CellBlocks) -> None:
     """The members whose variable is not zero, from x of shape (g, C)."""
     starts, members = every.starts, every.members
     some_starts, some_members = some.starts, some.members
     n = 0
+    # in the order of `every`, so that both kinds of sweep add up in the same order
     for i in range(starts.size - 1):
         for t in range(starts[i], starts[i + 1]):
             if x[i, members[t]] > 0.0:
@@ -289,6 +304,7 @@ def _bounds_of_cells(program: Program) -> tuple[Integers, Integers]:
     bounds = np.empty(n_bounds * n_cells, np.int64)
     used = _bounds_in_use(program)
     n = 0
+    # a bound that binds no child at a cell costs the sweep nothing there
     for i in range(n_cells):
         for b in range(n_bounds):
             label = program.bound_label[b, i]

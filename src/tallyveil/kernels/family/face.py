@@ -107,20 +107,25 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
     Returns:
         False where a system is singular; the face.
     """
+    # compliance is given in medians of H's diagonal, and the equations are in the objective's units
     compliance = row_compliance / program.row_stiffness
     if manner == BY_ANSWERS:
         ok, face = _list_among_answers(program, signs, compliance)
         if face.answers.begin.size > 0:
             return ok, face
+        # among the answers it does not pay, or cannot be done: dense inverses handle every face
         manner = BY_INVERSES
     cells, cells_of, give, stiffness = _free_cells(program, signs.free, program.scale)
     rows, row_begin, members = _members(program, signs.side, cells, cells_of)
+    # Inverses couple the cells of a child, so that rows do not fall into blocks; their matrix is then always
+    # whole.
     whole, n_cells = manner == BY_INVERSES, stiffness.size
     n_schur = n_cells if whole and program.has_sums else 0
     dense, ok = whole or rows.size <= DENSE_ROWS, True
     n_dense = rows.size if dense else 0
     by_child, place, system = no_answers(), np.empty(0, np.int64), np.zeros((n_dense, n_dense))
     if not dense:
+        # without answers of several cells, rows are the only unknowns of the system
         none = np.zeros(program.weights.shape[1], np.bool_)
         listed = list_unknowns(program, none, signs.side, cells, cells_of, compliance)
         place = _places(listed.row, rows, signs.side.size)
@@ -130,6 +135,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         cells_of,
         give,
         stiffness,
+        # empty arrays where something is not used: a kernel's tuple has the same types everywhere
         np.empty(_squares(cells_of) if whole else 0),
         np.zeros((n_schur, n_schur)),
         rows,
@@ -141,6 +147,7 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         place,
         no_answers(),
     )
+    # before the rows: their matrix is made of projections, which use the inverses
     if whole and not _invert_children(program, face):
         return False, face
     if rows.size == 0 or not dense:
@@ -149,6 +156,8 @@ def list_face(program: Program, signs: Signs, row_compliance: float, manner: int
         _add_rows(face)
     else:
         _add_rows_of_diagonal(face)
+    # the compliance on the diagonal makes it definite, except for rounding, even where rows repeat one
+    # another
     return cholesky(face.system, rows.size), face
 
 
@@ -189,6 +198,7 @@ def _list_among_answers(program: Program, signs: Signs, compliance: float) -> tu
 def _places(row: Integers, rows: Integers, n_rows: int) -> Integers:
     """Where each row of a list is among the binding rows."""
     number, place = np.empty(n_rows, np.int64), np.empty(row.size, np.int64)
+    # filled at binding rows alone, and read at these alone
     for k in range(rows.size):
         number[rows[k]] = k
     for u in range(row.size):
@@ -205,6 +215,7 @@ def _free_cells(program: Program, free: Bools, diagonal: Floats) -> tuple[Uint32
     stiffness, n = np.zeros(n_cells), 0
     for c in range(n_children):
         curvature = diagonal[program.kind[c]]
+        # ascending cells within a child: later loops add in this order, whatever found the face
         for i in range(n_cells):
             if free[c, i]:
                 cells[n], give[n] = i, 1.0 / curvature[i]
@@ -212,6 +223,7 @@ def _free_cells(program: Program, free: Bools, diagonal: Floats) -> tuple[Uint32
                 n += 1
         cells_of[c + 1] = n
     for i in range(n_cells):
+        # 0 at a root and where no child is free: no sum is kept, and its price is 0
         stiffness[i] = 1.0 / stiffness[i] if program.has_sums and stiffness[i] > 0.0 else 0.0
     return cells[:n], cells_of, give[:n], stiffness
 
@@ -234,6 +246,7 @@ def _members(
     for row in range(side.size):
         m += side[row] != 0
     rows, row_begin = np.empty(m, np.int64), np.zeros(m + 1, np.int64)
+    # a variable is in one row of a bound at most
     members = np.empty(cells_of[-1] * program.bound_label.shape[0] if m > 0 else 0, np.uint32)
     m, n = 0, 0
     for row in range(side.size):
@@ -260,6 +273,8 @@ def _invert_children(program: Program, face: Face) -> bool:
         first, last, kind = face.cells_of[c], face.cells_of[c + 1], program.kind[c]
         f = last - first
         inverse = face.inverse[place : place + f * f].reshape(f, f)
+        # H is assembled from the answers, as it is not held where there are many cells; the diagonal has the
+        # ridge as well
         for a in range(f):
             i = cells[first + a]
             for b in range(f):
@@ -270,11 +285,14 @@ def _invert_children(program: Program, face: Face) -> bool:
                         inverse[a, b] += program.weights[kind, program.answers[i, q]]
         if not invert(inverse):
             return False
+        # E inverse(H) E', whose upper half is enough for Cholesky's method
         if schur.size > 0:
             for a in range(f):
                 for b in range(a, f):
                     schur[cells[first + a], cells[first + b]] += inverse[a, b]
         place += f * f
+    # no child is free in such a cell: a one on the diagonal keeps the factor regular, and its price is 0 as
+    # its sum is
     for i in range(schur.shape[0]):
         schur[i, i] = schur[i, i] if schur[i, i] > 0.0 else 1.0
     return cholesky(schur, schur.shape[0])
@@ -285,6 +303,7 @@ def _add_rows(face: Face) -> None:
     """compliance + A P A' into the face's system."""
     n, m = face.cells.size, face.rows.size
     gradient, direction, price = np.empty(n), np.empty(n), np.empty(face.cell_stiffness.size)
+    # a projection for each row: m times the work of one, with all pairs of rows, however few cells they share
     for k in range(m):
         gradient[:] = 0.0
         for e in range(face.row_begin[k], face.row_begin[k + 1]):
@@ -297,6 +316,7 @@ def _add_rows(face: Face) -> None:
 @internal
 def _add_rows_of_diagonal(face: Face) -> None:
     """The upper half of the same where B is diagonal: rows meet only in a cell."""
+    # members by cell (a counting sort): two rows meet only within a cell, so that pairs are few
     n_cells, system = face.cell_stiffness.size, face.system
     begin = np.zeros(n_cells + 1, np.int64)
     for t in face.members:
@@ -312,10 +332,13 @@ def _add_rows_of_diagonal(face: Face) -> None:
             place = np.uint64(filled[face.cells[t]])
             row_of[place], member_of[place], give_of[place] = k, t, face.give[t]
             filled[face.cells[t]] += 1
+    # P between two variables of a cell: give where they are the same one, less the product of their gives
+    # times the stiffness.
     for i in range(n_cells):
         last = np.uint64(begin[i + 1])
         for e in range(np.uint64(begin[i]), last):
             row, shared = system[row_of[e]], give_of[e] * face.cell_stiffness[i]
+            # rows rise within a cell's list, so `other` is in the same or a later row: the upper half
             for other in range(e, last):
                 row[row_of[other]] -= shared * give_of[other]
                 if member_of[other] == member_of[e]:
@@ -334,6 +357,8 @@ def project(face: Face, gradient: Floats, direction: Floats, price: Floats) -> N
         direction: z. [F]
         price: Those prices. [g]
     """
+    # Two responses: the first one tells which prices keep the sums, the second one moves by what is left of
+    # the gradient.
     cells = face.cells
     for i in range(price.size):
         price[i] = 0.0
@@ -357,6 +382,7 @@ def give_way(face: Face, prices: Floats, out: Floats) -> None:
     place = 0
     for c in range(face.cells_of.size - 1):
         first, last = face.cells_of[c], face.cells_of[c + 1]
+        # the inverse is symmetric: its rows are read in the order in which they are stored
         for t in range(first, last):
             out[t] = 0.0
             for u in range(first, last):

@@ -35,14 +35,19 @@ def solve_face(program: Program, face: Face, walk: Walk, enough: float, known: b
     point's already.
     """
     point = walk.point
+    # Iterative refinement: costs and sums are measured anew at each point, so that a solution with rounding
+    # errors still gains digits at each turn.
     missing = Missing(np.empty(walk.activity.size), np.zeros(point.cell_price.size))
     for attempt in range(MOST_REFINEMENTS + 1):
         if attempt > 0 or not known:
             reduced_costs(program, point.x, point.cell_price, point.row_price, walk.costs)
             row_activity(program, point.x, walk.activity)
         error = max(_miss(program, walk, face.compliance, missing), _steepest(program, face, walk.costs))
+        # the face is solved at least once, however small the first error is: only a solution's signs say what
+        # to swap
         if attempt == MOST_REFINEMENTS or (attempt > 0 and error <= enough):
             return
+        # `correct` and its twin add to the point, so that what was reached is never lost
         if face.answers.begin.size > 0:
             correct_among_answers(face, walk.costs, missing, enough, point)
         else:
@@ -55,6 +60,7 @@ def _steepest(program: Program, face: Face, costs: Floats) -> float:
     worst = 0.0
     for c in range(costs.shape[0]):
         scale = program.scale[program.kind[c]]
+        # zero variables may have any cost here: `swap` judges them
         for t in range(face.cells_of[c], face.cells_of[c + 1]):
             i = face.cells[t]
             worst = max(worst, abs(costs[c, i]) / scale[i])

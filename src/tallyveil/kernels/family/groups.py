@@ -14,6 +14,7 @@ from tallyveil.kernels.family.program import Program
 @internal
 def children_of(program: Program, bound: int, group: int) -> tuple[int, int]:
     """A range that holds all children of a group; where it has several, the range holds others too."""
+    # groups are numbered as they first appear, so that a group of one has its child's number
     if program.bound_members[bound] == 1:
         return group, group + 1
     return 0, program.bound_group.shape[1]
@@ -22,6 +23,7 @@ def children_of(program: Program, bound: int, group: int) -> tuple[int, int]:
 @internal
 def group_sizes(groups: Integers) -> Integers:
     """How many children each group has."""
+    # numbers have no gaps, so the largest one tells how many there are
     n = 0
     for group in groups:
         n = max(n, group + 1)
@@ -46,6 +48,7 @@ def allowed_in_groups(allowed: Bools, groups: Integers, sizes: Integers) -> Bool
 @internal
 def capacities(labels: Integers, width: int, allowed: Bools, has_sums: bool, sums: Floats) -> Floats:
     """The most that each row of a group can hold, given the parent's counts of the cells that it may have."""
+    # at a root nothing is given, and every upper bound may bind
     capacity = np.full(width, 0.0 if has_sums else np.inf)
     if has_sums:
         for i in range(labels.size):

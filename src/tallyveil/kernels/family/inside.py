@@ -21,9 +21,13 @@ from tallyveil.kernels.family.answer_system import AnswerSystem, all_above_zero,
 from tallyveil.kernels.family.program import Point, Program
 from tallyveil.kernels.vectors import inner, set_to
 
+# In units of the middle curvature, so that a family's size does not matter. Smaller ones begin so near an
+# edge that the first steps are short; larger ones begin farther from the optimum.
 FIRST_COST = 2.0**-7
 """The smallest reduced cost at the start, in persons of the middle curvature."""
 
+# Half as much makes repeated rows twice as nearly singular; twice as much leaves more to correct in the next
+# step.
 MATRIX_COMPLIANCE = 2.0**-20
 """Compliance of rows in a step's matrix, in units of an answer's own."""
 
@@ -84,14 +88,16 @@ class Frame(NamedTuple):
 @inlined
 def frame_of(program: Program) -> Frame:
     """The variables, the answers and the rows of a program."""
-    several, own = own_diagonal(program)
-    most, n = program.allowed.size if all_above_zero(own) else 0, 0
+    several, curvature = own_diagonal(program)
+    # without D for every count the method does not apply; an empty frame says so
+    most, n = program.allowed.size if all_above_zero(curvature) else 0, 0
     cells, diagonal, linear = np.empty(most, np.uint32), np.empty(most), np.empty(most)
     cells_of = np.zeros(program.allowed.shape[0] + 1, np.int64)
     for c in range(program.allowed.shape[0]):
         for i in range(program.sums.size):
+            # a count under a parent's zero is zero: it has no point strictly above, and is no variable
             if program.allowed[c, i] and program.sums[i] > 0 and most > 0:
-                cells[n], diagonal[n], linear[n] = i, own[program.kind[c], i], 0.0
+                cells[n], diagonal[n], linear[n] = i, curvature[program.kind[c], i], 0.0
                 for q in range(program.answers.shape[1]):
                     k = program.answers[i, q]
                     if k >= 0 and not several[k]:
@@ -154,6 +160,7 @@ def _values(
             for q in range(program.answers.shape[1]):
                 k = program.answers[cells[t], q]
                 if k >= 0 and several[k] and program.weights[program.kind[c], k] > 0.0:
+                    # a target is weight times value, and the compliance 1 / weight
                     values[system.unknowns[place]] = program.targets[c, k] * soft[system.unknowns[place]]
                     place += 1
     return soft, values
@@ -167,6 +174,7 @@ def start_inside(program: Program, frame: Frame) -> Inside:
     number, price = np.zeros(n_cells), np.full(n_cells, np.inf)
     for i in cells:
         number[i] += 1.0
+    # equal parts are the point farthest from all zeros among those that meet the sums
     for t in range(x.size):
         x[t] = frame.sums[cells[t]] / number[cells[t]]
     answers_of(frame.system, x, forces)
@@ -209,6 +217,7 @@ def _start_rows(frame: Frame, point: Inside, product: float) -> None:
             point.low[u] = min(max(sums[u] - lower, margin), most)
             point.high[u] = min(max(upper - sums[u], margin), most)
             point.up[u], point.down[u] = product / point.low[u], product / point.high[u]
+            # consistent with the pulls from the start: later steps are linear in both and keep it so
             point.forces[u] = point.down[u] - point.up[u]
 
 
@@ -220,9 +229,10 @@ def write_point(program: Program, frame: Frame, point: Inside, out: Point) -> No
             out.x[c, i] = 0.0
         for t in range(frame.cells_of[c], frame.cells_of[c + 1]):
             # as the walk guesses its first face: at the optimum one of the two is zero
-            kept = point.x[t] > point.costs[t] / frame.diagonal[t]
-            out.x[c, frame.cells[t]] = point.x[t] if kept else 0.0
+            inhabited = point.x[t] > point.costs[t] / frame.diagonal[t]
+            out.x[c, frame.cells[t]] = point.x[t] if inhabited else 0.0
     set_to(out.cell_price, point.price)
     for u in range(point.forces.size):
+        # a force is what a row does to its cells; as a price it has the opposite sign
         if frame.system.row[u] >= 0:
             out.row_price[frame.system.row[u]] = -point.forces[u]

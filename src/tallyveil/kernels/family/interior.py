@@ -67,9 +67,11 @@ CLOSE_PRODUCT, CLOSE_PERSONS = 1e-9, 1e-6
 """The method ends at this mean product of a count and its reduced cost, both in persons of the own curvature, where
 answers and sums are met to so many persons."""
 
+# Newton's steps need few digits: what one misses is part of the next one's right side.
 INNER_PART = 2.0**-12
 """An error below this part of the largest entry of a step's right side does not count: `enough` of `solve_answers`."""
 
+# The usual 0.995 of interior-point methods: at 1 a count would be zero, and z / x infinite.
 TO_THE_EDGE, SHORTEST = 0.995, 2.0**-20
 """The part of the way to the nearest zero that a step may go; the method ends without a point at a shorter step."""
 
@@ -118,11 +120,15 @@ def approach(program: Program, out: Point) -> bool:
     lack = Lack(np.empty(n), np.empty(n_unknowns), np.empty(n_cells))
     push = Push(np.empty(n), np.empty(n_unknowns), np.empty(n_unknowns))
     give, stiffness = np.empty(n), np.empty(n_cells)
+    # Mehrotra 1992, for a convex quadratic program. Each step solves twice with the same factors: the
+    # predictor asks for products of zero, the corrector for the mean product that the predictor says can be
+    # reached.
     for _ in range(MOST_STEPS):
         near = _measure(frame, point, lack)
         if near <= CLOSE_PRODUCT and max(largest_of(lack.answers), largest_of(lack.cells)) <= CLOSE_PERSONS:
             write_point(program, frame, point, out)
             return True
+        # D + z / x and the rows' compliances change at each step, so factors do too
         _give(program, frame, point, give, stiffness)
         ok, system = factor_blocks(frame.system, frame.cells, frame.cells_of, give, stiffness)
         if not ok:
@@ -155,6 +161,7 @@ def _measure(frame: Frame, point: Inside, lack: Lack) -> float:
         lack.answers[u] = wanted + frame.soft[u] * point.forces[u] - lack.answers[u]
     set_to(lack.cells, frame.sums)
     reached = np.zeros(frame.sums.size, np.bool_)
+    # cells without a variable have no people, and lack nothing
     for t in range(cells.size):
         lack.cells[cells[t]] -= point.x[t]
         reached[cells[t]] = True
@@ -180,6 +187,7 @@ def _held(frame: Frame, point: Inside, u: int) -> float:
 @internal
 def _give(program: Program, frame: Frame, point: Inside, give: Floats, stiffness: Floats) -> None:
     """1 / (D + z / x), and 1 / its sum over a cell's children; the compliances of rows into the frame's system."""
+    # z / x is large where a count goes to zero, so that such counts hardly move, and small where it stays
     for i in range(stiffness.size):
         stiffness[i] = 0.0
     for t in range(give.size):
@@ -188,11 +196,14 @@ def _give(program: Program, frame: Frame, point: Inside, give: Floats, stiffness
         stiffness[frame.cells[t]] += give[t]
     for i in range(stiffness.size):
         stiffness[i] = 1.0 / stiffness[i] if stiffness[i] > 0.0 else 0.0
+    # the sums of compliances follow from those of the rows between bounds, which change at each step
     compliance, common, shared = frame.system.compliance, frame.system.common, frame.system.shared
     for k in range(shared.size):
         shared[k] = 0.0
     for u in range(compliance.size):
         if frame.between[u]:
+            # the extra compliance of the matrix is in no equation: it keeps repeated rows from a singular
+            # block
             compliance[u] = row_softness(program) + 1.0 / _stiffness_of_row(point, u)
         if common[u] >= 0:
             shared[common[u]] += compliance[u]
@@ -203,6 +214,7 @@ def _give(program: Program, frame: Frame, point: Inside, give: Floats, stiffness
 @internal
 def _stiffness_of_row(point: Inside, u: int) -> float:
     """How much force a change of the sum of a row between bounds brings about."""
+    # both bounds resist: their stiffnesses add up
     return float(point.up[u] / point.low[u] + point.down[u] / point.high[u])
 
 
@@ -219,6 +231,7 @@ def _push_to_zero(frame: Frame, point: Inside, push: Push) -> None:
         push.counts[t] = -point.x[t] * point.costs[t]
     for u in range(push.up.size):
         if frame.between[u]:
+            # a bound that is not there has a pull of 0 and a distance of inf, whose product would be NaN
             push.up[u] = -point.up[u] * point.low[u] if frame.lower[u] > -np.inf else 0.0
             push.down[u] = -point.down[u] * point.high[u] if frame.upper[u] < np.inf else 0.0
 
@@ -238,6 +251,7 @@ def _correct_push(frame: Frame, change: Inside, centre: float, push: Push) -> No
 @internal
 def _mean_product(frame: Frame, point: Inside, change: Inside, length: float) -> float:
     """Mean of all products after a part of a change."""
+    # bounds that are not there do not count in the mean
     total, n = 0.0, point.x.size
     for t in range(n):
         total += (point.x[t] + length * change.x[t]) * (point.costs[t] + length * change.costs[t])
@@ -266,6 +280,8 @@ def _step(
     n, n_unknowns = give.size, lack.answers.size
     step, price, left = np.empty(n), np.empty(stiffness.size), np.empty(n_unknowns)
     for t in range(n):
+        # z is eliminated: its change is (push - z dx) / x, which puts push / x here and z / x into the
+        # diagonal
         step[t] = lack.gradient[t] + push.counts[t] / point.x[t]
     costs = step.copy()
     respond(frame.cells, give, stiffness, lack.cells, costs, price)

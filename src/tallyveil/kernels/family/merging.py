@@ -25,6 +25,7 @@ def merge_cells(
         Group of each cell, [s], and the first cell of each group.
     """
     n_cells = allowed.shape[1]
+    # a query that tells all cells apart settles it at once
     for q in range(labels.shape[0]):
         if _separates_all(labels[q], widths[q]):
             return np.arange(n_cells), np.arange(n_cells)
@@ -35,12 +36,15 @@ def merge_cells(
     for b in range(bound_labels.shape[0]):
         n_groups = _refine(group, n_groups, bound_labels[b], bound_widths[b])
     pattern = np.empty(n_cells, np.int32)
+    # children are looked at only until every cell is alone
     for c in range(allowed.shape[0]):
         if n_groups == n_cells:
             break
         for i in range(n_cells):
             pattern[i] = allowed[c, i]
         n_groups = _refine(group, n_groups, pattern, int(np.int64(2)))
+    # numbered by first appearance, so that the program does not depend on the order in which labels split the
+    # cells
     number = np.full(n_groups, -1, np.int64)
     first = np.empty(n_groups, np.int64)
     n = 0
@@ -68,6 +72,7 @@ def _refine(group: Integers, n_groups: int, labels: Int32s, width: int) -> int:
     """Split groups by label, in place; returns how many there are."""
     n_cells = group.size
     start = np.zeros(n_groups + 1, np.int64)
+    # a counting sort by group: a labelling costs s + width and not s * groups
     for i in range(n_cells):
         start[group[i] + 1] += 1
     for k in range(n_groups):
@@ -82,10 +87,12 @@ def _refine(group: Integers, n_groups: int, labels: Int32s, width: int) -> int:
     for k in range(n_groups):
         for t in range(begin, start[k]):
             i = order[t]
+            # label + 1, so that cells in no answer are a class like the others
             if number[labels[i] + 1] < 0:
                 number[labels[i] + 1] = n
                 n += 1
             group[i] = number[labels[i] + 1]
+        # set back member by member: the cost is the group's and not the labelling's
         for t in range(begin, start[k]):
             number[labels[order[t]] + 1] = -1
         begin = start[k]

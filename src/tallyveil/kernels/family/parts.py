@@ -29,7 +29,7 @@ class Faces(NamedTuple):
 
 
 @pointers
-class Parts(NamedTuple):
+class PassParts(NamedTuple):
     """What `tallyveil.kernels.family.solver` calls.
 
     Attributes:
@@ -48,7 +48,7 @@ class Parts(NamedTuple):
 
 
 @pointers
-class Kernels(NamedTuple):
+class FamilyKernels(NamedTuple):
     """What `tallyveil.kernels.family.chunk` calls.
 
     Attributes:
@@ -57,6 +57,6 @@ class Kernels(NamedTuple):
         round_up: The rounding of a family (`tallyveil.kernels.rounding.flow`).
     """
 
-    solve: Callable[[PassArrays, Parts], Answer]
-    parts: Parts
+    solve: Callable[[PassArrays, PassParts], Answer]
+    parts: PassParts
     round_up: Callable[[Int32Rows, Integers, Bools, Bounds, Entries, Integers], tuple[int, Integers]]

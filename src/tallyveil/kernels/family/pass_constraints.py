@@ -30,12 +30,12 @@ def anyone(allowed: Bools) -> bool:
 @internal
 def marked(flags: Bools) -> Integers:
     """Positions of the flags that are set."""
-    found, n = np.empty(flags.size, np.int64), 0
+    places, n = np.empty(flags.size, np.int64), 0
     for i in range(flags.size):
         if flags[i]:
-            found[n] = i
+            places[n] = i
             n += 1
-    return found[:n]
+    return places[:n]
 
 
 @internal
@@ -43,6 +43,7 @@ def widened(first: Any, second: Any, shift: Any) -> Any:
     """The first array and, after it, the second one plus a shift."""
     both = np.empty(first.size + second.size, first.dtype)
     set_to(both, first)
+    # whole numbers keep their type: a bound's shift is persons, a width's shift is 0
     for i in range(second.size):
         both[first.size + i] = second[i] + shift
     return both
@@ -66,6 +67,7 @@ def flat_bounds(bounds: Bounds) -> tuple[Floats, Floats]:
     for b in range(bounds.offset.size - 1):
         for c in range(n_children):
             for k in range(bounds.offset[b], bounds.offset[b + 1]):
+                # counts are not negative, so a lower bound of 0 says nothing
                 if bounds.lower[c, k] > 0:
                     lower[place] = bounds.lower[c, k]
                 # an upper bound of zero forbids the cells, so that no row is needed

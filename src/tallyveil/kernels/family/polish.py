@@ -44,10 +44,10 @@ from tallyveil.kernels.family.walk import (
     SOFTEST,
     STIFFEST,
     STIFFEST_AMONG_ANSWERS,
-    Progress,
     Softness,
     Swaps,
     Walk,
+    WalkProgress,
     begin_walk,
     centre_on_point,
     clip,
@@ -99,33 +99,40 @@ def polish(
     walk = begin_walk(program, start)
     stiffest = STIFFEST_AMONG_ANSWERS if manner == BY_ANSWERS else STIFFEST
     softness = Softness(row_compliance, row_compliance, stiffest, NEAR_PERSONS)
-    progress = Progress(np.inf, np.inf, np.inf, np.inf, 1.0)
+    progress = WalkProgress(np.inf, np.inf, np.inf, np.inf, 1.0)
     # without rows there is no compliance to soften, so the first solution may be exact
     stage, known, listed = SEARCH if walk.signs.side.size > 0 else SETTLE, True, False
     step, since, rough = int(np.int64(0)), int(np.int64(0)), ROUGH_PERSONS
     while step < swaps.full + swaps.single:
+        # factors are most of the work; they stay good while neither face nor compliance changes
         if not listed:
             ok, face, softness = _list_regular(program, walk, softness, manner, faces)
             if not ok:
-                return progress.found, step
+                # singular even with the softest rows: the best answer so far, if any
+                return progress.best, step
         if stage != REFINE:
+            # a centre that is off the face is moved onto it, and its costs are no longer known
             known = start_on_face(walk) and known
         faces.solve_face(program, face, walk, rough if stage == SEARCH else walk.exact, known)
+        # A rough solution must not swap what its own error may have made wrong, hence ten times the
+        # tolerance.
         tolerance = ROUGH_SIGN * rough if stage == SEARCH else walk.tolerance
         exact = ROUGH_SIGN * rough if stage == SEARCH else walk.exact
         n_wrong = swap(program, walk, tolerance, exact, softness.compliance, _manner(since, swaps.full))
         step += 1
+        # counts steps since the last settled face, where the walk's rules say so
         since = 0 if swaps.renewed and n_wrong == 0 else since + 1
         before, rough = softness.compliance, max(SHARPER * rough, SHARP_PERSONS) if swaps.quick else rough
         if n_wrong > 0:
             stage, softness = _turn(program, walk, softness, n_wrong)
-            progress = Progress(progress.found, progress.found_unmet, np.inf, np.inf, 1.0)
+            # what was found stays; that it no longer falls is judged anew on every face
+            progress = WalkProgress(progress.best, progress.best_unmet, np.inf, np.inf, 1.0)
         elif stage == SEARCH:
             stage, softness = _leave_search(program, face, walk, softness)
         else:
             progress, done = _judge(program, walk, start, progress)
-            if done or (swaps.quick and progress.found <= CERTIFIED_PERSONS):
-                return progress.found, step
+            if done or (swaps.quick and progress.best <= CERTIFIED_PERSONS):
+                return progress.best, step
             # A proximal step: the compliance then pulls towards the new prices and its own error becomes
             # smaller.
             centre_on_point(walk, progress.stride)
@@ -136,12 +143,14 @@ def polish(
             stage = SETTLE
         # at stride 1 the centre is the point, whose costs and row sums are known
         known = n_wrong == 0 and progress.stride == 1.0
+        # with another compliance the equations are other ones even on the same face
         listed = n_wrong == 0 and softness.compliance == before
-    if progress.found == np.inf:
+    if progress.best == np.inf:
+        # no answer: the last face's point is still the better start for another round
         clip(walk.point.x, start.x)
         set_to(start.cell_price, walk.point.cell_price)
         set_to(start.row_price, walk.point.row_price)
-    return progress.found, step
+    return progress.best, step
 
 
 @inlined
@@ -154,11 +163,13 @@ def _list_regular(
         False where even the softest rows leave them singular; the face; the compliance used.
     """
     compliance, soft, stiffest = softness.compliance, softness.soft, softness.stiffest
+    # Cholesky's method fails at a pivot that rounding has made negative; a softer row adds to it
     while True:
         ok, face = faces.list_face(program, walk.signs, compliance, manner)
         if ok or compliance > SOFTEST:
             return ok, face, Softness(compliance, soft, stiffest, softness.near)
         compliance *= SOFTER
+        # no face of this program is then solved with stiffer rows, which would fail again
         stiffest, soft = compliance, max(soft, compliance)
 
 
@@ -172,14 +183,18 @@ def _manner(since: int, full_swaps: int) -> int:
 def _turn(program: Program, walk: Walk, softness: Softness, n_wrong: int) -> tuple[int, Softness]:
     """Go on with the next face, by soft rows again; returns the stage."""
     near, stage = softness.near, SEARCH
+    # a few wrong signs are the usual correction of a face; many mean another face
     if softness.compliance < softness.soft and n_wrong > FEW_WRONG:
         # rows were stiff too early: back to where soft ones had settled
         set_rows(walk.signs.free, walk.settled.free)
         set_to(walk.signs.side, walk.settled.side)
+        # the residual must become an eighth of what was asked for, so that the same mistake is not made for
+        # ever
         near *= NEARER
         stage = SETTLE
     else:
         set_rows(walk.centre.x, walk.point.x)
+    # whatever was swapped, every inhabited cell needs a free variable to meet its sum
     free_a_child(program, walk.signs.free, walk.centre.x)
     return stage, Softness(softness.soft, softness.soft, softness.stiffest, near)
 
@@ -187,6 +202,7 @@ def _turn(program: Program, walk: Walk, softness: Softness, n_wrong: int) -> tup
 @inlined
 def _leave_search(program: Program, face: Face, walk: Walk, softness: Softness) -> tuple[int, Softness]:
     """Where nothing is wrong by much: once more with stiff rows if they were soft, else on to exact answers."""
+    # costs and sums are those of the point, so that judging it costs no product with H
     now, _ = violation(program, walk.point.x, walk.costs, walk.activity, walk.point.row_price)
     # where rounding errors allow nothing stiffer than the soft rows, they are not solved again
     soft = softness.stiffest < softness.compliance == softness.soft
@@ -197,22 +213,26 @@ def _leave_search(program: Program, face: Face, walk: Walk, softness: Softness) 
 
 
 @inlined
-def _judge(program: Program, walk: Walk, answer: Point, progress: Progress) -> tuple[Progress, bool]:
+def _judge(program: Program, walk: Walk, answer: Point, progress: WalkProgress) -> tuple[WalkProgress, bool]:
     """Measure a settled face's point and keep it if it is the best; whether it is good enough to end the walk."""
+    # negative counts of a free variable are within rounding; what is published has none, so the clipped point
+    # is the one to judge
     point, positive = walk.point, walk.centre.x
     if clip(point.x, positive):
         now, unmet = residual(program, positive, point.cell_price, point.row_price)
     else:
         now, unmet = violation(program, point.x, walk.costs, walk.activity, point.row_price)
-    found, found_unmet = progress.found, progress.found_unmet
+    # the best answer of all faces and not the last one
+    best, best_unmet = progress.best, progress.best_unmet
     # rounding of the prices bounds `now` from below; sums and rows can be met better than that
-    if now < found or (now <= CERTIFIED_PERSONS and unmet < found_unmet):
-        found, found_unmet = now, unmet
+    if now < best or (now <= CERTIFIED_PERSONS and unmet < best_unmet):
+        best, best_unmet = now, unmet
         set_rows(answer.x, positive)
         set_to(answer.cell_price, point.cell_price)
         set_to(answer.row_price, point.row_price)
     falls = now <= STUCK * progress.last or walk.exact < unmet <= STUCK * progress.last_unmet
+    # certified and at rounding error, or certified and no better than the last one: more steps give nothing
     done = now <= min(walk.exact, CERTIFIED_PERSONS) or (not falls and now <= CERTIFIED_PERSONS)
     # if no counts meet this face's rows, prices must move, ever faster, until the face changes
     stride = 1.0 if falls else 2.0 * progress.stride
-    return Progress(found, found_unmet, now, unmet, stride), done
+    return WalkProgress(best, best_unmet, now, unmet, stride), done

@@ -32,9 +32,11 @@ from tallyveil.arrays import (
     Integers,
 )
 
+# The matrix of a kind then has 32 KiB. With twice as many cells it has four times as much.
 DENSE_CELLS = 64
 """With more cells than this, H is not stored. Its products go through the answers' sums, which are fewer."""
 
+# 8 MiB in double precision.
 MOST_ENTRIES = 2**20
 """H is not stored either where the matrices of all kinds together would have more numbers than this."""
 
@@ -65,10 +67,12 @@ class PassArrays(NamedTuple):
     allowed: BoolRows
     inhabitants: Floats
     has_sums: bool
+    # what was measured
     labels: Int32Rows
     widths: Integers
     values: Floats
     weights: FloatRows
+    # what must hold
     bound_labels: Int32Rows
     bound_widths: Integers
     bound_groups: IntegerRows
@@ -110,9 +114,11 @@ class Program(NamedTuple):
         row_stiffness: Curvature in units of which the solver softens rows: the median of H's diagonal.
     """
 
+    # the variables and their sums
     allowed: BoolRows
     has_sums: bool
     sums: Floats
+    # the objective: H and b by answers and, where they are small, as matrices
     kind: Integers
     answers: IntegerRows
     weights: FloatRows
@@ -122,18 +128,21 @@ class Program(NamedTuple):
     scale: FloatRows
     hessian: FloatBlocks
     linear: FloatRows
+    # the rows, one after another
     row_group: Integers
     row_bound: Integers
     row_label: Integers
     row_lower: Floats
     row_upper: Floats
     has_rows: Bools
+    # from a bound, a child and a cell to the row
     bound_label: IntegerRows
     bound_start: Integers
     bound_width: Integers
     bound_group: IntegerRows
     bound_members: Integers
     row_number: Integers
+    # units
     row_scale: float
     row_stiffness: float
 

@@ -24,30 +24,38 @@ from tallyveil.kernels.vectors import sort_first
 
 
 @njit(nogil=True, cache=True)
-def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
+def reduce_arrays(arrays: PassArrays) -> tuple[Program, Integers, Floats]:
     """The program of one pass on merged cells.
 
     Returns:
         The program; the merged cell of each support cell, [s]; its share of the merged count, [s].
     """
-    group, first = merge_cells(one.allowed, one.labels, one.widths, one.bound_labels, one.bound_widths)
+    # cells that nothing tells apart have the same gradient: merged, they are one variable and the ridge
+    # splits them as below
+    group, first = merge_cells(
+        arrays.allowed, arrays.labels, arrays.widths, arrays.bound_labels, arrays.bound_widths
+    )
     n_cells, n_groups = group.size, first.size
     totals = np.zeros(n_groups)
     for i in range(n_cells):
-        totals[group[i]] += one.inhabitants[i]
+        totals[group[i]] += arrays.inhabitants[i]
     share = np.zeros(n_cells)
+    # a cell without people in the parent gets no share; its group may have none at all
     for i in range(n_cells):
         if totals[group[i]] > 0:
-            share[i] = one.inhabitants[i] / totals[group[i]]
-    allowed = one.allowed
+            share[i] = arrays.inhabitants[i] / totals[group[i]]
+    allowed = arrays.allowed
     if n_groups < n_cells:
-        allowed = np.empty((one.allowed.shape[0], n_groups), np.bool_)
+        # all cells of a group are alike in this, so the first one stands for them
+        allowed = np.empty((arrays.allowed.shape[0], n_groups), np.bool_)
         for c in range(allowed.shape[0]):
             for i in range(n_groups):
-                allowed[c, i] = one.allowed[c, first[i]]
-    kind, leaders = _kinds(one.weights)
-    answers, sizes, weights, targets = _partitions(one, first, leaders)
-    ridge = ridges(answers, sizes, weights, _relative(totals, one.inhabitants))
+                allowed[c, i] = arrays.allowed[c, first[i]]
+    # children with equal variances share one H: memory and products are by kind and not by child
+    kind, leaders = _kinds(arrays.weights)
+    answers, sizes, weights, targets = _partitions(arrays, first, leaders)
+    ridge = ridges(answers, sizes, weights, _relative(totals, arrays.inhabitants))
+    # H's diagonal: an answer's weight once for each query that counts the cell
     curvature = ridge.copy()
     for z in range(leaders.size):
         for k in range(answers.shape[0]):
@@ -55,9 +63,11 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
                 if answers[k, i] >= 0:
                     curvature[z, i] += weights[z, answers[k, i]]
     scale = _scales(curvature)
+    # held where it is small: a product with H then costs less than one by answers
     dense = n_groups <= DENSE_CELLS and leaders.size * n_groups * n_groups <= MOST_ENTRIES
     hessian = np.zeros((leaders.size, n_groups, n_groups) if dense else (0, 0, 0))
     linear = np.zeros(allowed.shape if dense else (0, 0))
+    # cell by cell, since the kernels ask which answers a cell counts in
     by_cell = answers.T.copy()
     if dense:
         _fill_linear(by_cell, targets, linear)
@@ -65,10 +75,10 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
             fill_hessian(answers, weights[z], hessian[z])
             for i in range(n_groups):
                 hessian[z, i, i] += ridge[z, i]
-    rows = _rows(one, first, allowed, totals)
+    rows = _rows(arrays, first, allowed, totals)
     program = Program(
         allowed,
-        one.has_sums,
+        arrays.has_sums,
         totals,
         kind,
         by_cell,
@@ -87,8 +97,8 @@ def reduce_arrays(one: PassArrays) -> tuple[Program, Integers, Floats]:
         rows[5],
         rows[6],
         rows[7],
-        one.bound_widths,
-        one.bound_groups,
+        arrays.bound_widths,
+        arrays.bound_groups,
         rows[8],
         rows[9],
         *_least_and_middle(scale, kind),
@@ -111,6 +121,7 @@ def _relative(totals: Floats, inhabitants: Floats) -> Floats:
 def _scales(curvature: Floats) -> Floats:
     """`scale` as in `Program`."""
     scale = curvature.copy()
+    # with one kind no sibling is measured better
     if scale.shape[0] > 1:
         for i in range(scale.shape[1]):
             largest = 0.0
@@ -126,6 +137,7 @@ def _least_and_middle(curvature: Floats, kind: Integers) -> tuple[float, float]:
     """Minimum and median over all children; where all are of one kind, that kind's curvature gives both."""
     n_kinds, n_cells = curvature.shape
     ordered = curvature.reshape(-1).copy()
+    # one kind: its curvatures in any number of copies have the same minimum and median
     if n_kinds > 1:
         ordered = np.empty(kind.size * n_cells)
         for c in range(kind.size):
@@ -134,6 +146,7 @@ def _least_and_middle(curvature: Floats, kind: Integers) -> tuple[float, float]:
     n = ordered.size
     if n == 0:
         return 1.0, 1.0
+    # in order of size, so that the order of the children does not matter
     sort_first(ordered, n)
     middle = ordered[n // 2] if n % 2 == 1 else (ordered[n // 2 - 1] + ordered[n // 2]) * 0.5
     return ordered[0], middle
@@ -149,6 +162,7 @@ def _kinds(weights: Floats) -> tuple[Integers, Integers]:
         same, k = False, 0
         while k < n and not same:
             same = True
+            # compared exactly: children whose variances differ at all have an H of their own
             for q in range(weights.shape[0]):
                 same &= weights[q, c] == weights[q, leaders[k]]
             k += not same
@@ -161,28 +175,30 @@ def _kinds(weights: Floats) -> tuple[Integers, Integers]:
 
 @internal
 def _partitions(
-    one: PassArrays, first: Integers, leaders: Integers
+    arrays: PassArrays, first: Integers, leaders: Integers
 ) -> tuple[Integers, Integers, Floats, Floats]:
     """Answers of merged cells; queries that split them alike become one.
 
     Args:
-        one: The pass.
+        arrays: The pass.
         first: A support cell of each merged cell.
         leaders: A child of each kind.
     Returns:
         Answers as in `Program`; how many each partition has; weights and targets as in `Program`.
     """
-    n_queries, n_cells = one.labels.shape[0], first.size
-    n_children = one.allowed.shape[0]
+    n_queries, n_cells = arrays.labels.shape[0], first.size
+    n_children = arrays.allowed.shape[0]
     answers = np.empty((n_queries, n_cells), np.int64)
     starts = np.zeros(n_queries + 1, np.int64)
+    # a partition for each different way in which queries split the cells
     same, sizes = np.empty(n_queries, np.int64), np.zeros(n_queries, np.int64)
     columns = np.empty((n_queries, n_cells), np.int64)
     labels = np.empty(n_cells, np.int64)
     n = int(np.int64(0))
     for q in range(n_queries):
-        sizes[q] = _canonical(one.labels[q], one.widths[q], first, labels, columns[q])
+        sizes[q] = _canonical(arrays.labels[q], arrays.widths[q], first, labels, columns[q])
         if sizes[q] > 0:
+            # labels in order of first appearance make equal splits equal arrays
             same[q] = _find(answers, starts, n, labels, sizes[q])
             if same[q] == n:
                 for i in range(n_cells):
@@ -192,19 +208,21 @@ def _partitions(
     weights, targets = np.zeros((leaders.size, starts[n])), np.zeros((n_children, starts[n]))
     place = 0
     for q in range(n_queries):
-        width, column = one.widths[q], columns[q]
+        width, column = arrays.widths[q], columns[q]
+        # measurements of the same answer become one: weights add, and so do weights times values
         if sizes[q] > 0:
             start = starts[same[q]]
             for z in range(leaders.size):
                 for k in range(sizes[q]):
-                    weights[z, start + k] += one.weights[q, leaders[z]]
+                    weights[z, start + k] += arrays.weights[q, leaders[z]]
             for c in range(n_children):
-                weight = one.weights[q, c]
-                own = targets[c, start : start + sizes[q]]
-                for k in range(own.size):
-                    own[k] += weight * one.values[np.uint64(place + column[k])]
+                weight = arrays.weights[q, c]
+                of_child = targets[c, start : start + sizes[q]]
+                for k in range(of_child.size):
+                    of_child[k] += weight * arrays.values[np.uint64(place + column[k])]
                 place += width
         else:
+            # a query that counts no merged cell has values all the same: they are passed over
             place += n_children * width
     part_sizes = np.empty(n, np.int64)
     for k in range(n):
@@ -217,6 +235,7 @@ def _canonical(given: Int32s, width: int, first: Integers, labels: Integers, col
     """Number labels of merged cells in order of appearance; returns how many there are."""
     number = np.full(width, -1, np.int64)
     n = 0
+    # labels of the first cell of each group, which all of the group share
     for i in range(first.size):
         label = given[first[i]]
         labels[i] = -1
@@ -232,6 +251,7 @@ def _canonical(given: Int32s, width: int, first: Integers, labels: Integers, col
 @internal
 def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: int) -> int:
     """The partition with these labels, or n when there is none."""
+    # the number of answers is compared first, as it costs nothing
     for k in range(n):
         same = starts[k + 1] - starts[k] == size
         for i in range(labels.size):
@@ -247,16 +267,17 @@ def _find(answers: Integers, starts: Integers, n: int, labels: Integers, size: i
 def _fill_linear(by_cell: Integers, targets: Floats, linear: Floats) -> None:
     n_cells = by_cell.shape[0]
     for c in range(targets.shape[0]):
-        own = linear[c]
+        of_child = linear[c]
         for q in range(by_cell.shape[1]):
             for i in range(n_cells):
+                # `-1` is tested before it becomes unsigned
                 answer = by_cell[i, q]
-                own[i] += targets[c, np.uint64(answer)] if answer >= 0 else 0.0
+                of_child[i] += targets[c, np.uint64(answer)] if answer >= 0 else 0.0
 
 
 @internal
 def _rows(
-    one: PassArrays, first: Integers, allowed: Bools, sums: Floats
+    arrays: PassArrays, first: Integers, allowed: Bools, sums: Floats
 ) -> tuple[
     Integers,
     Integers,
@@ -270,8 +291,9 @@ def _rows(
     Integers,
 ]:
     """Rows that can bind; arrays as in `Program`, in its order."""
-    n_children, n_bounds = allowed.shape[0], one.bound_labels.shape[0]
-    most = one.lower.size
+    n_children, n_bounds = allowed.shape[0], arrays.bound_labels.shape[0]
+    # room for every bound; rows that cannot bind are not listed
+    most = arrays.lower.size
     group, bound, label = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     lower, upper = np.empty(most), np.empty(most)
     labels = np.empty((n_bounds, first.size), np.int64)
@@ -281,19 +303,22 @@ def _rows(
     n, place = 0, 0
     for b in range(n_bounds):
         start[b] = place
-        width = one.bound_widths[b]
+        width = arrays.bound_widths[b]
         for i in range(first.size):
-            labels[b, i] = one.bound_labels[b, first[i]]
-        own = one.bound_groups[b]
-        sizes = group_sizes(own)
-        reachable = allowed_in_groups(allowed, own, sizes)
+            labels[b, i] = arrays.bound_labels[b, first[i]]
+        groups = arrays.bound_groups[b]
+        sizes = group_sizes(groups)
+        # what a group may have is what any of its children may have
+        reachable = allowed_in_groups(allowed, groups, sizes)
         busy = np.zeros(sizes.size, np.bool_)
         for g in range(sizes.size):
             members[b] = max(members[b], sizes[g])
-            capacity = capacities(labels[b], width, reachable[g], one.has_sums, sums)
+            capacity = capacities(labels[b], width, reachable[g], arrays.has_sums, sums)
+            # Counts are not negative, and under given sums they are at most the parent's: a bound beyond that
+            # never binds. With fewer rows, the active set is smaller.
             for k in range(width):
-                low = one.lower[place + k]
-                high = one.upper[place + k]
+                low = arrays.lower[place + k]
+                high = arrays.upper[place + k]
                 low = -np.inf if low <= 0 else low
                 high = np.inf if high >= capacity[k] else high
                 if low > -np.inf or high < np.inf:
@@ -302,8 +327,9 @@ def _rows(
                     busy[g] = True
                     n += 1
             place += width
+        # children without rows are passed over in every sum of rows
         for c in range(n_children):
-            has_rows[c] |= busy[own[c]]
+            has_rows[c] |= busy[groups[c]]
     return (
         group[:n],
         bound[:n],

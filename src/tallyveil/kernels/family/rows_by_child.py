@@ -81,6 +81,7 @@ def _take_out(
         start, n, own_cells = begin[c], begin[c + 1] - begin[c], cells[cells_of[c] : cells_of[c + 1]]
         factor = blocks.factors[place : place + n * n].reshape(n, n)
         place += n * n
+        # a child's block is n x n, and U has a row for each of its rows: dense within a child
         half = np.zeros((n, own_cells.size))
         for k in range(own_cells.size):
             t = cells_of[c] + k
@@ -114,6 +115,8 @@ def solve_rows(
 ) -> Floats:
     """The rows' forces for a right side, which is used up; arguments as `factor_rows` takes and returns them."""
     if between.size == 0:
+        # enough = 0: only the error relative to the right side ends it, as the rows are a part of a
+        # preconditioner
         _, forces = solve_answers(blocks, cells, give, stiffness, left, 0.0)
         return forces
     first, unknowns = blocks.first, blocks.unknowns

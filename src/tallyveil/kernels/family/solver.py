@@ -31,7 +31,7 @@ from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, DENSE_ROWS, list_face
 from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
-from tallyveil.kernels.family.parts import Faces, Kernels, Parts
+from tallyveil.kernels.family.parts import Faces, FamilyKernels, PassParts
 from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
@@ -102,33 +102,35 @@ FALLBACK_COMPLIANCES = (ROW_COMPLIANCE, 2.0**-8, 2.0**-16)
 """Softness of rows in the walks from an interior point, one after another. From there the face is nearly right, so that
 stiffer rows are worth a try where soft ones do not settle."""
 
-PARTS = Parts(reduce_arrays, approach, descend, polish, Faces(list_face, solve_face))
+PARTS = PassParts(reduce_arrays, approach, descend, polish, Faces(list_face, solve_face))
 """The kernels that the solver calls through pointers."""
 
 
 @njit(nogil=True, cache=True)
-def solve_by_parts(arrays: PassArrays, parts: Parts) -> Answer:
+def solve_by_parts(arrays: PassArrays, parts: PassParts) -> Answer:
     """One pass, with the kernels that it calls."""
+    # kernels that it calls come by pointer, so that this one compiles by itself
     program, group, share = parts.reduce_arrays(arrays)
     point = equal_parts(program)
     worst, rounds, sweeps, steps = solve_program(program, point, parts)
     n_children, n_cells = arrays.allowed.shape
     estimate = np.empty((n_children, n_cells))
+    # merged cells are alike for every query: the parent's proportions are what the ridge would give them
     for c in range(n_children):
         for i in range(n_cells):
             estimate[c, i] = point.x[c, group[i]] * share[i]
     return Answer(estimate, worst, rounds, sweeps, steps)
 
 
-KERNELS = Kernels(solve_by_parts, PARTS, round_by_flow)
+KERNELS = FamilyKernels(solve_by_parts, PARTS, round_by_flow)
 """The kernels that those of a chunk and of a pass call through pointers."""
 
-HeldKernels = Annotated[Holder, Kernels]
+HeldKernels = Annotated[Holder, FamilyKernels]
 _HOLDER_TYPE = numba_type(HeldKernels)
 
 
 @njit(nogil=True, cache=True)
-def hold(kernels: Kernels) -> HeldKernels:
+def hold(kernels: FamilyKernels) -> HeldKernels:
     """Put the kernels into a holder, so that numba looks their types up once and not at each call."""
     holder = structref.new(_HOLDER_TYPE)  # type: ignore[call-arg, var-annotated]
     holder.kernels = kernels
@@ -144,7 +146,7 @@ def solve_pass(arrays: PassArrays) -> Answer:
 @njit(nogil=True, cache=True)
 def solve_held(arrays: PassArrays, holder: HeldKernels) -> Answer:
     """Kernel of `solve_pass`."""
-    kernels: Kernels = holder.kernels
+    kernels: FamilyKernels = holder.kernels
     return kernels.solve(arrays, kernels.parts)
 
 
@@ -188,7 +190,7 @@ def residual_of(program: Program, point: Point) -> float:
 
 
 @inlined
-def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, int, int, int]:
+def solve_program(program: Program, close: Point, parts: PassParts) -> tuple[float, int, int, int]:
     """Rounds of descent and polish until one is certified; the close point becomes the best one found.
 
     Returns:
@@ -201,6 +203,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
     grouped = False
     for members in program.bound_members:
         grouped |= members > 1
+    # a ridge means that H is nearly singular: its diagonal is then no good approximation of it
     ridged = _ridged(program)
     # where H is small enough to be held, its inverses are cheap
     manner = BY_DIAGONAL if not ridged else (BY_INVERSES if program.hessian.size > 0 else BY_ANSWERS)
@@ -221,6 +224,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
             swaps = Swaps(FULL_SWAPS, QUICK_SWAPS, grouped, True)
             error, walked = parts.polish(program, point, QUICK_COMPLIANCE, manner, swaps, parts.faces)
             steps += walked
+        # also where the walk found nothing, as its residual is inf then
         if error > CERTIFIED_PERSONS:
             # The quick walk has moved the point, even where it found nothing.
             _set_point(point, close)
@@ -232,6 +236,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
         # faces among the answers stay cheap in longer walks; inverses of many cells do not
         among = manner == BY_ANSWERS and (attempt < ROUNDS - 2 or program.sums.size > INVERTED_CELLS)
         manner = BY_ANSWERS if among else BY_INVERSES
+        # kept over rounds: a later walk may end at a worse point
         if error < best:
             best, best_x = error, point.x
         if best <= CERTIFIED_PERSONS:
@@ -239,6 +244,7 @@ def solve_program(program: Program, close: Point, parts: Parts) -> tuple[float, 
             return best, attempt + 1, sweeps, steps
         planned *= 5
     # Nothing is certified: the better one of the last descent and of the best walk, for the caller to judge.
+    # also an uncertified answer says how far it is, so that the caller can compare it with others
     plain, _ = residual(program, close.x, close.cell_price, close.row_price)
     if best < plain:
         set_rows(close.x, best_x)

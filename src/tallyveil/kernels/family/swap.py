@@ -33,20 +33,24 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
     free, side, x = walk.signs.free, walk.signs.side, walk.point.x
     costs, activity, centre_row = walk.costs, walk.activity, walk.centre.row_price
     n_wrong, n_children, worst_child, worst_cell = 0, free.shape[0], 0, 0
+    # in manner 1 there is a worst row for each group, in manner 2 one for all, at 0
     worst, worst_side = np.full(n_children, -np.inf), np.empty(n_children, np.int64)
     worst_row = np.full(n_children, -1, np.int64)
     for c in range(n_children):
         scale = program.scale[program.kind[c]]
         for i in range(free.shape[1]):
             if program.allowed[c, i]:
+                # persons in both cases: so variables compare with each other, and with rows
                 wrong = -x[c, i] if free[c, i] else -costs[c, i] / scale[i]
                 # what stays free is clipped at zero, which must not cost accuracy
                 if wrong > (exact if free[c, i] else tolerance):
                     n_wrong += 1
+                    # strictly more, so that the first of equals is taken on every machine
                     if manner == 2 and wrong > worst[0]:
                         worst[0], worst_child, worst_cell = wrong, c, i
                     if manner < 2:
                         free[c, i] = not free[c, i]
+    # from units of an answer's own to the objective's
     softness = compliance / program.row_stiffness
     for row in range(side.size):
         # a binding row keeps its side within the tolerance, a loose one changes only beyond it
@@ -57,6 +61,7 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         new_side, wrong = _side(lower, upper, side[row], activity[row], shift, margin)
         if new_side != side[row]:
             n_wrong += 1
+            # groups of a bound on single children are the children
             among = program.row_group[row] if manner == 1 else 0
             if wrong > worst[among]:
                 worst[among], worst_row[among], worst_side[among] = wrong, row, new_side
@@ -66,6 +71,7 @@ def swap(program: Program, walk: Walk, tolerance: float, exact: float, complianc
         for among in range(n_children):
             if worst_row[among] >= 0:
                 side[worst_row[among]] = worst_side[among]
+        # a row that is wrong goes before a variable
         if manner == 2 and worst_row[0] < 0:
             free[worst_child, worst_cell] = not free[worst_child, worst_cell]
     return n_wrong
@@ -78,8 +84,10 @@ def _side(
     """Which side a row should bind on, and by how many persons it is wrong where that is new."""
     if lower == upper:
         return 2, 0.0
+    # short and over are distances to the bounds after the shift; only one can be above zero, as lower < upper
     short, over = lower + shift - activity, activity - shift - upper
     wanted = 1 if over > margin else (-1 if short > margin else 0)
+    # a bound that held and is now wrong: the amount by which it is on the inner side
     if side == -1:
         return wanted, -short
     if side == 1:

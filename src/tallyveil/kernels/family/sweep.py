@@ -50,7 +50,7 @@ class Columns(NamedTuple):
     stiffness: float
 
 
-class Blocks(NamedTuple):
+class CellBlocks(NamedTuple):
     """What the step at a cell involves.
 
     Attributes:
@@ -87,8 +87,11 @@ class Scratch(NamedTuple):
 
 
 @internal
-def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) -> float:
+def sweep(program: Program, point: Columns, blocks: CellBlocks, scratch: Scratch) -> float:
     """Minimise over every cell in turn; returns the largest move in persons."""
+    # Block coordinate descent whose block is one cell in all children. No answer sums two children, so that H is
+    # diagonal within a block and the step is a projection onto a simplex. It is exact without rows; these enter
+    # by an upper bound of their curvature.
     # names for the arrays of the inner loops: taking an array out of a tuple there costs time
     kind, answers, weights, ridge = program.kind, program.answers, program.weights, program.ridge
     sums, has_sums, hessian, curvatures = program.sums, program.has_sums, program.hessian, program.curvature
@@ -106,6 +109,7 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
     )
     largest = 0.0
     for i in range(sums.size):
+        # cells that no child may have, or where a partial sweep has nothing to do
         begin, n = starts[i], starts[i + 1] - starts[i]
         if n == 0:
             continue
@@ -114,6 +118,7 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
         resisting = 0
         for t in range(first_bound, last_bound):
             resisting += bound_members[bounds[t]]
+        # along the block, a row resists by its stiffness at most times its members: the step cannot overshoot
         for z in range(per_slope.size):
             per_slope[z] = 1.0 / (curvatures[z, i] + stiffness * resisting)
         # the slope is the gradient of the Lagrangian without the cell's price
@@ -136,6 +141,7 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
                 if answers[i, q] >= 0:
                     for child in range(n_children):
                         slope[child] += excess[np.uint64(answers[i, q]), child]
+        # rows pull with their forces at this point, which are kept up to date below
         for t in range(first_bound, last_bound):
             b = bounds[t]
             place = bound_start[b] + bound_label[b, i]
@@ -144,17 +150,21 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
                 slope[c] += against[np.uint64(place + bound_group[b, c] * bound_width[b])]
         for k in range(n):
             c = np.uint64(members[np.uint64(begin + k)])
+            # the unconstrained minimum of each child by itself
             slack[k] = per_slope[kind[c]]
             proposal[k] = x[i, c] - slope[c] * slack[k]
         shift = 0.0
         if has_sums and alike:
+            # begun at the price of the last sweep, which is mostly near
             shift = simplex_shift(proposal, n, sums[i], -cell_price[i] * per_slope[0])
             cell_price[i] = -(curvatures[0, i] + stiffness * resisting) * shift
+        # children of different kinds answer a price differently: the simplex is weighted then
         elif has_sums:
             cell_price[i] = -weighted_shift(proposal, slack, n, sums[i], -cell_price[i])
             for k in range(n):
                 proposal[k] += cell_price[i] * slack[k]
         n_moved = 0
+        # most counts do not move, and cost nothing from here on
         for k in range(n):
             c = np.uint64(members[np.uint64(begin + k)])
             goal = max(proposal[k] - shift, 0.0)
@@ -164,12 +174,15 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
                 largest = max(largest, abs(by))
                 moved[n_moved], change[n_moved] = c, by
                 n_moved += 1
+        # whatever follows from x is updated by the change alone; the descent computes it anew from x when it
+        # begins
         if dense:
             for k in range(n_moved):
                 c = np.uint64(moved[k])
                 like, by = kind[c], change[k]
                 for j in range(sums.size):
                     gradient[c, j] += by * hessian[like, i, j]
+        # child by child or answer by answer: the same sums in the same order for each answer and child
         elif n_children < FEW:
             for k in range(n_moved):
                 c = np.uint64(moved[k])
@@ -193,6 +206,7 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
                 if row >= 0:
                     activity[row] += change[k]
                     lower, upper = row_lower[row], row_upper[row]
+                    # at once and not after the sweep: the next cell already feels the row
                     against[place] = -row_force(row_price[row], activity[row], lower, upper, stiffness)
     return largest
 
@@ -200,6 +214,7 @@ def sweep(program: Program, point: Columns, blocks: Blocks, scratch: Scratch) ->
 @internal
 def row_force(price: float, held: float, lower: float, upper: float, stiffness: float) -> float:
     """What a row's price would be now: zero inside its bounds."""
+    # the multiplier and the penalty, cut to the sign that a bound may have
     short = price + stiffness * (lower - held)
     over = price + stiffness * (upper - held)
     return float(max(short, 0.0) + min(over, 0.0))

@@ -1,7 +1,7 @@
 """Where the walk from face to face is: the face, the centre of the compliance, the point found on the face.
 
 `tallyveil.kernels.family.polish` explains the walk. Arrays here are changed in place; the small tuples of numbers,
-`Softness` and `Progress`, are replaced.
+`Softness` and `WalkProgress`, are replaced.
 """
 
 from typing import NamedTuple
@@ -94,19 +94,19 @@ class Softness(NamedTuple):
     near: float
 
 
-class Progress(NamedTuple):
+class WalkProgress(NamedTuple):
     """How good the answers of settled faces were.
 
     Attributes:
-        found: Residual of the best answer, in persons; inf: none yet.
-        found_unmet: The part of it in sums and rows.
+        best: Residual of the best answer, in persons; inf: none yet.
+        best_unmet: The part of it in sums and rows.
         last: Residual of the last answer; inf: the face has changed since.
         last_unmet: The part of it in sums and rows.
         stride: How far beyond the answer the centre's prices moved, in steps; 1: to the answer.
     """
 
-    found: float
-    found_unmet: float
+    best: float
+    best_unmet: float
     last: float
     last_unmet: float
     stride: float
@@ -128,7 +128,10 @@ def begin_walk(program: Program, start: Point) -> Walk:
         costs,
         activity,
         Signs(signs.free.copy(), signs.side.copy()),
+        # 1e-11 up to 250 persons, then 4e-14 of the largest count, 1e-9 from 25,000 on, and rounding from
+        # 250,000 on
         float(max(EXACT_PERSONS, ROUNDING * largest, min(ENOUGH * largest, ENOUGH_PERSONS))),
+        # looser than `exact`, so that a sign within the error of a solution is not swapped back and forth
         1e-9 + 1e-13 * largest,
     )
 
@@ -145,6 +148,7 @@ def _largest(x: Floats) -> float:
 @internal
 def _guess(program: Program, start: Point, costs: Floats, activity: Floats) -> Signs:
     """A variable is free where it is larger than its reduced cost, both in persons; a row binds likewise."""
+    # at the optimum one of the two is zero; near it, the larger one in persons is the one that is not
     x, row_price = start.x, start.row_price
     free = np.zeros(x.shape, np.bool_)
     for c in range(x.shape[0]):
@@ -172,6 +176,7 @@ def free_a_child(program: Program, free: Bools, x: Floats) -> None:
         return
     for i in range(free.shape[1]):
         if program.sums[i] > 0:
+            # ties go to the first child, on every machine
             best, any_free = -1, False
             for c in range(free.shape[0]):
                 any_free |= free[c, i]
@@ -185,6 +190,7 @@ def free_a_child(program: Program, free: Bools, x: Floats) -> None:
 def start_on_face(walk: Walk) -> bool:
     """Put the centre's point on the face, by zeros where the face has them; whether the centre was on it."""
     free, side = walk.signs
+    # a price of a loose row and a count of a zero variable are what may be off the face
     x, cell_price, row_price = walk.centre
     face_x, face_cell_price, face_row_price = walk.point
     set_to(face_cell_price, cell_price)
@@ -210,6 +216,7 @@ def centre_on_point(walk: Walk, stride: float) -> None:
 
 @internal
 def _stride(stride: float, point: Floats, centre: Floats) -> None:
+    # no arithmetic at stride 1: the centre becomes the point to the last bit, which `polish` relies on
     if stride == 1.0:
         set_to(centre, point)
         return
@@ -222,6 +229,7 @@ def clip(x: Floats, positive: Floats) -> bool:
     """Copy x into `positive` with zeros for its negative entries; whether there were any."""
     clipped = False
     for c in range(x.shape[0]):
+        # no early end: the copy must be complete
         for i in range(x.shape[1]):
             clipped |= x[c, i] < 0.0
             positive[c, i] = max(x[c, i], 0.0)

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from tallyveil.arrays import Bools, IntegerRows, Integers
 
+# A power of two, so that whole persons are told by exact arithmetic. A unit is a millionth of a person: ten
+# times the error of a certified estimate, and small beside any part that decides. Twice or half as many units
+# decide differently only within a unit of a tie; published counts depend on it.
 ONE = 2**20
 """Units of an estimate in one person."""
 

@@ -27,7 +27,7 @@ from tallyveil.kernels.rounding.groups import (
     unreachable_bounds_hold,
 )
 from tallyveil.kernels.rounding.laminar_forest import laminar_forest
-from tallyveil.kernels.rounding.network import Stages, aim, rounding_network
+from tallyveil.kernels.rounding.network import RoundingStages, aim, rounding_network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
@@ -62,6 +62,7 @@ def round_by_flow(
         OPTIMAL, SETTLED, INFEASIBLE (no neighbouring whole numbers satisfy everything), CROSSED, TOO_LARGE,
         STOPPED or UNPROVED; and, for the first two, each entry's person above its floor, [n], 0 or 1.
     """
+    # 0 or 1, above the floor; an entry that bounds leave no choice gets its person from `rounding_network`
     up = np.zeros(entries.cell.size, dtype=np.int64)
     nested, forest = laminar_forest(labels)
     if not nested:
@@ -83,8 +84,9 @@ def round_by_flow(
     if groups_cross(forest, gates):
         return CROSSED, up
     feasible, arc_of, net = rounding_network(
-        forest, Stages(weight, nearest), bounds, gates, entries, left, up
+        forest, RoundingStages(weight, nearest), bounds, gates, entries, left, up
     )
+    # a bound below the floors or above what is open cannot be met by any flow
     if not (feasible and unreachable_bounds_hold(forest, bounds)):
         return INFEASIBLE, up
     status, flow, potentials = minimum_cost_flow(net)
@@ -97,6 +99,7 @@ def round_by_flow(
     free = 0
     for e in range(up.size):
         if arc_of[e] >= 0:
+            # added to, as bounds may have given the person already
             up[e] += flow[arc_of[e]]
             free += 1
     return (OPTIMAL if free else SETTLED), up
@@ -129,6 +132,7 @@ def attained(
             left[entries.cell[e]] -= entries.floor[e] + up[e]
     for i in range(left.size):
         good &= left[i] == 0
+    # one width for all queries, so that the arrays are made once for the family
     width = 0
     for q in range(labels.shape[0]):
         width = max(width, bounds.offset[q + 1] - bounds.offset[q])
@@ -137,6 +141,7 @@ def attained(
     sums, floors, parts = np.zeros(width, np.int64), np.zeros(width, np.int64), np.zeros(width, np.int64)
     for c in range(entries.start.size - 1):
         for q in range(stage.size):
+            # one query and child at a time: memory does not grow with queries times children
             for k in range(width):
                 sums[k], floors[k], parts[k] = 0, 0, 0
             for e in range(entries.start[c], entries.start[c + 1]):

@@ -26,7 +26,7 @@ class Gates(NamedTuple):
 
     Attributes:
         shared: Whether a set is shared. [sets]
-        own: Whether single children have an answer or a bound on a set. [sets]
+        single: Whether single children have an answer or a bound on a set. [sets]
         node: The node of each group and shared set; -1 for other sets. [groups, sets]; no groups where nothing is
             shared.
         low: Bounds in persons above the floors. [groups, sets]
@@ -34,7 +34,7 @@ class Gates(NamedTuple):
     """
 
     shared: Bools
-    own: Bools
+    single: Bools
     node: Integers
     low: Integers
     high: Integers
@@ -44,10 +44,11 @@ class Gates(NamedTuple):
 def gates_of(forest: Forest, weight: Integers, bounds: Bounds, entries: Entries, left: Integers) -> Gates:
     """The shared sets of a family with their bounds; nodes are not numbered yet."""
     n_sets = forest.above.size
-    shared, own = np.zeros(n_sets, np.bool_), np.zeros(n_sets, np.bool_)
+    shared, single = np.zeros(n_sets, np.bool_), np.zeros(n_sets, np.bool_)
+    # an answer of a rounding query is measured on single children, as are bounds that are not shared
     for k in range(weight.shape[0]):
         for z in range(n_sets):
-            own[z] |= weight[k, z] > 0
+            single[z] |= weight[k, z] > 0
     n_groups = 0
     for q in range(bounds.shared.size):
         for column in range(bounds.offset[q], bounds.offset[q + 1]):
@@ -55,16 +56,18 @@ def gates_of(forest: Forest, weight: Integers, bounds: Bounds, entries: Entries,
             if z >= 0 and bounds.shared[q]:
                 shared[z] = True
             elif z >= 0:
-                own[z] = True
+                single[z] = True
         if bounds.shared[q]:
             for group in bounds.groups:
                 n_groups = max(n_groups, group + 1)
     shape = (n_groups, n_sets)
     live, whole = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    # without groups nothing below is filled, and the network is as if groups did not exist
     for c in range(entries.start.size - 1 if n_groups else 0):
         for e in range(entries.start[c], entries.start[c + 1]):
             z = forest.deepest[entries.cell[e]]
             while z >= 0:
+                # open: the cell has people left over. Each of the child's sets that hold the cell counts it.
                 live[bounds.groups[c], z] += 1 if left.size == 0 or left[entries.cell[e]] != 0 else 0
                 whole[bounds.groups[c], z] += entries.floor[e]
                 z = forest.above[z]
@@ -74,9 +77,10 @@ def gates_of(forest: Forest, weight: Integers, bounds: Bounds, entries: Entries,
             for column in range(bounds.offset[q], bounds.offset[q + 1]):
                 z = _set_of(forest, q, column - bounds.offset[q])
                 for g in range(n_groups if z >= 0 else 0):
+                    # several queries may bound the same set of cells: the tightest bounds hold
                     low[g, z] = max(low[g, z], bounds.lower[g, column] - whole[g, z])
                     high[g, z] = min(high[g, z], bounds.upper[g, column] - whole[g, z])
-    return Gates(shared, own, np.full(shape, -1, np.int64), low, high)
+    return Gates(shared, single, np.full(shape, -1, np.int64), low, high)
 
 
 @internal
@@ -88,6 +92,7 @@ def _set_of(forest: Forest, q: int, k: int) -> int:
 @internal
 def unreachable_bounds_hold(forest: Forest, bounds: Bounds) -> bool:
     """Whether shared bounds on answers that no cell is in allow zero."""
+    # no cell can reach the answer: its sum is zero in every rounding
     for q in range(bounds.shared.size):
         if bounds.shared[q]:
             for column in range(bounds.offset[q], bounds.offset[q + 1]):
@@ -102,10 +107,11 @@ def unreachable_bounds_hold(forest: Forest, bounds: Bounds) -> bool:
 def groups_cross(forest: Forest, gates: Gates) -> bool:
     """Whether a set of single children lies strictly around a shared set."""
     around = np.zeros(forest.above.size, np.bool_)
+    # sets are ordered by size, so that `around` of the set above is known
     for z in range(around.size):  # larger sets first
         above = forest.above[z]
         if above >= 0:
-            around[z] = around[above] or gates.own[above]
+            around[z] = around[above] or gates.single[above]
         if gates.shared[z] and around[z]:
             return True
     return False
@@ -120,6 +126,7 @@ def add_gates(forest: Forest, gates: Gates, net: Network, out: Integers) -> tupl
     """
     n, a, feasible = int(np.int64(1)), int(np.int64(0)), True
     for z in range(forest.above.size):
+        # the next larger shared set, whose node has a smaller number already; else node 0
         above = forest.above[z]
         while above >= 0 and not gates.shared[above]:
             above = forest.above[above]
@@ -127,9 +134,12 @@ def add_gates(forest: Forest, gates: Gates, net: Network, out: Integers) -> tupl
             into = gates.node[g, above] if above >= 0 else 0
             gates.node[g, z], out[n] = n, a
             low, high = gates.low[g, z], gates.high[g, z]
+            # an empty range has no flow, and the arrays stay in step all the same
             feasible &= low <= high
+            # A lower bound is sent on beforehand, so that all flows lie between 0 and a capacity.
             net.supply[n] -= low
             net.supply[into] += low
+            # equal bounds leave nothing to choose: no arc
             if low < high:
                 net.tail[a], net.head[a], net.capacity[a], net.useful[a] = n, into, high - low, True
                 net.costs[:, a] = 0
@@ -154,6 +164,7 @@ def groups_hold(labels: Int32s, bounds: Bounds, entries: Entries, up: Integers) 
         begin, width = bounds.offset[q], bounds.offset[q + 1] - bounds.offset[q]
         if bounds.shared[q] and width > 0:
             n_groups = 0
+            # from the answers and not from `gates`: a check that shares their mistakes would be none
             for group in bounds.groups:
                 n_groups = max(n_groups, group + 1)
             persons = np.zeros((n_groups, width), np.int64)

@@ -69,6 +69,7 @@ def laminar_forest(labels: Int32s) -> tuple[bool, Forest]:
             set_of[q, k] = over
             continue
         above[n_sets], measure[n_sets], set_of[q, k] = over, size[q, k], n_sets
+        # the cells' smallest set is now this one; later sets are not larger
         for i in members:
             deepest[i] = n_sets
         n_sets += 1
@@ -81,6 +82,7 @@ def _sets_of_queries(labels: Int32s) -> tuple[Integers, Integers, Integers]:
     m, s = labels.shape
     width = 1
     for q in range(m):
+        # -1 is no answer, and leaves the width at 1 where a query has none
         for i in range(s):
             width = max(width, labels[q, i] + 1)
     size = np.zeros((m, width), dtype=np.int64)
@@ -92,6 +94,7 @@ def _sets_of_queries(labels: Int32s) -> tuple[Integers, Integers, Integers]:
     for q in range(m):
         for k in range(1, width):
             begin[q, k] = begin[q, k - 1] + size[q, k - 1]
+        # a counting sort, which keeps cells in rising order within an answer
         place = begin[q].copy()
         for i in range(s):
             k = labels[q, i]

@@ -30,7 +30,7 @@ from tallyveil.kernels.rounding.start import first_flow
 from tallyveil.kernels.vectors import set_rows, set_to
 
 
-class Stages(NamedTuple):
+class RoundingStages(NamedTuple):
     """The stages of a rounding, most important first.
 
     Attributes:
@@ -42,7 +42,7 @@ class Stages(NamedTuple):
     nearest: Bools
 
 
-class _Leftover(NamedTuple):
+class _FamilyLeftover(NamedTuple):
     """Persons left over when every estimate goes down, and who may get them.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Leftover(NamedTuple):
     arc_of: Integers
 
 
-class _Sets(NamedTuple):
+class _ChildSets(NamedTuple):
     """Sets of one child; the last one is for answers that no cell is in.
 
     live: open cells. target: in units above the floors. low, high: bounds in persons above the floors. weight:
@@ -90,6 +90,8 @@ class _Sets(NamedTuple):
 @internal
 def aim(target: int, nearest: bool) -> int:
     """The target itself, or the nearest whole number of persons (halves to even), in units."""
+    # as `np.rint` does, but in whole numbers
+    # `//` and `%` round down, so that the part is not negative, for a negative target too
     if not nearest:
         return target
     whole, part = target // ONE, target % ONE
@@ -100,7 +102,7 @@ def aim(target: int, nearest: bool) -> int:
 @inlined
 def rounding_network(
     forest: Forest,
-    stages: Stages,
+    stages: RoundingStages,
     bounds: Bounds,
     gates: Gates,
     entries: Entries,
@@ -121,6 +123,7 @@ def rounding_network(
         Whether every bound leaves room (if not, the rest is void); each entry's arc, [n], or -1 where there is
         no choice; and the network.
     """
+    # a set has at most three arcs, an entry one, and so has a group's set
     n_sets, n_children, cell = forest.above.size, entries.start.size - 1, entries.cell
     most_arcs = cell.size + 3 * n_children * n_sets + gates.node.size
     most_nodes = 1 + n_children * n_sets + left.size + gates.node.size
@@ -136,23 +139,27 @@ def rounding_network(
     )
     out = np.empty(most_nodes + 1, dtype=np.int64)  # where the arcs out of each set's node begin; at most 3
     arc_of = np.full(cell.size, -1, dtype=np.int64)
-    leftover = _Leftover(left, np.zeros(left.size, dtype=np.int64), up, arc_of)
+    leftover = _FamilyLeftover(left, np.zeros(left.size, dtype=np.int64), up, arc_of)
     feasible, n, a = add_gates(forest, gates, net, out)
     sets = _no_sets(n_sets, stages.nearest.size)
     for c in range(n_children):
+        # Children in order, and larger sets first within a child: every arc then leads to a smaller number.
         _load_child(sets, forest, stages.weight, bounds, entries, left, c)
         _share_nodes(forest, sets, gates)
         for z in range(n_sets + 1):
             feasible &= sets.low[z] <= sets.high[z]
+        # a group's bounds leave no room, or this child's do: what has been made is void
         if not feasible:
             break
         set_to(sets.gate, gates_of_child(gates, bounds, c))
         n, a = _add_sets(n, a, forest, sets, stages, net, out)
         a = _add_entries(c, a, forest, sets, entries, leftover, net)
+    # nodes of cells come last: what they send out is known only when all children are read
     n_inner = n
     n_open = n
     for i in range(left.size):
         n_open += left[i] != 0
+    # cut to size before cells are added: the solver's work arrays are as long as these
     net = _trim(net, n_open, a)
     if feasible:
         _add_cells(n_inner, leftover, entries, net)
@@ -176,9 +183,9 @@ def _trim(net: Network, n: int, a: int) -> Network:
 
 
 @internal
-def _no_sets(nothing: int, n_stages: int) -> _Sets:
+def _no_sets(nothing: int, n_stages: int) -> _ChildSets:
     """Arrays for the sets of one child, to be used for every child in turn."""
-    return _Sets(
+    return _ChildSets(
         np.empty(nothing + 1, dtype=np.int64),
         np.empty(nothing + 1, dtype=np.int64),
         np.empty(nothing + 1, dtype=np.int64),
@@ -197,7 +204,7 @@ def _no_sets(nothing: int, n_stages: int) -> _Sets:
 
 @internal
 def _load_child(
-    sets: _Sets,
+    sets: _ChildSets,
     forest: Forest,
     weight: Integers,
     bounds: Bounds,
@@ -208,6 +215,7 @@ def _load_child(
     """Sums over the entries of child c, and its bounds."""
     nothing = forest.above.size
     live, whole, target, low, high = sets.live, sets.whole, sets.target, sets.low, sets.high
+    # the arrays serve one child after another
     for z in range(nothing + 1):
         live[z], whole[z], target[z], low[z], sets.number[z] = 0, 0, 0, 0, -1
         sets.onward[z], sets.least[z], sets.most[z] = 0, 0, 1
@@ -244,20 +252,23 @@ def _load_child(
 
 
 @internal
-def _share_nodes(forest: Forest, sets: _Sets, gates: Gates) -> None:
+def _share_nodes(forest: Forest, sets: _ChildSets, gates: Gates) -> None:
     """Mark the sets that need a node (number 0), and find those that share the node of the set above (alias).
 
     A set that only groups have a bound on needs none. Between a shared set and the set above it stands the group's.
     """
     live, target, low, high = sets.live, sets.target, sets.low, sets.high
+    # from small to large, so that a set's own weight and bounds are complete before they are handed up
     for z in range(forest.above.size - 1, -1, -1):
         sets.alias[z] = -1
-        if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]) or not gates.own[z]:
+        # Linear in what flows through it: one open cell, or a target that no flow undershoots and no bound
+        # that binds. Its cost is a toll on what passes.
+        if live[z] < 2 or (target[z] == 0 and low[z] <= 0 and high[z] >= live[z]) or not gates.single[z]:
             continue
         sets.number[z] = 0
         # Smaller sets first, so that weights and bounds of a chain of equal sets all reach its top.
         p = forest.above[z] if not gates.shared[z] else -1
-        if p >= 0 and gates.own[p] and live[p] == live[z] and target[p] == target[z]:
+        if p >= 0 and gates.single[p] and live[p] == live[z] and target[p] == target[z]:
             sets.alias[z] = p
             for k in range(sets.weight.shape[0]):
                 sets.weight[k, p] += sets.weight[k, z]
@@ -266,7 +277,7 @@ def _share_nodes(forest: Forest, sets: _Sets, gates: Gates) -> None:
 
 @internal
 def _add_sets(
-    n: int, a: int, forest: Forest, sets: _Sets, stages: Stages, net: Network, out: Integers
+    n: int, a: int, forest: Forest, sets: _ChildSets, stages: RoundingStages, net: Network, out: Integers
 ) -> tuple[int, int]:
     """Number the nodes of a child's sets from n on, add the arcs out of them from a on, and sum up what is passed.
 
@@ -278,6 +289,7 @@ def _add_sets(
         into = sets.onward[above] if gate[z] < 0 else gate[z]
         if sets.alias[z] >= 0 or sets.number[z] == 0:
             if sets.alias[z] >= 0:
+                # the set above was numbered before, as larger sets come first
                 sets.number[z] = sets.number[sets.alias[z]]
             else:
                 sets.number[z], out[n] = n, a
@@ -291,12 +303,13 @@ def _add_sets(
             sets.least[z], sets.most[z] = max(sets.least[z], sets.low[z]), min(sets.most[z], sets.high[z])
         for k in range(nearest.size):
             goal = aim(sets.target[z], nearest[k])
+            # what one person more costs: the deviation at one person less that at none, in units
             sets.toll[k, z] = sets.toll[k, above] + weight[k, z] * (abs(ONE - goal) - abs(goal))
     return n, a
 
 
 @internal
-def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools, net: Network) -> int:
+def _add_arcs(z: int, a: int, into: int, above: int, sets: _ChildSets, nearest: Bools, net: Network) -> int:
     """Add the arcs out of a set's node: below the target, across it, above it. Returns the next arc."""
     node, reached, high = sets.number[z], sets.low[z], sets.high[z]
     whole, rest, priced = sets.target[z] // ONE, sets.target[z] % ONE, False
@@ -313,6 +326,7 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools
         if until <= reached:
             continue
         net.tail[a], net.head[a], net.capacity[a] = node, into, until - reached
+        # a target of zero is rarely left, and its arc is priced only when all others are done
         net.useful[a] = sets.target[z] > 0
         for k in range(nearest.size):
             slope = -ONE if piece == 0 else ONE
@@ -328,21 +342,30 @@ def _add_arcs(z: int, a: int, into: int, above: int, sets: _Sets, nearest: Bools
 
 @internal
 def _add_entries(
-    c: int, a: int, forest: Forest, sets: _Sets, entries: Entries, leftover: _Leftover, net: Network
+    c: int,
+    a: int,
+    forest: Forest,
+    sets: _ChildSets,
+    entries: Entries,
+    leftover: _FamilyLeftover,
+    net: Network,
 ) -> int:
     """Add the arcs of a child's open entries from a on; their tails are cells for now. Returns the next arc."""
     left, forced, up, arc_of = leftover
     for e in range(entries.start[c], entries.start[c + 1]):
         i = entries.cell[e]
+        # nobody is left over in the cell: the entry goes down
         if left.size and left[i] == 0:
             continue
         z = forest.deepest[i]
+        # from the bounds of sets with this one open cell: at least 1 means up, at most 0 means no arc
         up[e] = sets.least[z]
         net.supply[sets.onward[z]] += up[e]
         if left.size:
             forced[i] += up[e]
         if up[e] < sets.most[z]:
             net.tail[a], net.head[a], net.capacity[a] = i, sets.onward[z], 1
+            # a whole estimate goes up only where nothing else helps
             net.useful[a] = entries.part[e] > 0
             for k in range(net.costs.shape[0]):
                 net.costs[k, a] = sets.toll[k, z]
@@ -352,8 +375,9 @@ def _add_entries(
 
 
 @internal
-def _add_cells(n: int, leftover: _Leftover, entries: Entries, net: Network) -> None:
+def _add_cells(n: int, leftover: _FamilyLeftover, entries: Entries, net: Network) -> None:
     """Number the cells with people left over from n on and make them the tails of their entries."""
+    # last, since `forced` needs all children
     left, forced, _, arc_of = leftover
     node = np.zeros(max(left.size, 1), dtype=np.int64)
     for i in range(left.size):

@@ -49,12 +49,16 @@ OPTIMAL, INFEASIBLE, TOO_LARGE, STOPPED = 0, 1, 2, 3
 
 ASLEEP, AWAKE, FROZEN = 0, 1, 2
 
+# Far above any count of persons, and so far below 2^63 that a flow and a room can be added.
 NO_LIMIT = 2**60
 """Capacity of artificial arcs; flows must be smaller."""
 
+# A bound against a defect alone: half of it is still fifty times what families take.
 PIVOTS_PER_ARC = 200
 """Pivots allowed, as a multiple of nodes and arcs. Families take less than 2."""
 
+# Twice as much leaves room for fewer stages below the limit. With half as much the second cost weighs more
+# against the first one, and the exact stages begin farther from their end.
 BLEND = 2**12
 """Weight of a cost against the next one where all are minimised at once to begin with; no answer depends on it."""
 
@@ -103,27 +107,35 @@ def minimum_cost_flow(net: Network) -> tuple[int, Integers, Integers]:
     flow = np.zeros(n_arcs + n, dtype=np.int64)
     set_to(flow, begin)
     potentials = np.zeros((costs.shape[0], n), dtype=np.int64)
+    # the largest cost decides what an artificial arc must cost, and whether sums of costs fit into 64 bits
     largest = int(np.int64(0))
     for k in range(costs.shape[0]):
         for arc in range(n_arcs):
             largest = max(largest, abs(costs[k, arc]))
+    # Step R10 of docs/proofs/rounding.md: a path to the root has at most n real arcs and one artificial one. So
+    # potentials stay below 2^59 and reduced costs below 2^61.
     if largest >= 2**58 // (n + 1) - 1:
         return TOO_LARGE, flow[:n_arcs], potentials
     room = np.full(n_arcs + n, NO_LIMIT, dtype=np.int64)
     set_to(room, capacity)
+    # every arc at zero until `first_tree` says otherwise
     state = np.ones(n_arcs + n, dtype=np.int8)
     tree = first_tree(tail, head, supply, first_arc, flow, state)
     mark = np.empty(n_arcs, dtype=np.int8)
+    # true and false are AWAKE and ASLEEP
     set_to(mark, useful)
     cost = np.empty(n_arcs + n, dtype=np.int64)
     arcs, basis = _Arcs(tail, head, room, cost), _Basis(flow, state, tree)
     budget = PIVOTS_PER_ARC * (n_arcs + n)
     if _blend(costs, largest, cost, n):  # only to begin the exact stages near their end
+        # the flow is kept, its potentials are not: the first exact stage computes its own
         budget = _minimise(arcs, basis, mark, potentials[0], budget)
     for k in range(costs.shape[0]):
         if budget < 0:
             return STOPPED, flow[:n_arcs], potentials
         set_to(cost, costs[k])
+        # Artificial arcs cost more than any path, so that they carry flow only if they must; in later stages
+        # none can gain any (step R9 of docs/proofs/rounding.md).
         cost[n_arcs:] = (largest + 1) * (n + 1) if k == 0 else 0
         budget = _minimise(arcs, basis, mark, potentials[k], budget)
         if budget < 0:
@@ -166,18 +178,22 @@ def _minimise(arcs: _Arcs, basis: _Basis, mark: Int8s, potential: Integers, budg
     """
     tail, head, _, cost = arcs
     _, state, tree = basis
+    # the awake arcs, in a ring that the search goes round
     ring = np.empty(tail.size, dtype=np.int64)
     n_ring = int(np.int64(0))
     for arc in range(tail.size):
         if mark[arc] == AWAKE:
             ring[n_ring] = arc
             n_ring += 1
+    # potentials are computed once, and then moved by subtrees
     reprice(tree, cost, potential)
     place = int(np.int64(0))
     while True:
         entering, place = _search(arcs, potential, state, ring, n_ring, place)
         if entering < 0:
             woken = n_ring
+            # Dantzig's rule over all arcs only when the ring has nothing left: it also proves the optimum for
+            # all of them
             for arc in range(tail.size):
                 reduced = state[arc] * (cost[arc] + potential[tail[arc]] - potential[head[arc]])
                 if reduced < 0 and mark[arc] == ASLEEP:
@@ -186,6 +202,7 @@ def _minimise(arcs: _Arcs, basis: _Basis, mark: Int8s, potential: Integers, budg
                     n_ring += 1
             if n_ring == woken:
                 return budget
+            # the new ones first
             place = woken
             continue
         if budget == 0:
@@ -207,6 +224,8 @@ def _search(
         if place >= n_ring:
             place = 0
         arc = ring[place]
+        # state is 1 at zero and -1 at capacity, so that a negative product means it pays to move; 0 never
+        # does
         reduced = state[arc] * (cost[arc] + potential[tail[arc]] - potential[head[arc]])
         if reduced < best:
             best, entering = reduced, arc
@@ -228,6 +247,7 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
     tail, head = arcs.tail[entering], arcs.head[entering]
     room, cost = arcs.room, arcs.cost
     flow, state, tree = basis
+    # the direction in which flow would change: forward from zero, back from capacity
     forward = state[entering] == 1
     first, second = (tail, head) if forward else (head, tail)
     u, v = first, second
@@ -254,6 +274,7 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
         if spare <= amount:
             amount, leaving, below, other = spare, u, second, first
         u = tree[u, ABOVE]
+    # a degenerate pivot moves no flow, and only the tree changes
     if amount > 0:
         flow[entering] += amount if forward else -amount
         u = first
@@ -270,8 +291,10 @@ def _pivot(arcs: _Arcs, entering: int, basis: _Basis, potential: Integers) -> No
         return
     out = tree[leaving, ARC]
     state[entering] = 0
+    # the leaving arc is at one of its bounds, since it stopped the flow
     state[out] = 1 if flow[out] == 0 else -1
     rehang(tree, below, other, leaving, entering, 1 if below == tail else -1)
+    # all below the entering arc change by its reduced cost, so that the arc's own becomes zero
     reduced = cost[entering] + potential[tail] - potential[head]
     shift(tree, potential, below, -reduced if below == tail else reduced)
 
@@ -282,6 +305,7 @@ def _freeze(
 ) -> None:
     """Hold every arc whose reduced cost is not zero where it is."""
     for arc in range(tail.size):
+        # an arc of the tree has a reduced cost of zero, and stays free for the next cost
         if state[arc] != 0 and cost[arc] + potential[tail[arc]] != potential[head[arc]]:
             state[arc] = 0
             mark[arc] = FROZEN
@@ -308,6 +332,7 @@ def proves_least_cost(
     """
     left = supply.copy()
     for arc in range(tail.size):
+        # feasible first: between bounds, and balanced at each node at the end
         if flow[arc] < 0 or flow[arc] > capacity[arc]:
             return False
         left[tail[arc]] -= flow[arc]

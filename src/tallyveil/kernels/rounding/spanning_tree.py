@@ -24,6 +24,7 @@ def first_tree(
     n, n_arcs = supply.size, head.size
     excess = supply.copy()
     for arc in range(n_arcs):
+        # begins at capacity, or is a first arc with room left, whose state is set below
         if flow[arc]:
             state[arc] = -1
             excess[tail[arc]] -= flow[arc]
@@ -37,6 +38,8 @@ def first_tree(
             above = head[arc]
         else:
             arc = n_arcs + u
+            # The artificial arc carries all that does not balance, in the direction in which it must. An
+            # empty one leads up, where it has room.
             flow[arc] = abs(excess[u])
             sense = 1 if excess[u] >= 0 else -1
         tree[u, ARC] = arc
@@ -55,6 +58,7 @@ def _hang(tree: Integers, u: int, above: int) -> None:
     tree[u, ABOVE] = above
     tree[u, NEXT] = after
     tree[u, PREVIOUS] = -1
+    # a doubly linked list, so that a node leaves it without a search
     if after >= 0:
         tree[after, PREVIOUS] = u
     tree[above, BELOW] = u
@@ -75,8 +79,10 @@ def _unhang(tree: Integers, u: int) -> None:
 @internal
 def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
     """Add to the potentials of `top` and everything below it, and set their depths."""
+    # the subtree in preorder, by links alone: no recursion and no stack
     u = top
     while True:
+        # the node above comes before, so its depth is right already
         tree[u, DEPTH] = tree[tree[u, ABOVE], DEPTH] + 1
         potential[u] += change
         after = tree[u, BELOW]
@@ -94,6 +100,7 @@ def shift(tree: Integers, potential: Integers, top: int, change: int) -> None:
 def reprice(tree: Integers, cost: Integers, potential: Integers) -> None:
     """Compute all potentials; the root has 0."""
     potential[0] = 0
+    # the same walk over the whole tree; a root alone has nothing below
     u = tree[0, BELOW]
     while u > 0:
         potential[u] = potential[tree[u, ABOVE]] - tree[u, SENSE] * cost[tree[u, ARC]]

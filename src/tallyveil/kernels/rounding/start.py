@@ -31,6 +31,7 @@ def first_flow(net: Network, out: Integers, n_inner: int, entries: Entries, arc_
                 net.begin[arc_of[e]] = 1
     for u in range(n_inner, net.supply.size):
         leaving = arcs[start[u - n_inner] : start[u - n_inner + 1]]
+        # fractional parts first: only these are worth an order, all others are zero
         n_useful = 0
         for j in range(leaving.size):
             if net.useful[leaving[j]]:
@@ -65,6 +66,8 @@ def _send_on(net: Network, out: Integers, n_inner: int) -> None:
         for a in range(out[u], min(out[u] + 3, net.tail.size)):
             if net.tail[a] != u:
                 break
+            # less than nothing may come where a lower bound was sent on beforehand: an artificial arc makes
+            # up for it
             net.begin[a] = max(0, min(through[u], net.capacity[a]))
             through[u] -= net.begin[a]
             through[net.head[a]] += net.begin[a]
@@ -77,6 +80,7 @@ def _send_on(net: Network, out: Integers, n_inner: int) -> None:
 @internal
 def _arcs_by_cell(net: Network, n_inner: int) -> tuple[Integers, Integers]:
     """Arcs out of the nodes from n_inner on, by node, and where each node's begin."""
+    # a counting sort of the arcs by tail; node 0 and sets have `out` for that
     start = np.zeros(net.supply.size - n_inner + 2, dtype=np.int64)
     for u in net.tail:
         if u >= n_inner:

@@ -69,6 +69,8 @@ def approach(
     n = x.size
     sums, fresh_sums, ahead_sums = prices.label.copy(), prices.label.copy(), prices.label.copy()
     ahead, fresh, point, force = x.copy(), np.empty(n), np.empty(n), np.empty(n)
+    # sums are linear in the counts: those of the extrapolated point follow from two others, without a pass
+    # over entries
     label_sums(tables, x, sums)
     set_rows(ahead_sums, sums)
     curvature, momentum, moved = FIRST_CURVATURE, 1.0, np.inf
@@ -79,6 +81,8 @@ def approach(
             rate = 1.0 / curvature
             for e in range(n):
                 point[e] = ahead[e] - (ahead[e] - tables.centre[e] + force[e]) * rate
+            # Projections are only as exact as the last move makes worth while: the larger the step, the less
+            # they cost.
             allowed = max(LOOSE * min(moved, 1.0), LEAST_TOLERANCE * tolerance)
             project(tables, point, prices, fresh, allowed, PROJECTION_LIMIT)
             label_sums(tables, fresh, fresh_sums)
@@ -96,6 +100,8 @@ def approach(
         moved, uphill = 0.0, 0.0
         for e in range(n):
             change = fresh[e] - x[e]
+            # O'Donoghue and Candes's test by the gradient: the generalised gradient at `ahead` against the
+            # way that x goes
             uphill += (ahead[e] - fresh[e]) * change
             moved = max(moved, abs(change))
         # The momentum carries the point away from the optimum: begin again without it (O'Donoghue and Candes 2015).
@@ -115,6 +121,8 @@ def approach(
         if moved < tolerance:
             break
         curvature = max(curvature * CURVATURE_FALLS, 1.0)
+    # The projection's metric is L times the entries' weights, so its prices are 1 / L of those of Newton's
+    # method.
     _price_labels(tables, sums, prices.label)
     for i in range(prices.column.size):
         prices.column[i] *= curvature
@@ -148,6 +156,7 @@ def _curvature_between(
                 e = base + i * along + k * across
                 squares += (point[e] - other[e]) * (point[e] - other[e])
             length += tables.weight[first + k] * squares
+    # both points are the same: any curvature will do, and a division by zero is avoided
     if length == 0.0:
         return 1.0
     coupled = 0.0

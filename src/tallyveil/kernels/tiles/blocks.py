@@ -29,14 +29,16 @@ import numpy as np
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.cholesky import cholesky
 from tallyveil.kernels.compiled import internal
-from tallyveil.kernels.tiles.face import Face
+from tallyveil.kernels.tiles.face import TableFace
 from tallyveil.kernels.tiles.tables import Tables
 
+# A block is then 512 KiB a child at most. With twice as many it takes four times the memory and eight times
+# the factorisation; with half as many, more labels are divided by their diagonal and more steps are made.
 MOST_LABELS = 256
 """Most labels of a block. Labels of many columns come first."""
 
 
-class Blocks(NamedTuple):
+class ChildBlocks(NamedTuple):
     """The factored blocks of all children. A vector is one of `direction`: labels first, then inner lines.
 
     Attributes:
@@ -69,7 +71,7 @@ class _Rows(NamedTuple):
 
 
 @internal
-def factored_blocks(tables: Tables, face: Face, easing: Floats, share: Floats) -> Blocks:
+def factored_blocks(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> ChildBlocks:
     """Factor the block of every child.
 
     Args:
@@ -83,17 +85,21 @@ def factored_blocks(tables: Tables, face: Face, easing: Floats, share: Floats) -
     row_begin, row_label, row_sum = blocks.row_begin, blocks.row_label, blocks.row_sum
     for p in range(tables.upright.size):
         first_row, depth = tables.row_begin[p], tables.row_begin[p + 1] - tables.row_begin[p]
+        # one table at a time: rows times labels of a block, for all tables at once, would be far more memory
         rows = _Rows(np.zeros((depth, blocks.right.size)), np.zeros(depth))
         _add_entries(tables, face, p, number, blocks, rows)
         n_sums = row_begin[first_row]
         for k in range(depth):
             if n_sums + blocks.right.size > row_label.size:
+                # doubled, so that copying costs no more than filling
                 row_label, row_sum = _longer(row_label, row_sum, n_sums, 2 * (n_sums + blocks.right.size))
             last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), n_sums)
+            # Only rows that are inner lines have an equation to be solved back into. Of others the sums serve
+            # the subtraction alone.
             n_sums = last if tables.upright[p] and tables.column_total.size else n_sums
             row_begin[first_row + k + 1] = n_sums
     _factor(blocks, share)
-    return Blocks(
+    return ChildBlocks(
         blocks.begin,
         blocks.place,
         blocks.factor_begin,
@@ -124,9 +130,12 @@ def _least_columns(tables: Tables) -> tuple[Integers, int]:
     for label in range(n_labels):
         most = max(most, columns[label])
     with_so_many = np.zeros(most + 1, np.int64)
+    # how many labels have each number of columns
     for label in range(n_labels):
         with_so_many[columns[label]] += 1
     least, chosen = most + 1, int(np.int64(0))
+    # all labels with the same number of columns or none: which labels are in a block does not depend on their
+    # order
     while least > 1 and chosen + with_so_many[least - 1] <= MOST_LABELS:
         least -= 1
         chosen += with_so_many[least]
@@ -134,7 +143,7 @@ def _least_columns(tables: Tables) -> tuple[Integers, int]:
 
 
 @internal
-def _numbered(tables: Tables, face: Face, easing: Floats, share: Floats) -> Int32s:
+def _numbered(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> Int32s:
     """Number of each label and child in the child's block, -1: none; at its place in a vector."""
     n_labels, n_children = tables.label_weight.shape
     columns, least = _least_columns(tables)
@@ -151,7 +160,7 @@ def _numbered(tables: Tables, face: Face, easing: Floats, share: Floats) -> Int3
 
 
 @internal
-def _empty_blocks(tables: Tables, face: Face, number: Int32s, easing: Floats) -> Blocks:
+def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Floats) -> ChildBlocks:
     """Blocks of the labels' weights alone."""
     n_labels, n_children = tables.label_weight.shape
     begin, factor_begin = np.zeros(n_children + 1, np.int64), np.zeros(n_children + 1, np.int64)
@@ -170,7 +179,7 @@ def _empty_blocks(tables: Tables, face: Face, number: Int32s, easing: Floats) ->
             if number[j] >= 0:
                 place[begin[c] + number[j]] = j
                 factor[factor_begin[c] + number[j] * (n + 1)] = easing[j]
-    return Blocks(
+    return ChildBlocks(
         begin,
         place,
         factor_begin,
@@ -184,14 +193,18 @@ def _empty_blocks(tables: Tables, face: Face, number: Int32s, easing: Floats) ->
 
 
 @internal
-def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blocks, rows: _Rows) -> None:
+def _add_entries(
+    tables: Tables, face: TableFace, p: int, number: Int32s, blocks: ChildBlocks, rows: _Rows
+) -> None:
     """Add the entries of a table to the upper halves of the blocks, and to the sums of its rows."""
     first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
     places = np.empty(blocks.right.size, np.int64)
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         inner, total = face.inner[face.begin[outer] : face.begin[outer + 1]], 0.0
+        # sum of the gives of the column's active entries, by which its mean moves
         for j in inner:
             total += 1.0 / tables.weight[first_row + j] if upright else 0.0
+        # a single active entry is held by its line's fixed sum
         for j in inner if inner.size > 1 else inner[:0]:
             line = outer - face.outer_begin[p]
             i, k = (line, j) if upright else (j, line)
@@ -200,6 +213,7 @@ def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blo
             rows.total[k] += give
             begin, end = tables.label_begin[first_column + i], tables.label_begin[first_column + i + 1]
             for label in tables.label[begin:end]:
+                # labels outside the child's block have no number there
                 a = number[label * face.label_step + c * face.child_step]
                 if a >= 0:
                     rows.sums[k, a] += give
@@ -209,23 +223,26 @@ def _add_entries(tables: Tables, face: Face, p: int, number: Int32s, blocks: Blo
             block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
             for first in range(n):
                 for other in range(n):
+                    # the upper half alone, whatever the order of an entry's labels
                     if places[first] <= places[other]:
                         block[places[first] * width + places[other]] += give
 
 
 @internal
 def _subtract_row(
-    blocks: Blocks, rows: _Rows, k: int, c: int, row_sums: tuple[Int32s, Floats], first: int
+    blocks: ChildBlocks, rows: _Rows, k: int, c: int, row_sums: tuple[Int32s, Floats], first: int
 ) -> int:
     """Eliminate a row from its child's block. Its labels and sums are written from `first` on; returns their end."""
     labels, sums = row_sums
     last, width = first, blocks.begin[c + 1] - blocks.begin[c]
     for a in range(width):
+        # most rows have few of the child's labels: only these are stored
         if rows.sums[k, a] != 0.0:
             labels[last], sums[last] = a, rows.sums[k, a]
             last += 1
     block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
     for entry in range(first, last):
+        # s s' / (sum of g), the Schur complement of the row's own equation
         share = sums[entry] / rows.total[k]
         line = block[labels[entry] * width :]
         for other in range(entry, last):
@@ -234,8 +251,9 @@ def _subtract_row(
 
 
 @internal
-def _factor(blocks: Blocks, share: Floats) -> None:
+def _factor(blocks: ChildBlocks, share: Floats) -> None:
     """Factor all blocks in place. A block that rounding errors make indefinite becomes its diagonal."""
+    # `cholesky` takes the leading block of a matrix of fixed size, so one matrix serves all children
     matrix = np.empty((blocks.right.size, blocks.right.size))
     for c in range(blocks.begin.size - 1):
         first, n = blocks.begin[c], blocks.begin[c + 1] - blocks.begin[c]
@@ -248,19 +266,24 @@ def _factor(blocks: Blocks, share: Floats) -> None:
             for j in range(n):
                 block[i * n + j] = matrix[i, j] if definite else 0.0
             if not definite:
+                # a factor whose square is the diagonal: the child is then treated like the labels outside its
+                # block
                 block[i * n + i] = 1.0 / np.sqrt(share[blocks.place[first + i]])
 
 
 @internal
 def apply_blocks(
-    tables: Tables, face: Face, blocks: Blocks, share: Floats, left: Floats, out: Floats
+    tables: Tables, face: TableFace, blocks: ChildBlocks, share: Floats, left: Floats, out: Floats
 ) -> None:
     """out = preconditioner * left; all three are vectors of `direction`."""
     n_labels = tables.label_weight.size
+    # `left` belongs to the caller, and the elimination below changes its copy
     for j in range(n_labels):
         blocks.labels[j] = left[j]
+    # the diagonal for all; labels of blocks are overwritten by their block's solution
     for j in range(left.size):
         out[j] = share[j] * left[j]
+    # Block elimination: the rows' equations out of the labels', the labels' solution, and back into the rows.
     for p in range(tables.upright.size):
         begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
         for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
@@ -280,12 +303,13 @@ def apply_blocks(
 
 
 @internal
-def _solve_block(blocks: Blocks, c: int, out: Floats) -> None:
+def _solve_block(blocks: ChildBlocks, c: int, out: Floats) -> None:
     """Solve a child's equations for what `labels` has, with its factor."""
     place, right = blocks.place[blocks.begin[c] : blocks.begin[c + 1]], blocks.right
     factor, n = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]], place.size
     for i in range(n):
         right[i] = blocks.labels[place[i]]
+    # U' right = labels, forward; U's rows are read in the order in which they are stored
     for i in range(n):
         # slices, since the compiler checks every index of which it does not know that it is not negative
         row, rest = factor[i * n + i : i * n + n], right[i:n]
@@ -293,6 +317,7 @@ def _solve_block(blocks: Blocks, c: int, out: Floats) -> None:
         value = rest[0]
         for j in range(1, row.size):
             rest[j] -= value * row[j]
+    # U x = right, backward, with the mirror image of U below the diagonal, whose rows are side by side
     for i in range(n - 1, -1, -1):
         row = factor[i * n : i * n + i + 1]
         right[i] /= row[i]

@@ -35,6 +35,7 @@ class Gaps(NamedTuple):
 @internal
 def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
     """By how much each condition fails."""
+    # recomputed from counts, prices and tables alone; nothing that the solver kept is read
     answers = np.zeros((prices.label.shape[0], prices.label.shape[1]))
     count, total = 0.0, 0.0
     for p in range(tables.upright.size):
@@ -42,6 +43,7 @@ def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
         top, bottom = tables.row_begin[p], tables.row_begin[p + 1]
         row_sums = np.zeros(bottom - top)
         for i in range(first, last):
+            # the long way round for each entry: speed does not matter here, and being plain does
             column_sum = 0.0
             for k in range(top, bottom):
                 if tables.upright[p]:
@@ -50,6 +52,7 @@ def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
                 else:
                     value = x[tables.entry_begin[p] + (k - top) * (last - first) + i - first]
                     wanted = tables.centre[tables.entry_begin[p] + (k - top) * (last - first) + i - first]
+                # minus all prices of the entry, as the formula in `tables` says
                 for z in range(tables.label_begin[i], tables.label_begin[i + 1]):
                     wanted -= prices.label[tables.label[z], tables.child[k]] / tables.weight[k]
                     answers[tables.label[z], tables.child[k]] += value
@@ -58,6 +61,7 @@ def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
                 count = max(count, abs(value - max(0.0, wanted)))
                 column_sum += value
                 row_sums[k - top] += value
+            # at a root columns have no totals to miss
             if tables.column_total.size:
                 total = max(total, abs(column_sum - tables.column_total[i]))
         for k in range(top, bottom):

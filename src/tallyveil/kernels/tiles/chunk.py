@@ -27,7 +27,7 @@ from tallyveil.kernels.tiles.family import Family, TileChunk
 from tallyveil.kernels.tiles.newton import Methods, climb
 from tallyveil.kernels.tiles.projection import project
 from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest, round_table
-from tallyveil.kernels.tiles.solver import Outcome, Parts, solve_component
+from tallyveil.kernels.tiles.solver import ComponentOutcome, ComponentParts, solve_component
 from tallyveil.kernels.tiles.tables import Prices, Tables
 
 CONTRADICTORY, UNPROVED, SETTLED, SOLVED = -2, -1, 0, 1
@@ -43,13 +43,13 @@ Newton's steps, conjugate gradients, and tables by the way in which they were ro
 
 
 @pointers
-class Kernels(NamedTuple):
+class TileKernels(NamedTuple):
     """The kernels that are called through pointers."""
 
     read_family: Callable[[TileChunk, int, IntegerRows], tuple[bool, Source, Integers, Integers]]
     component_tables: Callable[[Source, Integers], Tables]
-    solve: Callable[[Tables, Prices, Floats, float, Parts], Outcome]
-    parts: Parts
+    solve: Callable[[Tables, Prices, Floats, float, ComponentParts], ComponentOutcome]
+    parts: ComponentParts
     round_up: Callable[[Estimates, Nest, Integers], int]
 
 
@@ -75,11 +75,11 @@ class Solved(NamedTuple):
     estimates: Floats
 
 
-KERNELS = Kernels(
+KERNELS = TileKernels(
     read_family,
     component_tables,
     solve_component,
-    Parts(Methods(project, approach, find_direction), climb),
+    ComponentParts(Methods(project, approach, find_direction), climb),
     round_table,
 )
 """One kernel with the code of all of them would take longer to compile than all of them by themselves."""
@@ -97,7 +97,7 @@ def solve_chunk(chunk: TileChunk, tolerance: float, *, keep_estimates: bool = Fa
 
 
 @njit(nogil=True, cache=True)
-def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kernels) -> Solved:
+def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: TileKernels) -> Solved:
     """Estimate and round every family of a chunk.
 
     Args:
@@ -115,6 +115,8 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kern
         np.empty(2 * chunk.group.size + 16, np.int32),
         np.empty(2 * chunk.group.size + 16, np.int64),
     )
+    # The size of the estimates is known beforehand, and counts above zero are not: the one is made once, the
+    # other grows.
     n_kept = int(np.int64(0))
     for f in range(n_families):
         width = chunk.offsets[f + 1] - chunk.offsets[f]
@@ -132,6 +134,7 @@ def solve_families(chunk: TileChunk, tolerance: float, keep: bool, kernels: Kern
         more = 0
         for c in range(n_children):
             for i in range(width):
+                # counted before they are written, so that a family's counts are never cut in two
                 more += counts[c, i] != 0
         if n + more > columns.size:
             columns, persons = _longer(columns, persons, n, 2 * (n + more))
@@ -160,11 +163,12 @@ def _solve_family(
     tolerance: float,
     estimates: Floats,
     record: tuple[Floats, Integers],
-    kernels: Kernels,
+    kernels: TileKernels,
 ) -> int:
     """Estimate and round one family; `record` has its gaps and its effort."""
     gaps, effort = record
     good, source, order, begin = kernels.read_family(chunk, f, counts)
+    # the caller says so with names; there are no counts for it
     if not good:
         return CONTRADICTORY
     # what is settled is exact
@@ -175,6 +179,7 @@ def _solve_family(
     for j in range(begin.size - 1):
         members = order[begin[j] : begin[j + 1]]
         tables = kernels.component_tables(source, members)
+        # Newton's method begins at prices of zero, see `solver`
         prices = Prices(
             np.zeros(tables.label_begin.size - 1),
             np.zeros(tables.row_total.size),
@@ -209,7 +214,7 @@ def _solve_family(
 
 @internal
 def _round(
-    source: Source, p: int, tables: Tables, t: int, x: Floats, whole: Integers, kernels: Kernels
+    source: Source, p: int, tables: Tables, t: int, x: Floats, whole: Integers, kernels: TileKernels
 ) -> int:
     """Round one table."""
     free = source.free
@@ -221,6 +226,7 @@ def _round(
     totals = tables.column_total[first:last] if tables.column_total.size else tables.column_total
     table = Estimates(x[begin:end], along, across, totals, tables.row_total[top:bottom])
     columns = free.column[free.column_begin[p] : free.column_begin[p + 1]]
+    # sets of all columns, numbered anew for the few of this table
     nest = table_nest(source.family, columns, source.numbers)
     return kernels.round_up(table, nest, whole[begin:end])
 
@@ -243,11 +249,13 @@ def _sums_hold(family: Family, counts: Integers) -> bool:
     """Whether counts are not negative and have every sum, in whole numbers."""
     n_children, n_columns = counts.shape
     left, good = np.empty(family.fixed.shape[1], np.int64), True
+    # a copy, from which what the children have is taken away
     columns = family.counts.copy()
     for c in range(n_children):
         for g in range(left.size):
             left[g] = family.fixed[c, g]
         for i in range(n_columns):
+            # whole numbers and no tolerance
             good &= counts[c, i] >= 0
             left[family.group[i]] -= counts[c, i]
             if columns.size:

@@ -51,6 +51,7 @@ def numbers_of(family: Family) -> Numbers:
     for q in range(family.widths.size):
         first[q + 1] = first[q] + family.widths[q]
     for r in range(family.chain.shape[0]):
+        # the most sets of any level, so that one work space serves all levels
         for i in range(family.chain.shape[1]):
             largest = max(largest, family.chain[r, i] + 1)
     return Numbers(
@@ -95,6 +96,7 @@ def read_family(chunk: TileChunk, f: int, counts: IntegerRows) -> tuple[bool, So
 def component_tables(source: Source, members: Integers) -> Tables:
     """The tables of a component, given their numbers."""
     family, free, says, numbers = source
+    # sizes are counted first, since arrays of kernels do not grow
     tables = _empty_tables(source, members)
     n_columns, n_rows, n_links = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
     for t in range(members.size):
@@ -117,12 +119,14 @@ def component_tables(source: Source, members: Integers) -> Tables:
                 tables.column_total[n_columns] = family.counts[column]
             for q in range(family.widths.size):
                 label = family.labels[q, column]
+                # answers that are constant in this table, or its own, couple it to nothing
                 if says[q, p] == LINKED and label >= 0:
                     tables.label[n_links] = numbers.label[numbers.first[q] + label]
                     n_links += 1
             n_columns += 1
             tables.label_begin[n_columns] = n_links
         n_rows += depth
+        # reads the row totals that were just written
         _fill_centres(source, p, tables, t)
     _fill_labels(source, members, tables)
     return tables
@@ -138,6 +142,7 @@ def _empty_tables(source: Source, members: Integers) -> Tables:
         width = free.column_begin[p + 1] - free.column_begin[p]
         depth = free.row_begin[p + 1] - free.row_begin[p]
         n_columns, n_rows, n_entries = n_columns + width, n_rows + depth, n_entries + width * depth
+        # numbers by first appearance: only children and labels of this component, so that arrays are small
         for k in range(free.row_begin[p], free.row_begin[p + 1]):
             if numbers.child[free.row[k]] < 0:
                 numbers.child[free.row[k]] = n_children
@@ -164,6 +169,7 @@ def _empty_tables(source: Source, members: Integers) -> Tables:
         np.empty(n_entries),
         np.zeros(n_columns + 1, np.int64),
         np.empty(n_links, np.int32),
+        # zero where a child's query is not measured
         np.zeros((n_labels, n_children)),
         np.zeros((n_labels, n_children)),
     )
@@ -178,6 +184,7 @@ def _fill_rows(source: Source, p: int, tables: Tables, t: int) -> None:
     for k in range(begin, end):
         weight = 0.0
         for q in range(family.widths.size):
+            # OWN queries measure entries directly; their weights add up
             if says[q, p] == OWN:
                 weight += family.weights[q, free.row[k]]
             if says[q, p] in (OWN, LINKED):
@@ -205,12 +212,14 @@ def _fill_centres(source: Source, p: int, tables: Tables, t: int) -> None:
         total += tables.row_total[k]
     for i in range(width):
         column = free.column[free.column_begin[p] + i]
+        # at a root every column gets the same share
         share = 1.0 / width
         if family.counts.size:
             share = family.counts[column] / total
         for k in range(depth):
             c = free.row[free.row_begin[p] + k]
             weighted, weight = 0.0, 0.0
+            # the mean of the measurements with their weights: the centre of the sum of their squares
             for q in range(family.widths.size):
                 if says[q, p] == OWN and family.weights[q, c] > 0.0:
                     of_query = family.weights[q, c]
@@ -234,6 +243,7 @@ def _fill_labels(source: Source, members: Integers, tables: Tables) -> None:
             for z in range(free.column_begin[p], free.column_begin[p + 1]):
                 label = family.labels[q, free.column[z]]
                 number = numbers.label[numbers.first[q] + label] if label >= 0 else -1
+                # written before, by an earlier column with this label: numbers go back to -1 as they are used
                 if number < 0:
                     continue
                 for c in range(numbers.child.size):
@@ -264,6 +274,7 @@ def table_nest(family: Family, columns: Int32s, numbers: Numbers) -> Nest:
                 numbers.set_of[group] = nest.size[r]
                 nest.size[r] += 1
             nest.number[r, i] = numbers.set_of[group]
+        # set back set by set and not as a whole: the work space is as long as the largest level
         for i in range(columns.size):
             numbers.set_of[chain[columns[i]]] = -1
     return nest

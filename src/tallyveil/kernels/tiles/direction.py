@@ -23,10 +23,12 @@ import numpy as np
 from tallyveil.arrays import FloatRows, Floats
 from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
-from tallyveil.kernels.tiles.face import Face, apply_face, face_diagonal, list_face
+from tallyveil.kernels.tiles.face import TableFace, apply_face, face_diagonal, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
 from tallyveil.kernels.vectors import inner
 
+# Half as many would leave some directions less exact, which costs steps of Newton's method; with twice as
+# many a direction that converges slowly takes longer.
 CG_STEPS = 1000
 """Most steps of conjugate gradients. What is left makes the direction less exact."""
 
@@ -42,6 +44,7 @@ def find_direction(
     """
     face, n_labels = list_face(tables, x), slopes.size
     n = n_labels + face.inner_begin[tables.upright.size]
+    # labels in every child first, then inner lines: one vector for both kinds of unknowns
     easing, share = np.zeros(n_labels), np.empty(n)
     _precondition(tables, face, easing, share)
     blocks = factored_blocks(tables, face, easing, share)
@@ -67,19 +70,22 @@ def find_direction(
             left[j] -= rate * product[j]
         apply_blocks(tables, face, blocks, share, left, product)
         energy = inner(left, product)
+        # Fletcher and Reeves's ratio: both energies are already known
         for j in range(n):
             ahead[j] = product[j] + energy / before * ahead[j]
     _write(tables, face, move, moves)
+    # gradient * moves: how fast the dual function rises at first, for Armijo's rule
     return inner(slopes.reshape(-1), moves.label.reshape(-1)), steps
 
 
 @internal
-def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> None:
+def _precondition(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> None:
     """1 / weight of each label and child, and 1 / diagonal; both are zero where there is nothing to move."""
     face_diagonal(tables, face, share)
     for k in range(tables.label_weight.shape[0]):
         for c in range(tables.label_weight.shape[1]):
             j, weight = k * face.label_step + c * face.child_step, tables.label_weight[k, c]
+            # 1 / weight is the compliance of a label's own term; a label that is not measured has none
             easing[j] = 1.0 / weight if weight > 0.0 else 0.0
             share[j] = share[j] + easing[j] if weight > 0.0 else 0.0
     for j in range(share.size):
@@ -88,7 +94,7 @@ def _precondition(tables: Tables, face: Face, easing: Floats, share: Floats) -> 
 
 
 @internal
-def _write(tables: Tables, face: Face, move: Floats, moves: Prices) -> None:
+def _write(tables: Tables, face: TableFace, move: Floats, moves: Prices) -> None:
     """The moves as prices: those of inner lines in persons, and none of outer lines, which follow by themselves."""
     for k in range(moves.label.shape[0]):
         for c in range(moves.label.shape[1]):

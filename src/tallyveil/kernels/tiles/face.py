@@ -26,7 +26,7 @@ from tallyveil.kernels.compiled import internal
 from tallyveil.kernels.tiles.tables import Tables
 
 
-class Face(NamedTuple):
+class TableFace(NamedTuple):
     """The active entries of all tables.
 
     Attributes:
@@ -50,10 +50,11 @@ class Face(NamedTuple):
 
 
 @internal
-def list_face(tables: Tables, x: Floats) -> Face:
+def list_face(tables: Tables, x: Floats) -> TableFace:
     """The face of a point."""
     n_tables, n_active, longest, by_column = tables.upright.size, 0, 0, 0
     outer_begin, inner_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
+    # sizes of all tables first, then their active entries in one pass
     for p in range(n_tables):
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
         n_rows = tables.row_begin[p + 1] - tables.row_begin[p]
@@ -66,11 +67,12 @@ def list_face(tables: Tables, x: Floats) -> Face:
     for e in range(x.size):
         n_active += x[e] > 0.0
     n_labels, n_children = tables.label_weight.shape
-    face = Face(
+    face = TableFace(
         np.zeros(outer_begin[n_tables] + 1, np.int64),
         np.empty(n_active, np.int32),
         outer_begin,
         inner_begin,
+        # the two steps turn one vector's layout round without a copy
         n_children if by_column > 0 else 1,
         1 if by_column > 0 else n_labels,
         np.empty(longest),
@@ -81,7 +83,7 @@ def list_face(tables: Tables, x: Floats) -> Face:
 
 
 @internal
-def _list_entries(tables: Tables, x: Floats, face: Face) -> None:
+def _list_entries(tables: Tables, x: Floats, face: TableFace) -> None:
     """Fill in the active entries."""
     n_active, outer, e = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
     for p in range(tables.upright.size):
@@ -90,6 +92,7 @@ def _list_entries(tables: Tables, x: Floats, face: Face) -> None:
         for _ in range(n_outer):
             face.begin[outer] = n_active
             outer += 1
+            # entries of an outer line lie side by side, so that e only rises
             for j in range(n_inner):
                 if x[e] > 0.0:
                     face.inner[n_active] = j
@@ -99,9 +102,10 @@ def _list_entries(tables: Tables, x: Floats, face: Face) -> None:
 
 
 @internal
-def apply_face(tables: Tables, face: Face, moves: Floats, falls: Floats) -> None:
-    """falls = H moves. Both have the labels first (`Face.label_step`), then the inner lines."""
+def apply_face(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
+    """falls = H moves. Both have the labels first (`TableFace.label_step`), then the inner lines."""
     n_labels = tables.label_weight.size
+    # falls are added up over tables, as labels reach over several
     for j in range(falls.size):
         falls[j] = 0.0
     for p in range(tables.upright.size):
@@ -115,11 +119,12 @@ def apply_face(tables: Tables, face: Face, moves: Floats, falls: Floats) -> None
 
 @internal
 def _apply_columns(
-    tables: Tables, face: Face, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
 ) -> None:
     """Add the part of a table whose outer lines are columns, so that an outer line's entries have the same labels."""
     first_column, first_row = tables.column_begin[p], tables.row_begin[p]
     child_of, slack = tables.child[first_row : tables.row_begin[p + 1]], tables.slack[first_row:]
+    # the largest weight, from any row of the table: slack * weight is the same for all
     heaviest = slack[0] * tables.weight[first_row]
     for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
         inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
@@ -128,6 +133,7 @@ def _apply_columns(
             continue
         drop, child = face.drop[: inner.size], face.child[: inner.size]
         for z in range(inner.size):
+            # the two moves that every entry of the line has: its row's, and below its labels'
             drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]] * face.child_step
         column = first_column + outer - face.outer_begin[p]
         labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
@@ -135,6 +141,7 @@ def _apply_columns(
             row = moves[1][label * face.label_step :]
             for z in range(inner.size):
                 drop[z] += row[child[z]]
+        # the mean with weights 1 / weight, of which slack is a multiple
         total, mean = 0.0, 0.0
         for z in range(inner.size):
             total += slack[inner[z]]
@@ -152,7 +159,7 @@ def _apply_columns(
 
 @internal
 def _apply_rows(
-    tables: Tables, face: Face, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
 ) -> None:
     """Add the part of a table whose outer lines are rows, so that an outer line's entries have the same child."""
     first_row, n_priced = tables.row_begin[p], moves[0].size
@@ -165,6 +172,7 @@ def _apply_rows(
         drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
         of_labels, falls_of_labels = moves[1][first:], falls[1][first:]
         mean = 0.0
+        # a row has one weight, so that the plain mean is the weighted one
         for z in range(inner.size):
             j = inner[z]
             total = moves[0][j] if n_priced else 0.0
@@ -184,8 +192,10 @@ def _apply_rows(
 
 
 @internal
-def face_diagonal(tables: Tables, face: Face, diagonal: Floats) -> None:
+def face_diagonal(tables: Tables, face: TableFace, diagonal: Floats) -> None:
     """Write an upper bound of H's diagonal. It is exact where no two entries share a label and an outer line."""
+    # Entries that share a label and an outer line move against each other. Leaving that out makes the
+    # diagonal larger and never smaller.
     n_labels = tables.label_weight.size
     for j in range(diagonal.size):
         diagonal[j] = 0.0

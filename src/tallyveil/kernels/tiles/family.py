@@ -30,6 +30,8 @@ from tallyveil.arrays import (
 )
 from tallyveil.kernels.compiled import internal
 
+# Twice as much pulls twice as hard on counts that only sums determine; half as much makes the equations worse
+# to solve. Published counts depend on it.
 RIDGE = 2.0**-10
 """Weight of the ridge, as a multiple of the largest weight of a query at the table."""
 
@@ -120,11 +122,13 @@ class FreeTables(NamedTuple):
 @internal
 def family_of(chunk: TileChunk, f: int) -> Family:
     """One family of a chunk."""
+    # rows of a chunk's arrays, cut out where the solver reads them often; values stay where they are
     begin, end = chunk.offsets[f], chunk.offsets[f + 1]
     first, last = chunk.child_begin[f], chunk.child_begin[f + 1]
     n_queries, n_levels, n_children = chunk.widths.shape[0], chunk.chain.shape[0], last - first
     labels, chain = np.empty((n_queries, end - begin), np.int32), np.empty((n_levels, end - begin), np.int32)
     widths, weights = np.empty(n_queries, np.int64), np.empty((n_queries, n_children))
+    # where each query's values begin differs by query, since families reach different answers
     value_begin = np.empty(n_queries, np.int64)
     for q in range(n_queries):
         widths[q], value_begin[q] = chunk.widths[q, f], chunk.value_begin[q, f]
@@ -159,6 +163,7 @@ def consistent(family: Family) -> bool:
     filled = np.zeros(n_groups, np.bool_)
     good = True
     for i in range(family.group.size):
+        # a group out of range would write outside the arrays, so nothing is done after the first
         good &= 0 <= family.group[i] < n_groups
         if good:
             filled[family.group[i]] = True
@@ -167,6 +172,7 @@ def consistent(family: Family) -> bool:
                 good &= family.counts[i] >= 0
     for c in range(family.fixed.shape[0]):
         for g in range(n_groups):
+            # at a root columns have no counts to compare with, but a group without columns must be empty
             good &= family.fixed[c, g] >= 0
             sums[g] -= 0 if root else family.fixed[c, g]
             good &= not root or filled[g] or family.fixed[c, g] == 0
@@ -254,10 +260,12 @@ def classify(family: Family, free: FreeTables, counts: Integers) -> Int8s:
     uses, targets = np.empty(largest, np.int64), family.values
     for q in range(n_queries):
         width, labels, first = family.widths[q], family.labels[q], family.value_begin[q]
+        # a query that measures no child of the family says nothing about its tables
         used = False
         for c in range(n_children):
             used |= family.weights[q, c] > 0.0
             for i in range(n_columns):
+                # settled counts leave the noisy answers for good: what is left is about free tables alone
                 if counts[c, i] != 0 and labels[i] >= 0:
                     targets[first + c * width + labels[i]] -= counts[c, i]
         if used:
@@ -288,9 +296,11 @@ def classify(family: Family, free: FreeTables, counts: Integers) -> Int8s:
 @internal
 def _says(labels: Int32s, free: FreeTables, p: int) -> int:
     """NONE, CONSTANT or LINKED."""
+    # labels of the first column: one table is CONSTANT only if all columns have it
     first = labels[free.column[free.column_begin[p]]]
     same, anything = True, False
     for z in range(free.column_begin[p], free.column_begin[p + 1]):
+        # -1 is not an answer: a column without one makes the table LINKED, unless none has one
         label = labels[free.column[z]]
         same &= label == first
         anything |= label >= 0
@@ -318,6 +328,7 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
                     label = family.labels[q, free.column[z]]
                     if label < 0:
                         continue
+                    # a label that two tables share joins them; labels of one table join nothing
                     if seen[label] < 0:
                         seen[label] = p
                     else:
@@ -326,6 +337,7 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
                         above[max(top, other)] = min(top, other)
     number, size = np.full(n_tables, -1, np.int64), np.zeros(n_tables + 1, np.int64)
     n = int(np.int64(0))
+    # the first table of a component is reached first, so that numbers follow the tables
     for p in range(n_tables):
         top = _top(above, p)
         if top == p:
@@ -349,6 +361,7 @@ def components(family: Family, free: FreeTables, says: Int8s) -> tuple[Integers,
 def _top(above: Integers, p: int) -> int:
     """The first table of p's component; the way there becomes shorter."""
     while above[p] != p:
+        # shorter ways for later calls: in the end every table points to the first one
         above[p] = above[above[p]]
         p = above[p]
     return p

@@ -110,6 +110,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
         methods: Kernels.
     """
     state = _State(_copied(prices), np.empty(prices.label.shape), _copied(prices), np.empty(x.size))
+    # -inf at first, so that the first trial is a step whatever it brings
     value, residual, slope, step, precision = -np.inf, np.inf, 0.0, 1.0, PRECISION
     close, shortenings, restarts, steps, cg_steps = LOOSE_PROJECTION, 0, 0, 0, 0
     for _ in range(TRIALS):
@@ -131,6 +132,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
             else:
                 precision = max(BEST_PRECISION, min(precision, 0.3 * gap / residual))
             value, residual, shortenings, step = tried, gap, 0, 1.0
+            # too many steps: the solver's next rung begins from another point
             if residual <= tolerance or steps > STEPS:
                 break
             slope, n_products = methods.find_direction(
@@ -138,6 +140,7 @@ def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: 
             )
             cg_steps += n_products
         else:
+            # backtracking: the last accepted prices are the base, and the direction stays
             step, shortenings = SHORTER * step, shortenings + 1
             if shortenings == SHORTENINGS:
                 clear_sums(prices)
@@ -204,6 +207,7 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
             energy = 0.0
             for i in range(n_columns):
                 e = base + i * along + k * across
+                # x (x / 2 - point): what is least at the projection, without the constant of the centres
                 energy += x[e] * (0.5 * x[e] - point[e])
             value += tables.weight[first + k] * energy
     for label in range(trial.shape[0]):
@@ -213,6 +217,7 @@ def _evaluate(tables: Tables, x: Floats, state: _State, tolerance: float, projec
                 tables.label_target[label, c],
                 trial[label, c],
             )
+            # a label that is not measured has no term, and its price stays where it is
             if weight > 0.0:
                 gradient[label, c] -= target + price / weight
                 value -= price * (0.5 * price / weight + target)

@@ -101,6 +101,7 @@ def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance:
     Returns:
         The largest gap of a sum, as a multiple of what is allowed for its table. It is at most 1 on success.
     """
+    # one work space for all tables of a component, as long as the largest of them
     bench, ones = _bench(tables)
     worst = 0.0
     for p in range(tables.upright.size):
@@ -113,6 +114,8 @@ def project(tables: Tables, point: Floats, prices: Prices, x: Floats, tolerance:
             prices.column[first:last],
         )
         rows = Side(tables.row_total[top:bottom], tables.slack[top:bottom], prices.row[top:bottom])
+        # the longer side is outer: its prices are eliminated line by line, and only the shorter one is solved
+        # for
         outer, inner = (columns, rows) if tables.upright[p] else (rows, columns)
         gap = _project_table(point[begin:end], outer, inner, bench, x[begin:end], tolerance, limit)
         worst = max(worst, gap)
@@ -133,6 +136,7 @@ def _bench(tables: Tables) -> tuple[Bench, Floats]:
             max(n_outer, outer),
             max(n_entries, n_rows * n_columns),
         )
+        # only tables that are solved densely need a matrix, and at a root columns are free and need none
         if inner <= DENSE_LINES and tables.column_total.size:
             dense = max(dense, inner)
     bench = Bench(
@@ -158,6 +162,7 @@ def _project_table(
     """Project on one table. Returns the largest gap of an inner line's sum, as a multiple of what is allowed."""
     n = inner.price.size
     price, before_step, move = inner.price, bench.before_step, bench.move
+    # with gives of 1 the inner steps are plain projections onto a simplex
     uniform = True
     for j in range(n):
         uniform &= inner.give[j] == 1.0
@@ -181,9 +186,11 @@ def _project_table(
             step = 0.0 if back else step * SHORTER
             for j in range(n):
                 price[j] = before_step[j] + step * move[j]
+            # the last accepted prices and the same move, shorter: no new equations
             continue
         if back:
             waiting, damping, back = ALTERNATIONS, 10.0 * damping, False  # and more careful steps from now on
+        # an accepted step: from here on the reference is this pass
         before, value_before, tries, step = gap, value, 0, 1.0
         lonely = False
         for j in range(n):
@@ -194,6 +201,7 @@ def _project_table(
         if newton:
             slope = _newton_step(point, outer, inner, bench, max(damping, DAMPING * min(1.0, gap)))
         else:
+            # before Newton's method begins, and wherever its step was taken back in full
             waiting = max(waiting - 1, 0)
             _alternate(point, outer, inner, bench)
     _write(point, outer, inner, bench, x)
@@ -209,6 +217,7 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
         times the most entries of an inner line above zero.
     """
     n = inner.price.size
+    # names of arrays outside of the loops over entries
     left, drop, sums, slope, energy = bench.left, bench.drop, bench.sums, bench.slope, bench.energy
     give, size = inner.give, 0.0
     for j in range(n):
@@ -217,6 +226,7 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
     for o in range(outer.price.size):
         give_of_line, row = outer.give[o], point[o * n : (o + 1) * n]
         for j in range(n):
+            # every entry of an outer line at once: the line's price is then found exactly
             left[j] = row[j] - give_of_line * drop[j]
         start = give_of_line * outer.price[o]
         if uniform:
@@ -231,14 +241,18 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
             value = value if value > 0.0 else 0.0
             sums[j] += value
             slope[j] += give_of_line if value > 0.0 else 0.0
+            # x * (x / 2 - v): the dual function's part of the entry, without the constant
             energy[j] += value * (0.5 * value - row[j]) / give_of_line
+    # at a root inner lines have no totals, and the outer prices are the answer
     if inner.total.size == 0:
         return 0.0, 0.0, size
     gap, total, moved, most = 0.0, 0.0, 0.0, 1.0
     for j in range(n):
+        # how many entries of the line are above zero, or at most that
         most = max(most, min(slope[j], float(outer.price.size)))  # gives are at least 1
         slope[j] *= give[j]
         gap, moved = max(gap, abs(sums[j] - inner.total[j])), max(moved, abs(drop[j]) + inner.total[j])
+        # the linear part of the dual function: what the sums have too much
         total += energy[j] / give[j] + inner.price[j] * (sums[j] - inner.total[j])
     return gap, total, (size + moved) * most
 
@@ -246,6 +260,7 @@ def _pass(point: Floats, outer: Side, inner: Side, bench: Bench, uniform: bool) 
 @internal
 def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
     """Find each inner price for the outer prices of the last pass."""
+    # one inner line after another, with the outer prices of the last pass: coordinate ascent
     n, n_outer = inner.price.size, outer.price.size
     uniform = True
     for o in range(n_outer):
@@ -266,6 +281,7 @@ def _alternate(point: Floats, outer: Side, inner: Side, bench: Bench) -> None:
 @internal
 def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping: float) -> float:
     """Move the inner prices by Newton's method. Returns how fast the dual function rises at first."""
+    # counted while it is listed, since the number of active entries is only known now
     n, n_active = inner.price.size, int(np.int64(0))
     for o in range(outer.price.size):
         bench.begin[o] = n_active
@@ -287,6 +303,7 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping:
         solve_by_steps(active, damping, CG_PRECISION, move)
     slope = 0.0
     for j in range(n):
+        # the directional derivative at the last point, for Armijo's rule
         slope += move[j] * (bench.sums[j] - inner.total[j])
         inner.price[j] += move[j]
     return slope
@@ -295,6 +312,7 @@ def _newton_step(point: Floats, outer: Side, inner: Side, bench: Bench, damping:
 @internal
 def _write(point: Floats, outer: Side, inner: Side, bench: Bench, x: Floats) -> None:
     """The counts that belong to the prices of the last pass."""
+    # entries follow from the prices, and are never stored by the passes before
     n = inner.price.size
     for o in range(outer.price.size):
         give_of_line, shift = outer.give[o], outer.price[o] * outer.give[o]

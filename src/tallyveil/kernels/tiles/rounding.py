@@ -63,7 +63,7 @@ class Nest(NamedTuple):
     weight: Integers
 
 
-class _Sets(NamedTuple):
+class _TableSets(NamedTuple):
     """Sets of every child: those of level r begin at offset[r], size[r] of them for each child.
 
     live: open entries. target: sum of what they want above their bases, in units. weight: with that of the sets that
@@ -79,7 +79,7 @@ class _Sets(NamedTuple):
     above: Integers
 
 
-class _Leftover(NamedTuple):
+class _TableLeftover(NamedTuple):
     """What is to be given out above the bases, by column (one entry at a root) and by row.
 
     base: [entries]; part: [entries], what the estimate has above the base, in units; open: [entries], whether an entry
@@ -109,6 +109,7 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
         left, feasible = _leftover(table, attempt == 1)
         if not feasible:
             continue
+        # persons to be given out above the bases; none where every estimate is whole
         rest = 0
         for k in range(left.rows.size):
             rest += left.rows[k]
@@ -120,6 +121,7 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
             return WHOLE
         net, tail_of, n_inner, out = _network(nest, left, attempt == 1)
         if attempt == 0:
+            # the first flow supposes entries that take 0 or 1; the second network begins with artificial arcs
             _begin(net, n_inner, out, left, tail_of)
         status, flow, potentials = minimum_cost_flow(net)
         if status != OPTIMAL:
@@ -127,6 +129,7 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
         # The potentials prove in whole numbers that no flow costs less; without the proof nothing is published.
         if not proves_least_cost(net.tail, net.head, net.capacity, net.costs, net.supply, flow, potentials):
             return FAILED
+        # every entry's arc carries 0 or 1 in the first network, any whole number in the second
         for a in range(tail_of.size):
             i, k = tail_of[a] // n_rows, tail_of[a] % n_rows
             whole[i * table.along + k * table.across] += flow[a]
@@ -135,12 +138,12 @@ def round_table(table: Estimates, nest: Nest, whole: Integers) -> int:
 
 
 @internal
-def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
+def _leftover(table: Estimates, anything: bool) -> tuple[_TableLeftover, bool]:
     """Bases and what is left above them; whether nothing left is negative. `anything`: all bases are zero."""
     n_rows = table.row_total.size
     n_columns = table.value.size // n_rows
     n, free = table.value.size, table.column_total.size == 0
-    left = _Leftover(
+    left = _TableLeftover(
         np.zeros(n, np.int64),
         np.empty(n, np.int64),
         np.ones(n, np.bool_),
@@ -148,6 +151,7 @@ def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
         np.empty(n_rows, np.int64),
     )
     for k in range(n_rows):
+        # totals are whole numbers stored as real ones
         left.rows[k] = np.int64(np.rint(table.row_total[k]))
         left.columns[0] += left.rows[k] if free else 0
     for i in range(table.column_total.size):
@@ -162,6 +166,7 @@ def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
             elif units % ONE == ONE - 1:
                 units += 1
             e = i * n_rows + k
+            # the second network asks for whole numbers from 0 on, so the estimate itself is the part
             if anything:
                 left.part[e] = units
                 continue
@@ -183,7 +188,7 @@ def _leftover(table: Estimates, anything: bool) -> tuple[_Leftover, bool]:
 
 
 @internal
-def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
+def _sets_of(nest: Nest, left: _TableLeftover) -> _TableSets:
     """Count and sum the open entries of all sets, and let sets with the same entries share a node.
 
     A set that holds all open entries of its child has a fixed sum, so it needs no node either.
@@ -195,7 +200,7 @@ def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
         offset[r + 1] = offset[r] + nest.size[r] * n_rows
         largest = max(largest, nest.size[r])
     n = offset[n_levels]
-    sets = _Sets(
+    sets = _TableSets(
         offset,
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
@@ -226,6 +231,8 @@ def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
                 if sets.live[z] < 2:
                     continue
                 if r == 0:
+                    # a set with all open entries of its child has a fixed sum, which costs the same whatever
+                    # the flow
                     sets.node[z] = -1 if sets.live[z] == of_row[k] else 0
                     continue
                 y = offset[r - 1] + k * nest.size[r - 1] + sets.above[r, j]
@@ -238,7 +245,7 @@ def _sets_of(nest: Nest, left: _Leftover) -> _Sets:
 
 
 @internal
-def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Integers, int, Integers]:
+def _network(nest: Nest, left: _TableLeftover, anything: bool) -> tuple[Network, Integers, int, Integers]:
     """The network; the entry of each of its first arcs; its nodes that are not columns; where their arcs begin.
 
     Node 0 gives out what is left where columns are free. The rows come next, then sets, coarse ones first, then
@@ -253,6 +260,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
             sets.node[z] = n_nodes
             n_nodes += 1
     n_inner, n_open = n_nodes, 0
+    # columns need nodes only where they have totals
     n_nodes += 0 if free else n_columns
     for e in range(left.open.size):
         n_open += left.open[e]
@@ -270,6 +278,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
         np.full(n_nodes, -1, np.int64),
     )
     for k in range(n_rows):
+        # a row takes what its total leaves, which makes the supplies sum to zero with the columns
         net.supply[1 + k] = -left.rows[k]
     if free:
         net.supply[0] = left.columns[0]
@@ -295,6 +304,7 @@ def _network(nest: Nest, left: _Leftover, anything: bool) -> tuple[Network, Inte
             a = _add_pieces(net, a, 0 if free else n_inner + i, head, left.part[e], toll, most_of_it)
             for b in range(before, a):
                 entry[b] = e
+    # arcs of entries are the first ones, so that their flows can be told from those of sets
     n_entries = a
     out = np.zeros(n_inner, np.int64)
     for r in range(n_levels):
@@ -344,8 +354,9 @@ def _add_pieces(net: Network, a: int, tail: int, head: int, target: int, weight:
 
 
 @internal
-def _begin(net: Network, n_inner: int, out: Integers, left: _Leftover, entry: Integers) -> None:
+def _begin(net: Network, n_inner: int, out: Integers, left: _TableLeftover, entry: Integers) -> None:
     """Begin with each column's largest parts; see `kernels.rounding.start`."""
+    # parts by arc, as `first_flow` takes them
     part, arc_of = np.empty(entry.size, np.int64), np.empty(entry.size, np.int64)
     for a in range(entry.size):
         part[a], arc_of[a] = left.part[entry[a]], a

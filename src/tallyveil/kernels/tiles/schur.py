@@ -22,12 +22,18 @@ import numpy as np
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal
 
+# Above this, a matrix would take 800 KB and its factorisation 11 million products, where conjugate gradients
+# do fewer. Half or twice as many lines move tables between the two.
 DENSE_LINES = 320
 """Most inner lines whose equations are a dense matrix."""
 
+# Whole rows cost the inner lines whatever is active, and the others cost the active entries with an index
+# each.
 SPARSE = 12
 """An outer line has few active entries if these are at most one in so many of the inner lines."""
 
+# Half as many would leave most directions unfinished; twice as many cost time where the caller's next step
+# mends anyway.
 CG_STEPS = 400
 """Most steps of conjugate gradients. What is left makes the next step of Newton's method less exact."""
 
@@ -53,6 +59,7 @@ class Active(NamedTuple):
 def fill_matrix(active: Active, damping: float, matrix: Floats) -> None:
     """Write the upper half of S + damping I."""
     n = active.inner_give.size
+    # a damping on the diagonal makes a definite matrix, and only the upper half is filled
     for j in range(n):
         row = matrix[j]
         for k in range(j, n):
@@ -60,9 +67,11 @@ def fill_matrix(active: Active, damping: float, matrix: Floats) -> None:
         row[j] = damping
     give, inner, line = active.inner_give, active.inner, np.zeros(n)
     for o in range(active.outer_give.size):
+        # an outer line with one active entry is still, as its total holds it
         begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
         if end - begin < 2:
             continue
+        # in the gives of the inner lines, since the outer line's own is a common factor
         total = 0.0
         for z in range(begin, end):
             total += give[inner[z]]
@@ -104,6 +113,7 @@ def _subtract_whole_rows(
 def apply_matrix(active: Active, damping: float, vector: Floats, out: Floats) -> None:
     """out = (S + damping I) vector."""
     give, inner = active.inner_give, active.inner
+    # S + damping I, as in `fill_matrix`, without storing it: two passes over the active entries
     for j in range(vector.size):
         out[j] = damping * vector[j]
     for o in range(active.outer_give.size):
@@ -111,6 +121,7 @@ def apply_matrix(active: Active, damping: float, vector: Floats, out: Floats) ->
         total, mean = 0.0, 0.0
         for z in range(begin, end):
             total += give[inner[z]]
+            # the mean of the outer line, whose price moves so that the line's sum stays
             mean += give[inner[z]] * vector[inner[z]]
         if end - begin < 2:
             continue
@@ -122,9 +133,11 @@ def apply_matrix(active: Active, damping: float, vector: Floats, out: Floats) ->
 @internal
 def solve_by_steps(active: Active, damping: float, precision: float, right: Floats) -> None:
     """Replace `right` by (S + damping I)^-1 right, up to a relative residual, by conjugate gradients."""
+    # Preconditioned conjugate gradients (Hestenes and Stiefel 1952), with the diagonal as the preconditioner.
     n = right.size
     diagonal, solution, product = np.full(n, damping), np.zeros(n), np.empty(n)
     give, inner = active.inner_give, active.inner
+    # the diagonal of S, by the same formula as in `fill_matrix`
     for o in range(active.outer_give.size):
         begin, end = active.begin[active.first + o], active.begin[active.first + o + 1]
         total = 0.0
@@ -133,13 +146,16 @@ def solve_by_steps(active: Active, damping: float, precision: float, right: Floa
         if end - begin >= 2:
             for z in range(begin, end):
                 give_of_line = give[inner[z]]
+                # a single active entry adds nothing, as its own mean is the whole move
                 diagonal[inner[z]] += active.outer_give[o] * give_of_line * (1.0 - give_of_line / total)
     direction, energy = np.empty(n), 0.0
     for j in range(n):
         direction[j] = right[j] / diagonal[j]
         energy += right[j] * direction[j]
     enough = precision * precision * energy
+    # the residual is measured with the preconditioner, whose product is at hand
     for _ in range(CG_STEPS):
+        # a right side of zero has a solution of zero, and would divide by zero below
         if energy <= enough or energy == 0.0:
             break
         apply_matrix(active, damping, direction, product)

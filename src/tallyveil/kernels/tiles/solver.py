@@ -28,31 +28,37 @@ from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums, label_for
 PLAIN, RESTARTED, MORE_STEPS, APPROXIMATE = 0, 1, 2, 3
 """How the prices of a component were found, from the easiest."""
 
+# Twice as many cost as many projections and gain less the nearer the optimum is; half as many leave Newton's
+# method to begin farther away.
 FEW_STEPS, FEW_TOLERANCE, FEW_ENTRIES, STEEPEST = 25, 1e-2, 1 << 20, 64.0
 """Accelerated gradients before Newton's method: steps, the largest move in persons at which they end, and the largest
 component (in counts) and curvature for which they are tried. Each step costs a projection, as one of Newton's method
 does, and near the optimum it gains less. In larger or steeper components, so few of them bring the point no nearer."""
 
+# Half or twice as many only decide when the second rung gives up.
 MANY_STEPS, MANY_TOLERANCE = 1000, 1e-3
 """The same on the second rung, where time matters less than an answer."""
 
+# Half of it costs steps that the rounding does not need; twice as much would still be far below its unit.
 SUM_TOLERANCE, PROJECTION_LIMIT = 1e-9, 1000
 """Persons by which a sum of the last projection may miss, and its most steps. The rounding to whole numbers reads the
 estimates as multiples of 2^-20, so that a thousandth of that is as good as nothing."""
 
+# Nearer to 1, the last projection could bring a component past the tolerance; at half as much, Newton's
+# method makes steps that nobody asked for.
 SAFETY = 0.9
 """Newton's method is held to this part of the backward error, since its projections are less exact than the last."""
 
 
 @pointers
-class Parts(NamedTuple):
+class ComponentParts(NamedTuple):
     """The kernels that the solver calls through pointers."""
 
     methods: Methods
     climb: Climb
 
 
-class Outcome(NamedTuple):
+class ComponentOutcome(NamedTuple):
     """How a component ended.
 
     Attributes:
@@ -69,7 +75,9 @@ class Outcome(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float, parts: Parts) -> Outcome:
+def solve_component(
+    tables: Tables, prices: Prices, x: Floats, tolerance: float, parts: ComponentParts
+) -> ComponentOutcome:
     """Fill in the counts of a component, and the prices that prove them.
 
     Args:
@@ -80,8 +88,10 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
         parts: Kernels.
     """
     rung, restarts, steps, cg_steps = PLAIN, 0, 0, 0
+    # a component without labels has one projection, and no rung
     for attempt in range(2 if prices.label.size else 0):
         if attempt == 0 and x.size <= FEW_ENTRIES:
+            # the parent's shares, which are feasible and nearer the optimum than zeros
             _spread(tables, prices, x)
             parts.methods.approach(
                 tables, prices, x, FEW_STEPS, FEW_TOLERANCE, STEEPEST, parts.methods.project
@@ -101,6 +111,7 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
             rung = MORE_STEPS if attempt == 1 else (RESTARTED if effort.restarts else PLAIN)
             break
         rung = APPROXIMATE
+    # the point of the best prices, projected more exactly than in Newton's method
     point = np.empty(x.size)
     label_forces(tables, prices.label, point)
     for e in range(x.size):
@@ -112,9 +123,10 @@ def solve_component(tables: Tables, prices: Prices, x: Floats, tolerance: float,
         clear_sums(prices)
         missed = parts.methods.project(tables, point, prices, x, SUM_TOLERANCE, PROJECTION_LIMIT)
     gaps = gaps_of(tables, prices, x)
+    # the caller gets the counts all the same: they meet all sums, and the certificate says how far they are
     if gaps.labels > tolerance or missed > 1.0:
         rung = APPROXIMATE
-    return Outcome(rung, gaps, restarts, steps, cg_steps)
+    return ComponentOutcome(rung, gaps, restarts, steps, cg_steps)
 
 
 @internal

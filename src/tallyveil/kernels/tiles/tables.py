@@ -99,6 +99,7 @@ def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
                     of_label = price[tables.label[z]]
                     for c in range(n_children):
                         total[c] += of_label[c]
+            # few rows: only the children that the table has
             else:
                 for k in range(n_rows):
                     c = tables.child[first + k]
@@ -119,6 +120,7 @@ def label_forces(tables: Tables, price: Floats, force: Floats) -> None:
 def label_sums(tables: Tables, x: Floats, sums: Floats) -> None:
     """Write the sum of each label in each child."""
     for label in range(sums.shape[0]):
+        # cleared before entries are added, since labels reach over several tables
         for c in range(sums.shape[1]):
             sums[label, c] = 0.0
     for p in range(tables.upright.size):
@@ -126,6 +128,7 @@ def label_sums(tables: Tables, x: Floats, sums: Floats) -> None:
         n_rows = tables.row_begin[p + 1] - first
         n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
         along, across = (n_rows, 1) if tables.upright[p] else (1, n_columns)
+        # a column's labels are the same for every child, so they are looked up once
         for i in range(n_columns):
             column = tables.column_begin[p] + i
             begin, end = tables.label_begin[column], tables.label_begin[column + 1]
