@@ -30,9 +30,9 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import check_lattice, lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_examples import illinois_counties
 from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
+from tallyveil_studies.integer_subspace.published_tables import illinois_counties
 
 KEY = insecure_key("benchmark of exact samplers")
 PAPER_SCALE = 1 / 2.5

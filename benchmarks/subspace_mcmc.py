@@ -27,13 +27,13 @@ from tallyveil.subspace.diagnostics import sweeps_until, total_variation_bound
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_examples import (
+from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
+from tallyveil.subspace.mechanisms import Norm, size_of
+from tallyveil_studies.integer_subspace.published_tables import (
     delinquent_children,
     illinois_counties,
     intersecting_constraints,
 )
-from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
-from tallyveil.subspace.mechanisms import Norm, size_of
 
 KEY = insecure_key("benchmark of chains")
 LONGEST = {"jumps": 100_000, "slices": 3_000}

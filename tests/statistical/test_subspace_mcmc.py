@@ -22,15 +22,15 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_examples import (
+from tallyveil.subspace.mcmc_moves import plan_chain
+from tallyveil.subspace.mechanisms import Norm
+from tallyveil_studies.integer_subspace.published_tables import (
     DELINQUENT_CHILDREN,
     ILLINOIS_COUNTIES,
     delinquent_children,
     illinois_counties,
     intersecting_constraints,
 )
-from tallyveil.subspace.mcmc_moves import plan_chain
-from tallyveil.subspace.mechanisms import Norm
 
 KEY = insecure_key("the paper's examples")
 EXAMPLES = {

@@ -119,7 +119,7 @@ def build_spine(
         GeographyError, BudgetError, StoreError: as reading, the steps and the search do.
     """
     from tallyveil.budget.caps import Reference
-    from tallyveil.budget.spine.matrices import require_affordable
+    from tallyveil.budget.spine.affordable import require_affordable
     from tallyveil.geography.spine_files import write_spine
     from tallyveil.products.topdown.run.spine_build import BuildFlags, built
     from tallyveil.storage.outputs import claim_file

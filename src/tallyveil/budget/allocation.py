@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
-from tallyveil.budget.spine.matrices import require_affordable
+from tallyveil.budget.spine.affordable import require_affordable
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
 from tallyveil.geography.shares import distinct_pairs

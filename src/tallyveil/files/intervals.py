@@ -270,19 +270,22 @@ def _where(values: NDArray[Any], known: NDArray[np.bool_]) -> pl.Series:
     return column if bool(known.all()) else column.set(pl.Series(~known), None)
 
 
+def _empty_folder(folder: Path) -> Path:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    except OSError as error:
+        raise store_error(folder, error) from error
+    return folder
+
+
 def start_intervals(root: Path) -> Path:
     """An empty folder to fill; what an interrupted run left of one is removed.
 
     Raises:
         StoreError: the release folder cannot be written to.
     """
-    unfinished = root / (INTERVALS + TEMPORARY_SUFFIX)
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-    except OSError as error:
-        raise store_error(unfinished, error) from error
-    return unfinished
+    return _empty_folder(root / (INTERVALS + TEMPORARY_SUFFIX))
 
 
 def finish_intervals(
@@ -490,13 +493,7 @@ def start_tables(root: Path) -> Path:
     Raises:
         StoreError: the release folder cannot be written to.
     """
-    staging = root / (TABLES + TEMPORARY_SUFFIX)
-    try:
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-    except OSError as error:
-        raise store_error(staging, error) from error
-    return staging
+    return _empty_folder(root / (TABLES + TEMPORARY_SUFFIX))
 
 
 def clear_other_tables(root: Path, staging: Path, others: Iterable[QueryGroup]) -> None:

@@ -14,13 +14,13 @@ from tallyveil.subspace.diagnostics import potential_scale_reduction, sweeps_unt
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, plan_chain
 from tallyveil.subspace.mcmc_stream import STARTS
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY, NORMS
+from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_EPSILON
 
 PAIRS: Final = 200
 """Number of pairs of chains, as in the paper."""

@@ -14,14 +14,14 @@ from tallyveil.storage.read import read_table
 from tallyveil.subspace.exact.choose_sampler import SamplerChoice, choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.mcmc_examples import (
+from tallyveil.subspace.mechanisms import Norm
+from tallyveil_studies.exhibit import StudyInputs
+from tallyveil_studies.integer_subspace.published_tables import (
     ChainExample,
     delinquent_children,
     illinois_counties,
     intersecting_constraints,
 )
-from tallyveil.subspace.mechanisms import Norm
-from tallyveil_studies.exhibit import StudyInputs
 
 KEY: Final = insecure_key("tallyveil study integer-subspace")
 """A public key is enough, because noise here protects nobody: each table is public or fictitious, or there is none."""

@@ -16,7 +16,6 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import Lattice, lattice_of
-from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import (
@@ -35,6 +34,7 @@ from tallyveil_studies.integer_subspace.examples import (
     summary,
 )
 from tallyveil_studies.integer_subspace.privacy import NOTE, example_with_parameters, with_parameters
+from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_EPSILON
 
 CHECKED_DRAWS: Final = 100_000
 """Draws for the means: their standard errors are then 0.3 % of a standard deviation. With a quarter as many

@@ -15,7 +15,6 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.noise import DiscreteLaplace, NoiseSource
-from tallyveil.subspace.mcmc_examples import ILLINOIS_COUNTIES, ILLINOIS_EPSILON
 from tallyveil.subspace.mechanisms import Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import (
@@ -27,6 +26,7 @@ from tallyveil_studies.integer_subspace.examples import (
     summary,
 )
 from tallyveil_studies.integer_subspace.privacy import NOTE, example_with_parameters
+from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_COUNTIES, ILLINOIS_EPSILON
 
 COMPARED_DRAWS: Final = 50_000
 """Draws of each kind of noise: enough to tell spreads apart to 0.1 %."""

@@ -28,11 +28,11 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.mcmc_examples import ILLINOIS_EPSILON
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import ILLINOIS, KEY, boxed
 from tallyveil_studies.integer_subspace.privacy import nearest_parameters
+from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_EPSILON
 from tallyveil_studies.releases import published_counts, release_text
 
 DISTRICT_FILE: Final = "vtd/us_2010_vtd.csv.gz"

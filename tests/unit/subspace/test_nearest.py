@@ -13,7 +13,6 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError, ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import Lattice, lattice_of
-from tallyveil.subspace.mcmc_examples import delinquent_children
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
 from tallyveil.subspace.nearest import (
     least_distance,
@@ -23,6 +22,7 @@ from tallyveil.subspace.nearest import (
     require_pairs,
     require_record,
 )
+from tallyveil_studies.integer_subspace.published_tables import delinquent_children
 
 L1, L2 = (GeneralisedLaplace(norm, Fraction(1, 4)) for norm in Norm)
 GAUSSIAN = GeneralisedGaussian(Fraction(3))

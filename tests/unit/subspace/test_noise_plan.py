@@ -13,11 +13,11 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.diagnostics import added_delta
 from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.mcmc_examples import delinquent_children
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
 from tallyveil.subspace.nearest import least_distance
 from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise
 from tallyveil.subspace.reduction import shortest_vectors
+from tallyveil_studies.integer_subspace.published_tables import delinquent_children
 
 KEY = insecure_key("noise plans")
 SUM = lattice_of(ConstraintSystem.from_sets([range(5)], 5, ["total"]))

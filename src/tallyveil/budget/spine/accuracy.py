@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.budget.spine.matrices import require_affordable
+from tallyveil.budget.spine.affordable import require_affordable
 from tallyveil.budget.spine.precision import answer_precisions
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Strategy

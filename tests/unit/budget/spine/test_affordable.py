@@ -9,7 +9,7 @@ from tests.oracles.spine_matrices import SpineMatrix, StrategyMatrix, strategy_s
 
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget import Mechanism, Strategy
-from tallyveil.budget.spine.matrices import require_affordable
+from tallyveil.budget.spine.affordable import require_affordable
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (
     BypassRule,

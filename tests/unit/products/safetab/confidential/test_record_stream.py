@@ -21,7 +21,7 @@ ANOTHER = ("31", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Nu
 
 @pytest.fixture(scope="module")
 def toy():
-    path = Path(__file__).parents[1] / "products" / "safetab" / "conftest.py"
+    path = Path(__file__).parents[1] / "conftest.py"
     spec = importlib.util.spec_from_file_location("toy_country_stream", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_country_stream"] = module
