@@ -48,9 +48,9 @@ from accuracy_alternatives import (
 )
 from scipy import sparse
 
-from tallyveil.files.evaluation.size_class import SizeClass, size_classes
+from tallyveil.files.evaluation import SizeClass, size_classes
 from tallyveil.files.histograms import read_histogram
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.estimating import GeolevelEstimation

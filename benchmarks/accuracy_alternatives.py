@@ -18,9 +18,8 @@ from tallyveil.api.made_up import write_country
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
-from tallyveil.geography.shares import GeounitShares
-from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.geography.spine import GeounitShares, Spine
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan

@@ -24,8 +24,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.budget.allocation import Allocation
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, NoisyMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.passes import driver

@@ -51,7 +51,7 @@ from tallyveil.budget.spine.accuracy import family_accuracies, measured_variance
 from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.geography.entity_tables import family_columns
+from tallyveil.geography.tables import family_columns
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.inputs import read_hierarchies, read_other_entities

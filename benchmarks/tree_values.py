@@ -39,9 +39,9 @@ from scipy import sparse
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
 from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK
-from tallyveil.files.evaluation.size_class import SizeClass, size_classes
+from tallyveil.files.evaluation import SizeClass, size_classes
 from tallyveil.files.histograms import read_histogram
-from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
+from tallyveil.geography.census.block_files import kinds_of_group_quarters
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource

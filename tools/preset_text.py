@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from tallyveil.storage.toml_text import toml_key
+from tallyveil.storage.json_files import toml_key
 
 WIDTH = 118
 

@@ -13,9 +13,9 @@ from targets import Builder, Target, at
 
 from tallyveil.api.made_up import write_country
 from tallyveil.geography.census import Sources, import_geography
-from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
-from tallyveil.geography.spine_files import read_aimed, read_spine_file, write_spine
-from tallyveil.measurements.layouts.census_2020.names import ANSWERS, CONSTRAINTS
+from tallyveil.geography.geometry import POLYGONS, geo_metadata
+from tallyveil.geography.tables import read_aimed, read_spine_file, write_spine
+from tallyveil.measurements.layouts.census_2020.source import ANSWERS, CONSTRAINTS
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import parsed_manifest
 from tallyveil.plans.stated import stated_plan
 from tallyveil.storage.json_files import digest_of

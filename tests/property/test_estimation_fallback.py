@@ -20,7 +20,7 @@ from tallyveil.estimation import (
 from tallyveil.estimation.interior_point import solve_interior
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.family.solver import solve_pass
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT
 
 CERTIFIED_PERSONS = 1e-7
 

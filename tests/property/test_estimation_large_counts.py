@@ -15,7 +15,7 @@ from tallyveil.estimation import (
     estimate_family,
 )
 from tallyveil.noise.laws import SMALLEST_PARAMETER
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT
 
 LEAST, MOST = float(SMALLEST_PARAMETER), 1e10
 SEEDS = range(30)

@@ -12,8 +12,7 @@ from typing import Any
 import polars as pl
 from loading import module_of
 
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.entities import make_entities
+from tallyveil.synthetic.country import make_entities, make_geography
 
 BLOCKS = ("1101", "1102", "1103", "1201", "1202")
 RELEASE = """
@@ -260,7 +259,7 @@ def spine(scratch: Path) -> Folder:
     """A geography of 60 blocks, its entities, and a spine of it."""
     import numpy as np
 
-    from tallyveil.geography.spine_files import write_spine
+    from tallyveil.geography.tables import write_spine
     from tallyveil.products.topdown.run.spine_inputs import read_geography
 
     geography = make_geography(60, np.random.default_rng(3))

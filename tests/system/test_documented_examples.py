@@ -11,7 +11,7 @@ import pytest
 from tallyveil.declared import adapter_of
 from tallyveil.plans.constraints import BoundsInput
 from tallyveil.plans.from_toml.spine_tables import SpineTable
-from tallyveil.schema.recode import Recode
+from tallyveil.schema.attribute import Recode
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()

@@ -9,11 +9,11 @@ import pytest
 
 import tallyveil
 from tallyveil.errors import StoreError
-from tallyveil.files.columns import enum_column
-from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.histograms import enum_column
 from tallyveil.files.manifest import listed_file
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.tables import table_folder
+from tallyveil.files.whole_tables import publish_csv
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals

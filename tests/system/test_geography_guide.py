@@ -68,8 +68,7 @@ def test_json_and_quiet(tmp_path, monkeypatch, command):
 
 
 def test_rules_of_the_guide_are_those_of_the_code():
-    from tallyveil.geography.census.states import STATES, STRONG_MCD_STATES
-    from tallyveil.geography.census.tribal_classes import CLASSES
+    from tallyveil.geography.census.codes import CLASSES, STATES, STRONG_MCD_STATES
 
     rows = re.findall(r"^\| (\d{4}) to (\d{4}) \| (.*?) \| (yes|no) \|$", GUIDE, re.MULTILINE)
     assert rows == [(one.first, one.last, one.name, "yes" if one.in_spine else "no") for one in CLASSES]

@@ -7,10 +7,9 @@ import pytest
 import shapely
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.files.geography import read_geography
-from tallyveil.files.geometry import read_geometry
-from tallyveil.geography.geometry import extra
-from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
+from tallyveil.files.geography import read_geography, read_geometry
+from tallyveil.geography import geometry
+from tallyveil.geography.geometry import POLYGONS, geo_metadata
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
@@ -111,7 +110,7 @@ def test_shapes_that_do_not_fit_are_refused_before_anything_is_made(mapped, tmp_
 
 def test_without_the_extra_nothing_is_made(mapped, tmp_path, monkeypatch):
     plan = mapped()
-    monkeypatch.setattr(extra, "PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(geometry, "PACKAGES", ("no_such_package",))
     with pytest.raises(ConfigError) as refused:
         run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
     assert refused.value.code == "maps-extra"

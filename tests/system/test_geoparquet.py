@@ -9,9 +9,9 @@ import pytest
 import shapely
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError
-from tallyveil.files import geoparquet
-from tallyveil.files.geoparquet import publish_geoparquet
-from tallyveil.geography.geometry.geoparquet import POINTS, POLYGONS, geo_metadata
+from tallyveil.files import whole_tables
+from tallyveil.files.whole_tables import publish_geoparquet
+from tallyveil.geography.geometry import POINTS, POLYGONS, geo_metadata
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.run.run import run_release
@@ -137,7 +137,7 @@ def test_points_become_several_points(released, tmp_path, monkeypatch):
     frame.with_columns(geometry=pl.Series(list(points))).write_parquet(
         path, metadata={**tags, **geo_metadata(POINTS)}
     )
-    monkeypatch.setattr(geoparquet, "require_unchanged", lambda *_: None)
+    monkeypatch.setattr(whole_tables, "require_unchanged", lambda *_: None)
     publish_geoparquet(root, "Town", ["total"], tmp_path / "map.parquet")
     require_geoparquet(tmp_path / "map.parquet")
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_made_is_refused(released, tmp_path, monkeypatch):
     out.write_text("mine")
     refused(StoreError, "file-taken", released, "Town", ["total"], out)
     out.unlink()
-    monkeypatch.setattr(geoparquet, "MOST_ANSWERS", 1)
+    monkeypatch.setattr(whole_tables, "MOST_ANSWERS", 1)
     refused(ConfigError, "bad-flag", released, "Town", ["total", "age"], out)
     assert not out.exists()
 

@@ -27,8 +27,7 @@ from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.storage.claims import Claim, is_unfinished
-from tallyveil.storage.write import file_digest, write_parquet
+from tallyveil.storage.write import Claim, file_digest, is_unfinished, write_parquet
 
 PLAIN = ["geocode", "age", "home", "count"]
 BESIDE = ["estimate", "standard_error", "lower", "upper"]

@@ -16,7 +16,7 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals import chunks as interval_chunks
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.storage import shared_files
+from tallyveil.storage import write
 from tallyveil.storage.write import write_parquet
 
 KEY = insecure_key("intervals on worker")
@@ -122,7 +122,7 @@ def test_a_wrong_table_is_refused_by_others(pair, monkeypatch):
 def test_another_manifest_is_refused_by_others(pair, monkeypatch):
     """A machine that sees another folder at the same path."""
     _, there = pair
-    monkeypatch.setattr(shared_files, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(write, "PATIENCE_SECONDS", 0.0)
 
     class Other(Elsewhere):
         def serve(self, make):

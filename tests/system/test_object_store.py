@@ -9,7 +9,7 @@ import pytest
 from tests.object_store import ObjectStore
 
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

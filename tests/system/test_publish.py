@@ -19,8 +19,7 @@ from tallyveil.products.topdown.pl94 import layouts as writing_of_tables
 from tallyveil.products.topdown.pl94.publication import publish_pl94
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage import write as writing
-from tallyveil.storage.claims import Claim, is_unfinished
-from tallyveil.storage.write import file_digest
+from tallyveil.storage.write import Claim, file_digest, is_unfinished
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "publish.md").read_text()
 KEY = insecure_key("publish")

@@ -16,7 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import tallyveil
-from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.whole_tables import publish_csv
 from tallyveil.schema.schema import schema_from_mapping
 
 PROJECT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.budget.optimal.choose import present_shares
 from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError
 from tallyveil.files.checks import check_release
-from tallyveil.geography.stated import stated_geounits
+from tallyveil.geography.areas import stated_geounits
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers

@@ -16,10 +16,10 @@ import tallyveil
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.opened import open_for_explorer
 from tallyveil.files import tables, whole_tables
-from tallyveil.files.csv_tables import publish_csv
 from tallyveil.files.manifest import listed_file
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.tables import LEFT_OUT, ROWS
+from tallyveil.files.whole_tables import publish_csv
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.read import parquet_metadata, read_parquet

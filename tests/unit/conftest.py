@@ -20,8 +20,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.files.finished import ledger_record
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import ListedFile, Manifest, Spent, StageTime
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, Spent, StageTime
 from tallyveil.files.manifest_files import write_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.geography import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 import tallyveil
-from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.whole_tables import publish_csv
 
 EXAMPLES = Path(__file__).parents[1] / "inst" / "extdata"
 RELEASE = """

@@ -12,7 +12,7 @@ from tallyveil.api.products import (
     write_page_of_programme,
 )
 from tallyveil.errors import ConfigError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 
 if TYPE_CHECKING:
     import polars as pl

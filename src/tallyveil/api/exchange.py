@@ -9,7 +9,7 @@ from tallyveil.api.opened import Measurements
 from tallyveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tallyveil.files.geoparquet import MapFile
+    from tallyveil.files.whole_tables import MapFile
     from tallyveil.geography.census.importing import Imported
     from tallyveil.postprocess.exchange.copying import Copied
     from tallyveil.products.topdown.pl94.publication import Publication
@@ -82,9 +82,9 @@ def publish_csv(release: AnyPath, out: AnyPath, *, zeros: Flag = True) -> dict[s
         What the folder says of itself.
     """
     # Likewise, the module.
-    from tallyveil.files import csv_tables
+    from tallyveil.files import whole_tables
 
-    return csv_tables.publish_csv(Path(release), Path(out), zeros=zeros)
+    return whole_tables.publish_csv(Path(release), Path(out), zeros=zeros)
 
 
 @checked
@@ -99,9 +99,9 @@ def publish_geoparquet(
         out: File to write.
         tables: Queries.
     """
-    from tallyveil.files import geoparquet
+    from tallyveil.files import whole_tables
 
-    return geoparquet.publish_geoparquet(Path(release), geolevel, list(tables), Path(out))
+    return whole_tables.publish_geoparquet(Path(release), geolevel, list(tables), Path(out))
 
 
 @checked

@@ -115,9 +115,8 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
     from tallyveil.budget.fractions import parse_fraction
-    from tallyveil.files.estimated import copied_lines
     from tallyveil.files.finished import refuse_unfinished
-    from tallyveil.files.manifest_files import read_manifest
+    from tallyveil.files.manifest_files import copied_lines, read_manifest
 
     named = [Path(run) for run in runs]
     ledgers: list[Path] = []

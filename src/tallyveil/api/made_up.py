@@ -136,8 +136,7 @@ def write_country(
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
     from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
-    from tallyveil.synthetic.files import MAP_FILE, write_map
-    from tallyveil.synthetic.published import geography_of
+    from tallyveil.synthetic.population import MAP_FILE, geography_of, write_map
 
     out = Path(out)
     # Before the folder is made: a wrong argument leaves nothing behind.
@@ -173,7 +172,7 @@ def write_country(
 
 def _with_geometry(text: str) -> str:
     """A release file that names the made-up polygons; that of a programme has no geography."""
-    from tallyveil.synthetic.files import MAP_FILE
+    from tallyveil.synthetic.population import MAP_FILE
 
     # Behind the path of the geography, whose table has no other key that could stand there.
     return re.sub(r"(\n\[geography\].*\npath = .*\n)", rf'\1geometry = "{MAP_FILE}"\n', text)
@@ -243,7 +242,7 @@ def _filled(name: str, title: str, paths: dict[str, Path]) -> str:
 def _published(like: Path, like_geography: "str | Path | None") -> "PublishedCounts":
     import polars as pl
 
-    from tallyveil.storage.inputs import is_input
+    from tallyveil.storage.read import is_input
     from tallyveil.synthetic import PublishedCounts
 
     counts = _with_block_codes(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")

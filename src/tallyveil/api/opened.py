@@ -8,8 +8,7 @@ from tallyveil.accounting.decimals import at_most
 from tallyveil.api.arguments import Name, checked, fixed
 from tallyveil.api.products import write_page
 from tallyveil.api.stated import StatedGuarantee
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest, Spent
+from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.printable import described
 

@@ -10,7 +10,7 @@ from tallyveil.api.arguments import AnyPath, Flag, Names, WholeNumber, as_path, 
 from tallyveil.api.products import require_input
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import described, tabulated

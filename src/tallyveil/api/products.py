@@ -13,11 +13,11 @@ from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import PROGRAMME
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.files.marks import Marks, marks_of
 from tallyveil.products.dhc.public.programme_file import read_programme, stated_programme
-from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.json_files import read_text_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from tallyveil.files.intervals import (
     refuse_format_1,
     unchanged_parts,
 )
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, written_manifest
 from tallyveil.files.tables import TABLES, has_zeros, table_name
 from tallyveil.files.whole_tables import listed_rows, whole_table
@@ -51,9 +51,9 @@ from tallyveil.schema.answer_columns import summed_out
 from tallyveil.schema.names import as_named
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema, schema_from_mapping
-from tallyveil.storage.claims import refuse_unfinished_folder
 from tallyveil.storage.paths import hive_folder
 from tallyveil.storage.read import collect, parquet_metadata, scan_parquet
+from tallyveil.storage.write import refuse_unfinished_folder
 
 if TYPE_CHECKING:
     from tallyveil.explore.site import ExplorerSite
@@ -209,7 +209,7 @@ class Release(WithMeasurements):
         from tallyveil.postprocess.derived.area_counts import area_family
 
         if isinstance(geocodes, Path):
-            from tallyveil.geography.assignments import read_districts
+            from tallyveil.geography.tables import read_districts
 
             read = read_districts(as_path(geocodes, "geocodes"), None, "districts(..., column=NAME)")
             geocodes = read.only("district")
@@ -232,7 +232,7 @@ class Release(WithMeasurements):
             GeographyError: a finest geounit is listed twice, or none has a district.
             StoreError: the file is missing or unreadable.
         """
-        from tallyveil.geography.assignments import read_districts
+        from tallyveil.geography.tables import read_districts
 
         read = read_districts(Path(plan), column, "column=NAME")
         if read.column is None:
@@ -527,7 +527,7 @@ def add_intervals(
     from tallyveil.postprocess.intervals.job import make_intervals
     from tallyveil.products.topdown.page.release import write_report
     from tallyveil.runs.executors import executors_of
-    from tallyveil.storage.claims import is_unfinished
+    from tallyveil.storage.write import is_unfinished
 
     folder = Path(release)
     if families is not None and entities is None:

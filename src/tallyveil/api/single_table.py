@@ -11,7 +11,7 @@ from tallyveil.api.arguments import AnyPath, Progress, WholeNumber, checked, key
 from tallyveil.api.opened import Opened
 from tallyveil.api.products import require_input
 from tallyveil.errors import ConfigError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 
 if TYPE_CHECKING:
     from tallyveil.products.lattice.public.plan import SubspacePlan
@@ -67,9 +67,8 @@ def run_table(
     from tallyveil.products.lattice.page.table import write_table_report
     from tallyveil.products.lattice.public.from_toml import load_subspace_plan
     from tallyveil.products.lattice.run.run import noise_of, run_subspace
-    from tallyveil.storage.claims import Claim
     from tallyveil.storage.paths import inside
-    from tallyveil.storage.write import TEMPORARY_SUFFIX
+    from tallyveil.storage.write import TEMPORARY_SUFFIX, Claim
     from tallyveil.subspace.outputs import Outputs
 
     folder = Path(out)

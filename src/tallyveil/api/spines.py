@@ -120,7 +120,7 @@ def build_spine(
     """
     from tallyveil.budget.caps import Reference
     from tallyveil.budget.spine.affordable import require_affordable
-    from tallyveil.geography.spine_files import write_spine
+    from tallyveil.geography.tables import write_spine
     from tallyveil.products.topdown.run.spine_build import BuildFlags, built
     from tallyveil.storage.outputs import claim_file
 
@@ -165,7 +165,7 @@ def spine_distances(
     import polars as pl
 
     from tallyveil.geography import off_spine_distances, recipe_of
-    from tallyveil.geography.spine_files import read_spine_file
+    from tallyveil.geography.tables import read_spine_file
     from tallyveil.products.topdown.run.spine_inputs import read_families
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
@@ -298,7 +298,7 @@ def show_spine(
     Returns:
         Path of the page.
     """
-    from tallyveil.geography.spine_files import read_spine_file
+    from tallyveil.geography.tables import read_spine_file
     from tallyveil.products.topdown.page.spine import write_spine_page
     from tallyveil.products.topdown.run.spine_inputs import read_points
     from tallyveil.storage.outputs import claim_file

@@ -10,7 +10,7 @@ from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialE
 from tallyveil.budget.spine.affordable import require_affordable
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography import GeounitShares, Spine, uniform_shares
-from tallyveil.geography.shares import distinct_pairs
+from tallyveil.geography.spine import distinct_pairs
 from tallyveil.noise.laws import Law
 
 

@@ -10,7 +10,7 @@ from tallyveil.noise.key import KEY_BYTES
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
 from tallyveil.noise.table import InversionTable
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.schema import Schema
 
 MOST_CELLS_OF_NOISE: Final = LARGEST_COUNT

@@ -41,7 +41,7 @@ def evaluate(
     """
     from tallyveil.api.evaluating import TableErrors
     from tallyveil.api.evaluating import evaluate as compare
-    from tallyveil.files.evaluation.store import WARNING
+    from tallyveil.files.evaluation import WARNING
 
     errors = compare(
         release,

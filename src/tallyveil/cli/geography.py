@@ -76,7 +76,7 @@ def import_files(
     import.txt.
     """
     from tallyveil.api.exchange import import_geography
-    from tallyveil.geography.census.tables import report_lines
+    from tallyveil.geography.census.importing import report_lines
 
     imported, paths = import_geography(
         out, baf=baf or (), grf=grf or (), facilities=facilities, zcta=zcta, areas=areas or ()

@@ -224,7 +224,7 @@ def _district(
     """
     from tallyveil.files.manifest_files import written_manifest
     from tallyveil.files.marks import marks_of
-    from tallyveil.geography.assignments import read_districts
+    from tallyveil.geography.tables import read_districts
     from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 
     flag = "--district-column NAME"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tallyveil.api.planned import BetterShares
     from tallyveil.budget.optimal.choose import OptimalShares, ShareChoice
     from tallyveil.products.topdown.run.shares_trial import Trial
-    from tallyveil.schema.unit import Unit
+    from tallyveil.schema.schema import Unit
 
 
 GOALS = {

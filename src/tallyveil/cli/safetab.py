@@ -224,7 +224,7 @@ def evaluate(
         i_understand_this_is_not_private=not_private,
     )
     if as_json:
-        from tallyveil.files.evaluation.store import WARNING
+        from tallyveil.files.evaluation import WARNING
 
         marked = {"protected": False, "warning": WARNING}
         tables = {name: frame.to_dicts() for name, frame in errors.tables.items()}
@@ -440,7 +440,7 @@ def _show_errors(errors: "SafetabErrors") -> None:
     """Print the first table of errors, and the privacy parameters beside it."""
     from tallyveil.cli.frame.tables import show_parameters
     from tallyveil.cli.safetab_tables import show_errors, show_group_errors, show_household_errors
-    from tallyveil.files.evaluation.store import PARAMETERS
+    from tallyveil.files.evaluation import PARAMETERS
 
     name = next(iter(errors.tables))
     presenters = {"errors-t1": show_errors, "errors-households": show_household_errors}

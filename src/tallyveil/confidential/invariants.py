@@ -7,8 +7,7 @@ import numpy as np
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import ConstraintError
-from tallyveil.schema.counts import ENTRIES_AT_ONCE, row_ranges
-from tallyveil.schema.limits import widen_limits
+from tallyveil.schema.counts import ENTRIES_AT_ONCE, row_ranges, widen_limits
 from tallyveil.schema.query_group import QueryGroup
 
 

@@ -13,8 +13,7 @@ from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.confidential.sealed_counts import SealedCounts
 from tallyveil.errors import BudgetError
 from tallyveil.kernels.family.answers import SparseCounts, add_counts
-from tallyveil.measurements.family_answers import FamilyAnswers, answers_at
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.answers import FamilyAnswers, NoisyMeasurements, answers_at
 from tallyveil.noise.laws import Law
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema.counts import places_in, rows_between

@@ -11,11 +11,9 @@ import polars as pl
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
-from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.counts import TripletSum
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.attribute import Attribute, bins_of, ranges_of
+from tallyveil.schema.counts import LARGEST_COUNT, TripletSum
 from tallyveil.schema.query_group import Factor
-from tallyveil.schema.ranges import bins_of, ranges_of
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import (
     collect_batches,

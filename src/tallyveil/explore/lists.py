@@ -17,7 +17,7 @@ from tallyveil.explore.files import (
 )
 from tallyveil.explore.kinds import Areas, Kind, KindType
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.schema.unit import plural_of
+from tallyveil.schema.schema import plural_of
 from tallyveil.storage.json_files import JsonObject
 
 BOX = ("west", "south", "east", "north")

@@ -7,8 +7,7 @@ from pathlib import Path
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.explore.kinds import Areas, areas_of
 from tallyveil.explore.rows import BESIDE, COUNT, TableRows
-from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.files.geometry import GEOMETRY
+from tallyveil.files.geography import GEOGRAPHY, GEOMETRY, NAMES, read_hierarchies
 from tallyveil.files.intervals import (
     INTERVALS,
     known_queries,
@@ -17,8 +16,7 @@ from tallyveil.files.intervals import (
     refuse_format_1,
     unchanged_parts,
 )
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.tables import TABLES, table_name
 from tallyveil.schema.names import as_named

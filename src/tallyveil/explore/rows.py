@@ -17,8 +17,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.explore.files import CHUNK
 from tallyveil.explore.kinds import Kind
-from tallyveil.geography.geocodes import geocodes_of
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.schema.answer_columns import answer_expression
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import collect, scan_parquet

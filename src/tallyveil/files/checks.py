@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.files.areas import area_counts
 from tallyveil.files.histograms import (
     HISTOGRAM,
     MICRODATA,
     HistogramSpan,
+    area_counts,
     histogram_name,
     n_record_pieces,
     read_histogram,
@@ -58,8 +58,8 @@ from tallyveil.schema.counts import (
     row_ranges,
     sum_families,
     sum_triplets,
+    widen_limits,
 )
-from tallyveil.schema.limits import widen_limits
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject

@@ -16,10 +16,9 @@ from tallyveil.files.histograms import HISTOGRAM, MICRODATA
 from tallyveil.files.manifest import ListedFile, listed_file
 from tallyveil.files.marks import mark_lines
 from tallyveil.files.tables import TABLES
-from tallyveil.schema.schema import Schema, schema_from_mapping
-from tallyveil.schema.unit import unit_of
+from tallyveil.schema.schema import Schema, schema_from_mapping, unit_of
 from tallyveil.storage.json_files import JsonObject, read_json_object
-from tallyveil.storage.published import published_schema, published_tags
+from tallyveil.storage.read import published_schema, published_tags
 from tallyveil.storage.write import write_json
 
 DATA_PACKAGE: Final = "datapackage.json"

@@ -12,7 +12,7 @@ from tallyveil.files.finished import ledger_record
 from tallyveil.files.intervals import INTERVALS, README
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import marked_text, marks_of
-from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.json_files import read_text_file
 from tallyveil.storage.write import write_text
 
 

@@ -1,30 +1,91 @@
-"""The public hierarchy of a release, so that a release folder can be read without the release file."""
+"""The public hierarchy of a release, and the shapes of its finest geounits.
+
+With them a release folder can be read without the release file. `geometry.parquet` is GeoParquet 1.1. Its
+rows are the finest geounits in the order of the spine. Columns: `geocode`, and `geometry` as well-known
+binary in longitude and latitude (OGC:CRS84), null where a geounit has no shape. QGIS, GDAL and geopandas open
+it.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
 
-from tallyveil.files.geometry import write_geometry
-from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.areas import NAME_COLUMNS, Hierarchies
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
-from tallyveil.geography.geocodes import Geocodes
-from tallyveil.geography.names import NAME_COLUMNS
-from tallyveil.geography.shares import GeounitShares
-from tallyveil.geography.spine import Spine
-from tallyveil.geography.spine_files import share_texts, shares_of_columns
-from tallyveil.storage.published import (
+from tallyveil.geography.geometry import COLUMN, GEO, POINTS, POLYGONS, Geometry, geo_metadata
+from tallyveil.geography.spine import Geocodes, GeounitShares, Spine
+from tallyveil.geography.tables import (
+    entities_from_columns,
+    entities_from_pairs,
+    share_texts,
+    shares_of_columns,
+)
+from tallyveil.storage.json_files import damaged
+from tallyveil.storage.read import (
     names_of_tag,
     published_columns,
+    published_schema,
     published_tags,
     read_published,
 )
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
+
+GEOMETRY: Final = "geometry.parquet"
+_COLUMNS: Final = {"geocode": pl.String, COLUMN: pl.Binary}
+
+
+def write_geometry(root: Path, spine: Spine, geometry: Geometry, metadata: Mapping[str, str]) -> None:
+    """Write the shapes of the finest geounits of a release; raises StoreError.
+
+    Args:
+        root: Release folder.
+        spine: The spine that is measured.
+        geometry: Shapes in the order of its finest geounits.
+        metadata: Tags of the run.
+    """
+    frame = pl.DataFrame([spine.geocodes[spine.finest].text.alias("geocode"), geometry.wkb.alias(COLUMN)])
+    write_parquet(root / GEOMETRY, frame, metadata, geo_metadata(POINTS if geometry.points else POLYGONS))
+
+
+def read_geometry(root: Path, spine: Spine) -> Geometry | None:
+    """The shapes of a release; None if it has none.
+
+    Args:
+        root: Release folder.
+        spine: Its spine.
+    Raises:
+        StoreError: the file is damaged, or is of another geography.
+    """
+    path = root / GEOMETRY
+    if not path.is_file():
+        return None
+    schema, kinds = published_schema(path), _kinds(path)
+    if any(schema.get(name) != kind for name, kind in _COLUMNS.items()) or kinds is None:
+        raise damaged(path, "the columns and the metadata `geo`", _RESTORE)
+    frame = read_published(path, tuple(_COLUMNS))
+    if not frame["geocode"].equals(spine.geocodes[spine.finest].text.alias("geocode")):
+        raise damaged(path, "the geocodes of the finest geounits in the order of the spine", _RESTORE)
+    return Geometry(frame[COLUMN], points=kinds == POINTS)
+
+
+def _kinds(path: Path) -> tuple[str, ...] | None:
+    """Types of shapes that the file names; None if it names others than a release has."""
+    try:
+        column = json.loads(published_tags(path)[GEO])["columns"][COLUMN]
+        kinds = tuple(column["geometry_types"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return kinds if kinds in (POINTS, POLYGONS) and column.get("encoding") == "WKB" else None
+
+
+_RESTORE: Final = "Restore the file from a copy of the release."
+
 
 GEOGRAPHY = "geography.parquet"
 NAMES = "names.parquet"

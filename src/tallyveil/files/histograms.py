@@ -1,4 +1,7 @@
-"""Published sparse counts of every geolevel, and microdata: the estimates, in words."""
+"""Published sparse counts of every geolevel, microdata, and counts of areas off the spine.
+
+The counts of an area are sums of the published finest counts.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,14 +12,74 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
-from tallyveil.files.columns import enum_column
+from tallyveil.geography.areas import Hierarchies, area_spine
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.answer_columns import code_expression
-from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_members
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.read import collect, collect_batches, scan_parquet
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
+
+
+def enum_column(name: str, words: Sequence[str], codes: np.ndarray) -> pl.Series:
+    """The word of each code, stored once a column: Parquet keeps a dictionary and the codes."""
+    return pl.Series(name, words, dtype=pl.Enum(list(words))).gather(codes)
+
+
+def read_located(
+    path: Path,
+    query: QueryGroup,
+    spine: Spine,
+    level: int,
+    columns: Sequence[str],
+    what: str,
+    *,
+    open_ended: Sequence[str] = (),
+) -> tuple[Integers, Integers, pl.DataFrame]:
+    """A file of a release with a row of whole numbers for some answers of some geounits.
+
+    Args:
+        path: Of the file; its columns `geocode` and `answer` say what a row is about.
+        query: Whose answers these are.
+        spine: The hierarchy.
+        level: Number of the geolevel of the geocodes.
+        columns: The other columns wanted.
+        what: What the file holds, for messages.
+        open_ended: Those of the columns that may lack numbers.
+    Returns:
+        Geounit and answer of every row, and the columns wanted.
+    Raises:
+        StoreError: the file cannot be read, names a geocode or an answer that the release does not have, has two rows
+            for one answer of a geounit, or lacks a whole number.
+    """
+    wanted = scan_parquet(path).select("geocode", code_expression("answer", query.labels()), *columns)
+    frame = collect(wanted, path, what)
+    rows = spine.locate(level, frame["geocode"])
+    numbers = frame.select(columns)
+    if (wrong := _wrong(rows, frame["answer"], query.size, numbers, open_ended)) is not None:
+        raise StoreError(
+            f"{path} {wrong}. It was changed after it was written; restore it from a copy of the release.",
+            code="release-damaged",
+        )
+    return rows, frame["answer"].to_numpy(), numbers
+
+
+def _wrong(
+    rows: Integers, answers: pl.Series, size: int, numbers: pl.DataFrame, open_ended: Sequence[str]
+) -> str | None:
+    """What is wrong with located rows, for `size` answers of each geounit; None where nothing is."""
+    if answers.null_count() or bool((rows < 0).any()):
+        return "holds a geocode or an answer that this release does not"
+    places = np.sort(rows * size + answers.to_numpy())
+    if bool((places[1:] == places[:-1]).any()):
+        return "has two rows for one answer of a geounit"
+    whole = all(kind.is_integer() for kind in numbers.dtypes)
+    lacking = not whole or sum(numbers.drop(open_ended).null_count().row(0)) > 0
+    return "lacks a whole number" if lacking else None
+
 
 HISTOGRAM = "histogram"
 MICRODATA = "microdata"
@@ -236,3 +299,40 @@ def _described(
     for position, attribute in enumerate(schema.attributes):
         columns.append(enum_column(attribute.name, attribute.levels, codes[:, position]))
     return pl.DataFrame(columns)
+
+
+Tabulated = tuple[Spine, PublicCounts]
+"""Counts, and a spine that has a geolevel of their name."""
+
+
+def area_counts(finest: PublicCounts, family: EntityFamily, n_cells: int) -> PublicCounts:
+    """Counts of a family's entities, under the family's name: for each the sum over its finest geounits.
+
+    Args:
+        finest: Counts of the finest geolevel of the family's spine.
+        family: The entities; they may overlap.
+        n_cells: Number of cells of the schema.
+    """
+    summed = sum_members(finest.offsets, finest.cells, finest.counts, family.offsets, family.members, n_cells)
+    return PublicCounts(family.name, *summed)
+
+
+def tabulated(
+    hierarchies: Hierarchies, counts: Sequence[PublicCounts], entities: Sequence[str], n_cells: int
+) -> tuple[Tabulated, ...]:
+    """What tables are published of: geolevels as people know them, then families of entities.
+
+    A geolevel of the spine that has the name of an original one, but other geounits, is left to the histograms:
+    its table is that of the original geounits.
+
+    Args:
+        hierarchies: The spine and the areas beside it.
+        counts: Counts of every geolevel of the spine, root first.
+        entities: Names of the families.
+        n_cells: Number of cells of the schema.
+    """
+    areas = (*hierarchies.replaced, *(hierarchies.family(name) for name in entities))
+    return (
+        *((hierarchies.spine, counts[level]) for level in hierarchies.known_levels),
+        *((area_spine(area), area_counts(counts[-1], area, n_cells)) for area in areas),
+    )

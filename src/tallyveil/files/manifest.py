@@ -1,14 +1,16 @@
 """The manifest: what a release is made of, so that anybody can verify and repeat it, and nobody learns more.
 
-All products write the same manifest, which `Manifest` declares. What only one product has to say is in `privacy` and
-`body`: `CONTENT` has their declarations. The entry `digest` is the SHA-256 of all the others but `performance`, so that
-a part that was edited by accident shows; who forges a manifest can make the digest again. Seconds and memory may be
-taken out before a release is published; `performance` is then empty.
+All products write the same manifest, which `Manifest` declares; `ReleaseKind` has a kind for each product.
+What only one product has to say is in `privacy` and `body`: `CONTENT` has their declarations. The entry
+`digest` is the SHA-256 of all the others but `performance`, so that a part that was edited by accident shows;
+who forges a manifest can make the digest again. Seconds and memory may be taken out before a release is
+published; `performance` is then empty.
 """
 
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
@@ -33,10 +35,36 @@ from tallyveil.declared import (
 )
 from tallyveil.exact import fraction_of
 from tallyveil.files.finished import LedgerRecord
-from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.marks import protection_tag
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.write import file_digest
+
+
+class ReleaseKind(StrEnum):
+    """The product that a release is of; the value is the `kind` of its manifest."""
+
+    TOPDOWN = "topdown"
+    MEASUREMENTS = "topdown-measurements"
+    SAFETAB = "safetab"
+    HOUSEHOLDS = "safetab-households"
+    GROUPS = "safetab-groups"
+    SUBSPACE = "integer-subspace"
+
+    @property
+    def command(self) -> str:
+        """The command that makes such a release, with as much of its arguments as tells it from the others."""
+        return "tallyveil " + _COMMANDS[self]
+
+
+_COMMANDS = {
+    ReleaseKind.TOPDOWN: "run",
+    ReleaseKind.MEASUREMENTS: "measure",
+    ReleaseKind.SAFETAB: "safetab run PARAMS",
+    ReleaseKind.HOUSEHOLDS: "safetab households",
+    ReleaseKind.GROUPS: "safetab run FILE.TOML",
+    ReleaseKind.SUBSPACE: "subspace release",
+}
+
 
 MANIFEST_FORMAT: Final = 3
 """Formats 1 and 2 were written before; format 2 is read (`manifest_format_2`), format 1 is refused."""

@@ -10,7 +10,7 @@ from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 
 _CHANGE: Final = {Neighbours.BOUNDED: "changes its value", Neighbours.UNBOUNDED: "is added or removed"}

@@ -1,16 +1,15 @@
 """Geocodes and spines: the tree of geounits on which every release is built, and the steps that optimise it."""
 
-from tallyveil.geography.aian import branch_spine
 from tallyveil.geography.areas import Hierarchies, area_spine, hierarchies_of, plain_hierarchies
-from tallyveil.geography.block_groups import group_by_membership
-from tallyveil.geography.branch_by_entities import cut_by_entities
-from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import Reshaped, spine_from_columns, spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
-from tallyveil.geography.columns import TextColumn
-from tallyveil.geography.distance import OffSpineDistances, off_spine_distances
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs
-from tallyveil.geography.fan_out import FanOutLimit
+from tallyveil.geography.entities import (
+    EntityFamily,
+    OffSpineDistances,
+    Recipe,
+    off_spine_distances,
+    recipe_of,
+)
 from tallyveil.geography.optimise import (
     Branch,
     CutByEntities,
@@ -20,11 +19,15 @@ from tallyveil.geography.optimise import (
     geolevels_after,
     optimise_spine,
 )
-from tallyveil.geography.recipe import Recipe, recipe_of
-from tallyveil.geography.respine import Reshaped
-from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
-from tallyveil.geography.spine import Spine
-from tallyveil.geography.tract_groups import group_by_distance
+from tallyveil.geography.spine import GeounitShares, Spine, TextColumn, path_total, uniform_shares
+from tallyveil.geography.steps import (
+    FanOutLimit,
+    branch_spine,
+    cut_by_entities,
+    group_by_distance,
+    group_by_membership,
+)
+from tallyveil.geography.tables import entities_from_columns, entities_from_pairs
 
 __all__ = [
     "Branch",

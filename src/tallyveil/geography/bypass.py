@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.geography.respine import DraftLevel, Reshaped, geocode_series, respine
-from tallyveil.geography.shares import GeounitShares, path_total
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.build import DraftLevel, Reshaped, geocode_series, respine
+from tallyveil.geography.spine import GeounitShares, Spine, path_total
 
 
 class BypassRule(StrEnum):

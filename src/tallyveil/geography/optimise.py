@@ -11,17 +11,18 @@ from pydantic import Field
 from tallyveil.arrays import Integers
 from tallyveil.declared import Declared, Flag, Many, Name
 from tallyveil.errors import GeographyError
-from tallyveil.geography.aian import branch_spine
-from tallyveil.geography.block_groups import group_by_membership
-from tallyveil.geography.branch_by_entities import cut_by_entities
+from tallyveil.geography.build import Reshaped
 from tallyveil.geography.bypass import BypassRule, bypass
-from tallyveil.geography.distance import require_same_spine
-from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.fan_out import PRODUCTION_LIMIT, FanOutLimit
-from tallyveil.geography.respine import Reshaped
-from tallyveil.geography.shares import GeounitShares, path_total, uniform_shares
-from tallyveil.geography.spine import Spine
-from tallyveil.geography.tract_groups import group_by_distance
+from tallyveil.geography.entities import EntityFamily, require_same_spine
+from tallyveil.geography.spine import GeounitShares, Spine, path_total, uniform_shares
+from tallyveil.geography.steps import (
+    PRODUCTION_LIMIT,
+    FanOutLimit,
+    branch_spine,
+    cut_by_entities,
+    group_by_distance,
+    group_by_membership,
+)
 from tallyveil.schema.names import PlainName
 
 

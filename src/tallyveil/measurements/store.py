@@ -26,15 +26,18 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import StoreError
-from tallyveil.geography.shares import GeounitShares
-from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, measure_one_by_one
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.geography.spine import GeounitShares, Spine
+from tallyveil.measurements.answers import (
+    FamilyAnswers,
+    MeasurementSource,
+    NoisyMeasurements,
+    measure_one_by_one,
+)
 from tallyveil.schema.counts import narrow
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import damaged
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.published import read_published
+from tallyveil.storage.read import read_published
 from tallyveil.storage.write import file_digest, write_parquet
 
 FOLDER = "measurements"

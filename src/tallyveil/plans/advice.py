@@ -12,7 +12,7 @@ from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.printable import some_names
 from tallyveil.schema.schema import Schema
-from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
+from tallyveil.storage.json_files import toml_key, toml_lines, toml_table
 
 
 def fixed_shares(plan: StatedPlan) -> dict[str, Any] | None:

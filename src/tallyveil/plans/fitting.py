@@ -9,7 +9,7 @@ from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refus
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.plans.release import StatedPlan
-from tallyveil.schema.limits import LARGEST_COUNT, LARGEST_LEVEL
+from tallyveil.schema.counts import LARGEST_COUNT, LARGEST_LEVEL
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 

@@ -16,7 +16,7 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError
-from tallyveil.geography.shares import path_total
+from tallyveil.geography.spine import path_total
 from tallyveil.plans.terms import PrivacyTerms
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"

@@ -26,8 +26,8 @@ from tallyveil.declared import (
 from tallyveil.errors import BudgetError
 from tallyveil.exact import in_short
 from tallyveil.geography.bypass import BypassRule
-from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import Step, families_of
+from tallyveil.geography.steps import FanOutLimit
 from tallyveil.schema.names import PlainName
 from tallyveil.storage.addresses import InputPath
 

@@ -14,7 +14,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.schema.adding_up import adding_up
+from tallyveil.schema.nested_queries import adding_up
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.subspace.constraints import ConstraintSystem

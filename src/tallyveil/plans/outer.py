@@ -14,10 +14,10 @@ from tallyveil.schema.nested_queries import (
     determined_answers,
     determines,
     first_levels,
+    only_cell,
 )
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
-from tallyveil.schema.single_cells import only_cell
 
 
 def measured_by_pass(

@@ -7,7 +7,7 @@ from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, Sequential
 from tallyveil.budget.strategy import Strategy
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tallyveil.declared import mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import MANIFEST
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of

@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.files.checks import Part
-from tallyveil.files.histograms import (
-    HISTOGRAM,
-    MICRODATA,
-    histogram_path,
-    read_histogram,
-    write_histogram,
-)
+from tallyveil.files.histograms import HISTOGRAM, MICRODATA, histogram_path, read_histogram, write_histogram
 from tallyveil.files.tables import TABLES
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
 from tallyveil.measurements.store import (
     measurement_name,
     n_parts,

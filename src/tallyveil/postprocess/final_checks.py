@@ -38,8 +38,7 @@ from tallyveil.runs.executor import Chunks, gathered
 from tallyveil.runs.product import Run
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.shared_files import await_file
-from tallyveil.storage.write import write_text
+from tallyveil.storage.write import await_file, write_text
 
 CHECKS: Final = "checks"
 """Name in addresses of the last look, and of the file that says what its parts are."""

@@ -8,10 +8,8 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_li
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.files.finished import LEDGER, MANIFEST, ledger_bytes, record_of
-from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
-from tallyveil.files.geometry import GEOMETRY, read_geometry
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.geography import GEOGRAPHY, GEOMETRY, NAMES, read_geometry, read_hierarchies
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.measurements.store import FOLDER, StoredMeasurements

@@ -16,7 +16,7 @@ from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.files.finished import PRIVATE
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
 from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.constraints.constraint_files import AGREEMENT, BOUNDS, INVARIANTS
@@ -34,7 +34,7 @@ from tallyveil.runs.product import Run
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.shared_files import await_file, made_with_patience
+from tallyveil.storage.write import await_file, made_with_patience
 
 READ: Final = (PLAN, GEOGRAPHY, NAMES, BOUNDS, INVARIANTS, AGREEMENT, RESIDENTS, FOLDER)
 """Files and folders of a release that a worker process reads before its first work."""

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from tallyveil.declared import read_written
 from tallyveil.errors import SolverError
-from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies, write_geography
-from tallyveil.files.geometry import GEOMETRY
+from tallyveil.files.geography import GEOGRAPHY, GEOMETRY, NAMES, read_hierarchies, write_geography
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.subspace_query import SubspaceQuery

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.files.areas import tabulated
 from tallyveil.files.data_package import DATA_PACKAGE, data_package
-from tallyveil.files.histograms import MICRODATA, n_record_pieces, write_microdata
+from tallyveil.files.histograms import MICRODATA, n_record_pieces, tabulated, write_microdata
 from tallyveil.files.marks import release_marks
 from tallyveil.files.tables import TABLES, n_table_parts, table_size, write_table
 from tallyveil.geography.areas import Hierarchies

@@ -41,8 +41,7 @@ from tallyveil.kernels.family.polish import polish
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import solve_by_parts, solve_held
 from tallyveil.kernels.rounding.flow import round_by_flow
-from tallyveil.measurements.family_answers import FamilyAnswers, answer_tables, answers_on_support
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.answers import FamilyAnswers, NoisyMeasurements, answer_tables, answers_on_support
 from tallyveil.postprocess.families.tree_values import TreeSweep, swept_values
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver

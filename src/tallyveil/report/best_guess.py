@@ -16,7 +16,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.zcdp import zcdp_to_delta
 from tallyveil.report.points import NumberTile
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 
 _SLOWEST: Final = "gridded"
 """The engine that takes seconds for each number. The cost bounds the guess in its place."""

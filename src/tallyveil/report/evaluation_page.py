@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.files.evaluation.size_class import ALL_SIZES, SizeClass
-from tallyveil.files.evaluation.store import FOLDER, WARNING, Evaluation
+from tallyveil.files.evaluation import ALL_SIZES, FOLDER, WARNING, Evaluation, SizeClass
 from tallyveil.report.accuracy import Matrix, expected_of
 from tallyveil.report.artefact_lines import artefact_lines
 from tallyveil.report.dot_plot import dot_plot
@@ -19,7 +18,7 @@ from tallyveil.report.points import SummaryPoint, evaluation_points
 from tallyveil.report.release_files import ReleaseFiles, read_release_files
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 
 SIZE_CLASSES = tuple(item.value for item in SizeClass)
 

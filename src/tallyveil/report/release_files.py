@@ -9,13 +9,12 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import StoreError
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, read_manifest
 from tallyveil.plans.release import StatedPlan
 from tallyveil.plans.stated import stated_plan
 from tallyveil.report.titles import Titles, schema_titles
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import read_json_object
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from tallyveil.report.wording import name_title
 from tallyveil.schema.presets import titles_of
-from tallyveil.schema.schema import Schema
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Schema, Unit
 
 
 @dataclass(frozen=True, slots=True)

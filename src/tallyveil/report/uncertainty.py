@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tallyveil.files.geography import NAMES
 from tallyveil.files.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
-from tallyveil.geography.names import NAME_COLUMNS
+from tallyveil.geography.areas import NAME_COLUMNS
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
 from tallyveil.report.house_style import COLOURS, INK, MUTED, house_style
@@ -18,9 +18,8 @@ from tallyveil.report.nearness import Nearness, nearness_of
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.titles import Titles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
-from tallyveil.schema.unit import Unit
-from tallyveil.storage.published import read_published
-from tallyveil.storage.read import collect
+from tallyveil.schema.schema import Unit
+from tallyveil.storage.read import collect, read_published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import ListedFile, Manifest, listed_file
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, listed_file
 from tallyveil.runs.earlier import Earlier
 from tallyveil.runs.executor import Executor
 from tallyveil.runs.folder import RunFolder

@@ -1,7 +1,9 @@
 """How the groups of two queries lie in each other: decided factor by factor, without looking at cells.
 
-A schema can have many millions of cells, so nothing here makes a number for each of them. All queries are products of
-one factor for each attribute. What holds for the factors of every attribute then holds for the cells.
+A schema can have many millions of cells, so nothing here makes a number for each of them. All queries are
+products of one factor for each attribute. What holds for the factors of every attribute then holds for the
+cells. `adding_up` says which answers of one query add up to answers of another one. `only_cell` finds the
+only cell in which the records of an answer can lie, if structural zeros leave just one.
 """
 
 import math
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import SchemaError
 from tallyveil.schema.query_group import Factor, QueryGroup
+from tallyveil.schema.schema import Schema
 
 
 def determines(fine: QueryGroup, coarse: QueryGroup, zeros: Sequence[Mapping[int, Bools]] = ()) -> bool:
@@ -251,3 +254,67 @@ def _joined(home: Integers, codes: NDArray[np.int32], counted: NDArray[np.bool_]
     joined = home.copy()
     joined[counted] = least[codes[counted]]
     return joined
+
+
+Box = list[NDArray[np.bool_]]
+"""For each attribute, whether each level is in the box; a cell is in it if all its levels are."""
+
+
+def only_cell(schema: Schema, group: QueryGroup, answer: int) -> int | None:
+    """The only possible cell of an answer; None if the structural zeros leave several, or none.
+
+    A level is dropped from the box of the answer when one structural zero bars all cells of the box that have it. This
+    is repeated until nothing changes. It takes no number for each cell, however many cells the schema has.
+
+    Worked case: the answer "vacant" of a schema with the attributes occupancy and sex (male, female, none), where a
+    structural zero bars male and female for vacant units. The levels male and female are dropped; one cell is left.
+
+    Args:
+        schema: The universe.
+        group: A query whose groups do not overlap.
+        answer: Number of the answer.
+    """
+    numbers = np.unravel_index(answer, group.shape)
+    box = [factor.codes == number for factor, number in zip(group.factors, numbers, strict=True)]
+    zeros = [_box_of(schema, barred) for barred in schema.barred_levels()]
+    while True:
+        dropped = sum(_drop_levels(box, zero) for zero in zeros)
+        if not dropped:
+            break
+    if any(int(levels.sum()) != 1 for levels in box):
+        return None
+    cell = schema.encode(np.array([[int(np.argmax(levels)) for levels in box]]))
+    return int(cell[0]) if bool(schema.possible(cell)[0]) else None
+
+
+def _box_of(schema: Schema, barred: dict[int, NDArray[np.bool_]]) -> Box:
+    """The cells that a structural zero bars, from the levels that it names (`Schema.barred_levels`)."""
+    every = [np.ones(attribute.size, dtype=np.bool_) for attribute in schema.attributes]
+    return [barred.get(place, levels) for place, levels in enumerate(every)]
+
+
+def _drop_levels(box: Box, zero: Box) -> int:
+    """Drop the levels with which every cell of the box is barred; returns how many there are."""
+    inside = [bool(barred[levels].all()) for levels, barred in zip(box, zero, strict=True)]
+    dropped = 0
+    for place, barred in enumerate(zero):
+        if all(inside[:place] + inside[place + 1 :]):
+            gone = box[place] & barred
+            dropped += int(gone.sum())
+            box[place] &= ~barred
+            inside[place] = bool(barred[box[place]].all())
+    return dropped
+
+
+def adding_up(schema: Schema, group: QueryGroup, other: QueryGroup) -> Integers:
+    """Answer of `other` that contains each answer of `group`; -1 where it is not a sum of answers of `group`."""
+    cells = np.arange(schema.size, dtype=np.int64)
+    cells = cells[schema.possible(cells)]
+    mine, theirs = group.answers_of(cells), other.answers_of(cells)
+    first = np.full(group.size, -1, dtype=np.int64)
+    first[mine[mine >= 0]] = theirs[mine >= 0]
+    split = theirs != np.where(mine >= 0, first[mine], -1)  # cells on which the two queries disagree
+    broken = np.unique(theirs[split & (theirs >= 0)])
+    broken = np.union1d(broken, first[mine[split & (mine >= 0)]])
+    first[np.isin(first, broken)] = -1
+    return first

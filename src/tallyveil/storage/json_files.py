@@ -1,11 +1,12 @@
-"""Reads JSON files that somebody may have changed: every kind of damage becomes an error that names the path.
+"""Small text files: reads text and JSON that somebody may have changed, and writes tables of TOML.
 
-`digest_of` is the digest of plans, manifests and keys. Only `parsed`, for files that may be cut off, gives None for
-damage.
+Every kind of damage of a JSON file becomes an error that names the path. `digest_of` is the digest of plans,
+manifests and keys. Only `parsed`, for files that may be cut off, gives None for damage.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -13,7 +14,25 @@ from typing import Any, TypeAlias, TypeVar
 from tallyveil.declared import MisfitError, validated
 from tallyveil.errors import StoreError
 from tallyveil.printable import short_name
-from tallyveil.storage.text_files import read_text_file
+
+MOST_BYTES = 1 << 28
+"""Size limit of a file that is read as one text. The largest, the manifest of a national release, has a few MiB."""
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a UTF-8 file, without the byte-order mark that some editors put in front.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is not a regular file (reading a device might never end), is larger than `MOST_BYTES`, or is not
+            UTF-8.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError("it is larger than any such file")
+    return path.read_text(encoding="utf-8-sig")
+
 
 Kind = TypeVar("Kind")
 
@@ -124,3 +143,31 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         raise RepeatedKeyError
     return content
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_table(name: str, entries: Mapping[str, Any]) -> str:
+    """A table with a heading and a line for each entry.
+
+    Args:
+        name: The heading, such as "strategy.geolevels". Its parts are written with `toml_key`.
+        entries: Texts, whole numbers, truth values, and lists of these.
+    """
+    return "\n".join([f"[{name}]", *toml_lines(entries)])
+
+
+def toml_lines(entries: Mapping[str, Any]) -> list[str]:
+    """A line for each entry."""
+    return [f"{toml_key(key)} = {toml_value(value)}" for key, value in entries.items()]
+
+
+def toml_key(name: str) -> str:
+    """A key, quoted where it has other characters than letters, digits, hyphens and underscores."""
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
+
+
+def toml_value(value: Any) -> str:
+    """A value, which TOML writes as JSON does, except for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

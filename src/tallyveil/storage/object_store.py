@@ -1,24 +1,30 @@
 """Objects in an object store that speaks the protocol of Amazon S3: pyarrow asks for them and writes them.
 
-Polars reads Parquet itself (`tallyveil.storage.read`), with the same settings. All settings and credentials come from
-the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION, and
-AWS_ENDPOINT_URL for a store that is not Amazon's. Both libraries take the credentials from there by themselves, so
-that this program never holds them. No message quotes what a library says, which may hold more than it should.
+Polars reads Parquet itself (`tallyveil.storage.read`), with the same settings. All settings and credentials
+come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, AWS_REGION or
+AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL for a store that is not Amazon's. Both libraries take the credentials
+from there by themselves, so that this program never holds them. No message quotes what a library says, which
+may hold more than it should.
+
+The files of a finished release can be in a folder, or be the objects below an address (`Place`).
 """
 
+import hashlib
 import io
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.addresses import address_of, object_name
+from tallyveil.storage.addresses import address_of, is_object, object_name
+from tallyveil.storage.paths import inside
+from tallyveil.storage.write import write_file
 
 MOST_TEXT: Final = 1 << 32
 """Largest number of bytes of an object that is read as text."""
@@ -279,3 +285,86 @@ def _endpoint(text: str) -> str:
 
 def _first(names: tuple[str, ...]) -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+PUBLISHED = "published"
+"""What messages call a file of a release."""
+
+
+class Place(Protocol):
+    """Holds files by name; a name is a path with slashes, relative to the place.
+
+    Its methods raise StoreError where a file cannot be read or written, and OSError where a file of a folder cannot be
+    read.
+    """
+
+    def names(self) -> Mapping[str, int]:
+        """Number of bytes of each file, by name."""
+        ...
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file for reading."""
+        ...
+
+    def put(self, name: str, content: BinaryIO) -> None:
+        """Write a file, in the place of an earlier one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlace:
+    """A folder of this machine. Links and whatever else is no plain file are not among its names."""
+
+    root: Path
+
+    def names(self) -> Mapping[str, int]:
+        """As `Place.names`."""
+        paths = (Path(folder, name) for folder, _, names in os.walk(self.root) for name in names)
+        files = (path for path in paths if path.is_file() and not path.is_symlink())
+        return {path.relative_to(self.root).as_posix(): path.stat().st_size for path in files}
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """As `Place.open`."""
+        return self._path(name).open("rb")
+
+    def put(self, name: str, content: BinaryIO) -> None:
+        """As `Place.put`; complete or absent."""
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as stream:
+                shutil.copyfileobj(content, stream, 1 << 20)
+
+        write_file(self._path(name), write)
+
+    def _path(self, name: str) -> Path:
+        return inside(self.root, *name.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """The objects below an address."""
+
+    address: Path
+
+    def names(self) -> Mapping[str, int]:
+        """As `Place.names`."""
+        return object_names(self.address)
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """As `Place.open`."""
+        return open_object(self.address / name, PUBLISHED)
+
+    def put(self, name: str, content: BinaryIO) -> None:
+        """As `Place.put`. Where writing is interrupted, a part of the file may be there."""
+        put_object(self.address / name, content, PUBLISHED)
+
+
+def place_of(path: Path) -> Place:
+    """The place of a path or an address."""
+    return StorePlace(path) if is_object(path) else FolderPlace(path)
+
+
+def digest_at(place: Place, name: str) -> str:
+    """SHA-256 of a file, in hexadecimal, after reading all of it."""
+    with place.open(name) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]

@@ -10,11 +10,10 @@ import polars as pl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import is_object, refuse_object
-from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.paths import real
 from tallyveil.storage.read import parquet_metadata
 from tallyveil.storage.system import absent_folders, remove_empty, remove_locked, take_lock
-from tallyveil.storage.write import FORMAT_TAG, TEMPORARY_SUFFIX, store_error, write_text
+from tallyveil.storage.write import FORMAT_TAG, TEMPORARY_SUFFIX, UNFINISHED, Claim, store_error, write_text
 
 MARKER: Final = ".tallyveil-output"
 """The file that marks a folder to which a command wrote before."""

@@ -1,20 +1,94 @@
-"""Reads input tables, Parquet or CSV, by column. Errors say what to correct."""
+"""Reads input tables, Parquet or CSV, by column, and the Parquet files of a release.
+
+An input is a file of this machine or an object in an object store (`addresses`). Most inputs are files, and
+what objects need is imported where there is one. Errors say what to correct. The files of a release may be
+damaged, and every fault becomes one kind of error.
+"""
 
 import csv
 import difflib
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import polars as pl
 
+from tallyveil.declared import Text
 from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.printable import header_of, present_columns
 from tallyveil.storage.addresses import address_of, is_object
-from tallyveil.storage.claims import refuse_unfinished_folder
-from tallyveil.storage.inputs import held, is_input, object_bytes, object_settings, open_input
+from tallyveil.storage.json_files import damaged, parsed
+from tallyveil.storage.write import refuse_unfinished_folder
+
+
+def is_input(path: Path, what: str) -> bool:
+    """Whether there is such a file, or such an object.
+
+    Args:
+        path: A path or an address.
+        what: As in `scan_table`.
+    Raises:
+        StoreError: the object store does not say.
+    """
+    if not is_object(path):
+        return path.is_file()
+    from tallyveil.storage.object_store import is_there
+
+    return is_there(path, what)
+
+
+def open_input(path: Path, what: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file or an object for reading; arguments as for `is_input`.
+
+    Raises:
+        OSError: the file cannot be opened.
+        StoreError: the object cannot be read.
+    """
+    if not is_object(path):
+        return path.open("rb")
+    from tallyveil.storage.object_store import open_object
+
+    return open_object(path, what)
+
+
+def input_size(path: Path, what: str) -> int:
+    """Number of bytes of a file or an object; arguments and errors as for `open_input`."""
+    if not is_object(path):
+        return path.stat().st_size
+    from tallyveil.storage.object_store import identity
+
+    return identity(path, what).size
+
+
+def held(path: Path, what: str) -> AbstractContextManager[object]:
+    """Hold an object to be the same before and after a block that reads it; arguments as for `is_input`.
+
+    Raises:
+        StoreError: it was replaced meanwhile (`input-changed`), or cannot be read.
+    """
+    if not is_object(path):
+        return nullcontext()
+    from tallyveil.storage.object_store import unchanged
+
+    return unchanged(path, what)
+
+
+def object_bytes(path: Path) -> bytes:
+    """All bytes of an object that is text. It raises the errors of `open_input`, or that it is too large to hold."""
+    from tallyveil.storage.object_store import whole_text
+
+    return whole_text(path)
+
+
+def object_settings() -> dict[str, Any]:
+    """How polars opens objects."""
+    from tallyveil.storage.object_store import polars_settings
+
+    return polars_settings()
+
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read. The texts of these errors may quote the file."""
@@ -433,3 +507,63 @@ def _missing_message(
         )
     lines.append(f"{present_columns(present, header)} {advice}")
     return "\n".join(lines)
+
+
+_RESTORE = (
+    "Restore the file from a copy of the release. To make the release again elsewhere would be a new spend."
+)
+
+
+def read_published(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """A Parquet file of a release, or some of its columns.
+
+    Raises:
+        StoreError: the file is missing or damaged, or lacks a column.
+    """
+    with _readable(path):
+        return read_parquet(path, columns)
+
+
+def published_columns(path: Path) -> tuple[str, ...]:
+    """Names of the columns. It raises the errors of `read_published`."""
+    return tuple(published_schema(path))
+
+
+def published_schema(path: Path) -> dict[str, pl.DataType]:
+    """The type of each column, in order. It raises the errors of `read_published`."""
+    with _readable(path):
+        return dict(scan_parquet(path).collect_schema())
+
+
+def published_tags(path: Path) -> dict[str, str]:
+    """The file's metadata, such as the name of its run. It raises the errors of `read_published`."""
+    with _readable(path):
+        return parquet_metadata(path)
+
+
+def published_height(path: Path) -> int:
+    """Number of rows. It raises the errors of `read_published`."""
+    with _readable(path):
+        return int(scan_parquet(path).select(pl.len()).collect().item())
+
+
+def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
+    """The list of names that a metadata entry of a file contains as JSON.
+
+    Raises:
+        StoreError: the entry contains something else.
+    """
+    names = parsed(text, tuple[Text, ...])
+    if names is None:
+        raise damaged(path, "the list of names among its tags", _RESTORE)
+    return names
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as error:
+        raise StoreError(
+            f"{path} cannot be read: {type(error).__name__}. {_RESTORE}", code="release-unreadable"
+        ) from None

@@ -1,15 +1,17 @@
 """A made-up country of any size, for the demo, tests and benchmarks."""
 
-from tallyveil.synthetic.entities import ENTITY_COLUMNS, make_entities
-from tallyveil.synthetic.files import COUNTRY_FILES, write_population, write_states
+from tallyveil.synthetic.country import ENTITY_COLUMNS, make_entities
 from tallyveil.synthetic.population import (
+    COUNTRY_FILES,
     PRESETS,
+    PublishedCounts,
     SyntheticPopulation,
     make_population,
     make_states,
     settled_states,
+    write_population,
+    write_states,
 )
-from tallyveil.synthetic.published import PublishedCounts
 
 __all__ = [
     "COUNTRY_FILES",

@@ -1,22 +1,153 @@
-"""A made-up population: records, geography and facilities of a country that does not exist."""
+"""A made-up population: records, geography and facilities of a country that does not exist, and its files.
 
-from collections.abc import Iterator
+The population can be made to agree with counts that are published for real blocks (`PublishedCounts`).
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, GeographyError, SchemaError
+from tallyveil.geography.census.block_files import kinds_of_group_quarters
+from tallyveil.geography.geometry import POLYGONS, geo_metadata
 from tallyveil.schema import Schema, load_preset
 from tallyveil.schema.names import closest_hint
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.group_quarters import HOUSEHOLD, Dwellings, settle
-from tallyveil.synthetic.people import RACES, make_people, make_totals
-from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
-from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE, draw_sets, tilt_races
+from tallyveil.storage.read import read_parquet
+from tallyveil.storage.write import write_parquet, write_parquet_chunks
+from tallyveil.synthetic.country import GEOGRAPHY_COLUMNS, make_entities, make_geography, make_map
+from tallyveil.synthetic.people import (
+    HISPANIC,
+    HOUSEHOLD,
+    RACES,
+    SINGLE_RACES,
+    TWO_OR_MORE,
+    Dwellings,
+    draw_sets,
+    make_people,
+    make_totals,
+    settle,
+    tilt_races,
+)
+
+MOST_OF_A_BLOCK: Final = 1_000_000
+"""Largest count that is accepted. Every person becomes a row, so that a wrong number could fill the memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedCounts:
+    """Public counts of real blocks by voting age and race.
+
+    Attributes:
+        counts: Columns geocode, voting_age, race_ethnicity (levels of preset "race-age") and count. Missing rows mean a
+            count of zero.
+        blocks: One row for each block, including empty ones: columns geocode, state, county, tract, block_group.
+    """
+
+    counts: pl.DataFrame
+    blocks: pl.DataFrame
+
+
+def geography_of(published: PublishedCounts) -> pl.DataFrame:
+    """The blocks' geography, sorted by geocode.
+
+    Args:
+        published: Counts and blocks.
+    Returns:
+        One row for each block, columns `GEOGRAPHY_COLUMNS`, all strings.
+    Raises:
+        GeographyError: a column is missing or has a null, there are no rows, or a block is repeated.
+    """
+    blocks = published.blocks
+    missing = [column for column in GEOGRAPHY_COLUMNS if column not in blocks.columns]
+    if missing:
+        raise GeographyError(
+            f"published blocks: column {missing[0]!r} is missing; wanted {list(GEOGRAPHY_COLUMNS)}. Add it."
+        )
+    # Sorted here, because the rows of the array of people are in this order.
+    geography = blocks.select(pl.col(GEOGRAPHY_COLUMNS).cast(pl.String)).sort("geocode")
+    if geography.height == 0 or sum(geography.null_count().row(0)):
+        raise GeographyError(
+            "published blocks: there are no rows, or a geocode is null. Wanted at least one row, and a value in "
+            "every column."
+        )
+    if geography["geocode"].is_duplicated().any():
+        raise GeographyError("published blocks: a geocode is given twice; wanted one row per block.")
+    return geography
+
+
+def people_of(published: PublishedCounts, geography: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
+    """The published counts as an array.
+
+    Args:
+        published: Counts and blocks.
+        geography: The blocks, from `geography_of`.
+        schema: Preset "race-age".
+    Returns:
+        Shape (n_blocks, 2, 8): people by voting age and race.
+    Raises:
+        SchemaError: a column is missing, a level is unknown, or a count is no whole number from 0 to `MOST_OF_A_BLOCK`.
+        GeographyError: a geocode is not a block.
+    """
+    # Other columns are ignored, so that a published table can be given as it is.
+    wanted = ("geocode", *schema.attribute_names, "count")
+    missing = [column for column in wanted if column not in published.counts.columns]
+    if missing:
+        raise SchemaError(
+            f"published counts: column {missing[0]!r} is missing; wanted {list(wanted)}. Add it."
+        )
+    counts = published.counts.select(wanted)
+    codes = np.stack(
+        [_codes(counts, attribute.name, attribute.levels) for attribute in schema.attributes], axis=1
+    )
+    place = (
+        counts["geocode"]
+        .cast(pl.String)
+        .replace_strict(
+            geography["geocode"],
+            pl.int_range(geography.height, eager=True),
+            default=None,
+            return_dtype=pl.Int64,
+        )
+    )
+    if place.null_count():
+        raise GeographyError("published counts: a geocode is not among the published blocks; add its block.")
+    # strict=False turns what is no number into null, which is refused below with the rest.
+    number = counts["count"].cast(pl.Int64, strict=False)
+    whole = not counts["count"].dtype.is_float() or bool((number == counts["count"]).all())
+    if number.null_count() or not whole or (number < 0).any():
+        raise SchemaError(
+            "published counts: a count is null, negative or no whole number; wanted whole numbers from 0. Correct it."
+        )
+    if (number > MOST_OF_A_BLOCK).any():
+        raise SchemaError(
+            f"published counts: a count is above {MOST_OF_A_BLOCK:,}, which is more people than any block has. Correct "
+            "it."
+        )
+    people = np.zeros((geography.height, *schema.shape), dtype=np.int64)
+    # add.at, because a block may have several rows of one age and race.
+    np.add.at(people, (place.to_numpy(), codes[:, 0], codes[:, 1]), number.to_numpy())
+    return people
+
+
+def _codes(counts: pl.DataFrame, column: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
+    codes = (
+        counts[column]
+        .cast(pl.String)
+        .replace_strict(list(levels), list(range(len(levels))), default=None, return_dtype=pl.Int64)
+    )
+    if codes.null_count():
+        raise SchemaError(
+            f"published counts: column {column!r} holds an unknown level; wanted {list(levels)}."
+        )
+    return codes.to_numpy()
+
 
 PRESETS = ("pl94-persons", "pl94-units", "race-age")
 """Schema presets that `make_states` knows."""
@@ -365,3 +496,82 @@ def _unit_records(geography: pl.DataFrame, counts: dict[str, Integers]) -> pl.Da
             pl.Series("count", table[block, code]),
         ]
     )
+
+
+TAGS = {"synthetic": "true"}
+COUNTRY_FILES: Final = ("records.parquet", "geography.parquet", "entities.parquet", "facilities.parquet")
+"""The files of a population; the last is not always there."""
+MAP_FILE: Final = "geometry.parquet"
+
+
+_NO_KINDS = pl.DataFrame(schema={"geocode": pl.String, "group_quarters": pl.String})
+
+
+def with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """Entities with a column of the kinds of group quarters of each block, before the points."""
+    return entities.join(kinds, on="geocode", how="left", maintain_order="left").select(
+        pl.exclude("latitude", "longitude"), "latitude", "longitude"
+    )
+
+
+def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
+    """Write a population as Parquet files. It does what `write_states` does for one state."""
+    return write_states([population], directory)
+
+
+def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict[str, Path]:
+    """Write a population as Parquet files, each complete or absent.
+
+    Args:
+        states: The states, sorted by geocode. The records of one state are in memory at a time.
+        directory: Folder to write to. It is made if it does not exist. Files of an earlier population are replaced.
+    Returns:
+        Paths by name: "records", "geography", "entities" (for every block, its off-spine entities, its kinds of group
+        quarters, and its point) and, except for preset "race-age", "facilities".
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    geography: list[pl.DataFrame] = []
+    facilities: list[pl.DataFrame] = []
+    seeds: list[int] = []
+
+    def records() -> Iterator[pl.DataFrame]:
+        for state in states:
+            geography.append(state.geography)
+            seeds.append(state.seed)
+            if state.facilities is not None:
+                facilities.append(state.facilities)
+            # A generator, so that the records of one state alone are in memory when they are written.
+            yield state.records
+
+    paths = {name.removesuffix(".parquet"): directory / name for name in COUNTRY_FILES}
+    write_parquet_chunks(paths["records"], records(), TAGS)
+    country = pl.concat(geography)
+    write_parquet(paths["geography"], country, TAGS)
+    # After the records: the lists that it reads are filled as the states are written.
+    kinds = pl.concat(
+        [_NO_KINDS, *(kinds_of_group_quarters(state_facilities) for state_facilities in facilities)]
+    )
+    entities = (with_kinds(state_entities, kinds) for state_entities in make_entities(country, seeds[0]))
+    write_parquet_chunks(paths["entities"], entities, TAGS)
+    if facilities:
+        write_parquet(paths["facilities"], pl.concat(facilities), TAGS)
+    else:
+        # The bounds of an earlier population would contradict this one.
+        paths.pop("facilities").unlink(missing_ok=True)
+    return paths
+
+
+def write_map(geography: Path, seed: int) -> Path:
+    """Write a made-up polygon for every block beside a table of geography, as GeoParquet; returns its path.
+
+    Args:
+        geography: Table of the blocks, sorted by geocode.
+        seed: Seed of the population.
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    path = geography.with_name(MAP_FILE)
+    blocks = read_parquet(geography, ["geocode", "state"])
+    write_parquet_chunks(path, make_map(blocks, seed), TAGS, geo_metadata(POLYGONS))
+    return path

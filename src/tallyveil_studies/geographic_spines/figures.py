@@ -13,8 +13,7 @@ from tallyveil.geography import (
     off_spine_distances,
     spine_from_prefixes,
 )
-from tallyveil.geography.aian import branch_spine
-from tallyveil.geography.block_groups import group_by_membership
+from tallyveil.geography.steps import branch_spine, group_by_membership
 from tallyveil.report.drawing import Drawing, Line, LinePanel, LinePlot, Role
 from tallyveil.schema import Attribute, Schema
 from tallyveil_studies.exhibit import Findings, StudyInputs

@@ -29,10 +29,9 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.measure import Measurer
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.measurements.family_answers import answers_on_support
+from tallyveil.measurements.answers import answers_on_support
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.recode import Recode
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.schema import Schema
 
 Integers = NDArray[np.int64]

@@ -18,7 +18,7 @@ from tallyveil.api.products import (
     write_page,
 )
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RELEASE = EXAMPLES / "rhode_island" / "release.toml"

@@ -12,11 +12,9 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.fixed_queries import Saving, find_saving, fixed_queries, is_fixed
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
-from tallyveil.schema.structural_zero import StructuralZero
 
 SCHEMA = Schema(
     "homes",

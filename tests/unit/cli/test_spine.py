@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tallyveil.cli.main import app
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.geography import BypassRule, bypass, path_total
-from tallyveil.geography.spine_files import read_spine_file
+from tallyveil.geography.tables import read_spine_file
 from tallyveil.synthetic import make_entities
 from tallyveil.synthetic.country import make_geography
 

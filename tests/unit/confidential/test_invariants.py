@@ -8,7 +8,7 @@ from tallyveil.confidential import invariants
 from tallyveil.confidential.invariants import check_bounds, invariant_values
 from tallyveil.confidential.subspace_counts import noisy_answers
 from tallyveil.errors import ConstraintError
-from tallyveil.schema.limits import NO_LIMIT, narrow_limits
+from tallyveil.schema.counts import NO_LIMIT, narrow_limits
 from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")

@@ -18,7 +18,7 @@ from tallyveil.errors import BudgetError, StoreError
 from tallyveil.geography import BypassRule, uniform_shares
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.bypass import bypass
-from tallyveil.measurements.family_answers import answers_on_support, measure_one_by_one
+from tallyveil.measurements.answers import answers_on_support, measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema.presets import load_preset

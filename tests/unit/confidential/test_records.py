@@ -20,12 +20,10 @@ from tallyveil.errors import (
     TallyveilError,
 )
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
+from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.query_group import Factor
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
-from tallyveil.schema.structural_zero import StructuralZero
 
 CANARY = "canary-7716"
 

@@ -7,7 +7,7 @@ import pytest
 from tallyveil.explore.kinds import KindType, areas_of
 from tallyveil.geography.areas import Hierarchies, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
-from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.tables import entities_from_columns
 
 
 @pytest.fixture

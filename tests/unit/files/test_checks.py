@@ -8,7 +8,6 @@ import pytest
 
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.files import checks, histograms, tables
-from tallyveil.files.areas import area_counts
 from tallyveil.files.checks import (
     Agreeing,
     Bounded,
@@ -19,6 +18,7 @@ from tallyveil.files.checks import (
     parts_of,
     require_no_other_files,
 )
+from tallyveil.files.histograms import area_counts
 from tallyveil.geography.areas import area_spine
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily

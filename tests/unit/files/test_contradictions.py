@@ -2,8 +2,15 @@
 
 import numpy as np
 
-from tallyveil.files.between import between_people, between_units, people_and_units
-from tallyveil.files.household_totals import household_people, households, redistricting_people, units
+from tallyveil.files.between import (
+    between_people,
+    between_units,
+    household_people,
+    households,
+    people_and_units,
+    redistricting_people,
+    units,
+)
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.files.csv_tables import publish_csv
+from tallyveil.files.whole_tables import publish_csv
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.run.run import run_release

@@ -10,8 +10,7 @@ from tallyveil.files.checks import Bounded, Promises, check_release
 from tallyveil.files.geography import read_geography, write_geography
 from tallyveil.geography import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.schema.counts import PublicCounts, compress_rows, row_ranges
-from tallyveil.schema.limits import NO_LIMIT, narrow_limits
+from tallyveil.schema.counts import NO_LIMIT, PublicCounts, compress_rows, narrow_limits, row_ranges
 from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")

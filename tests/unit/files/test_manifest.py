@@ -18,8 +18,7 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.declared import MisfitError, adapter_of, validated
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import LedgerRecord, ledger_record
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import CONTENT, MANIFEST_FORMAT, Manifest, Spent
+from tallyveil.files.manifest import CONTENT, MANIFEST_FORMAT, Manifest, ReleaseKind, Spent
 from tallyveil.files.manifest_files import read_listed_table, read_manifest, written_manifest
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest

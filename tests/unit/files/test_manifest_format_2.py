@@ -15,8 +15,7 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import ledger_record
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import ListedFile, Spent, StageTime
+from tallyveil.files.manifest import ListedFile, ReleaseKind, Spent, StageTime
 from tallyveil.files.manifest_files import read_listed, read_manifest, write_manifest
 from tallyveil.storage.json_files import digest_of
 

@@ -21,10 +21,9 @@ from tallyveil.files.intervals import (
 )
 from tallyveil.files.tables import table_folder, table_tags, write_table
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.names import check_areas, check_factor_name, check_table_name
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_parquet
 

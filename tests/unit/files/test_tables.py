@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import StoreError
 from tallyveil.files import tables
-from tallyveil.files.areas import area_counts
+from tallyveil.files.histograms import area_counts
 from tallyveil.files.intervals import (
     BESIDE,
     clear_other_tables,

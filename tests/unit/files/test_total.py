@@ -8,7 +8,7 @@ from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
 from tallyveil.accounting.events import SequentialEvent
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.files.total import Costed, at_once, total_guarantee
-from tallyveil.schema.unit import PERSON, Unit
+from tallyveil.schema.schema import PERSON, Unit
 
 UNIT = Unit("housing unit", "housing units")
 DELTA = Fraction(1, 10**10)

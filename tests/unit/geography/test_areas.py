@@ -18,7 +18,7 @@ from tallyveil.geography import (
     spine_from_columns,
     spine_from_prefixes,
 )
-from tallyveil.geography.stated import stated_geounits
+from tallyveil.geography.areas import stated_geounits
 
 LEVELS = ("State", "County", "Group", "Block")
 CODES = [f"{s}{c}{g}{b}" for s in "PQ" for c in "21" for g in range(3) for b in range(4)]

@@ -4,9 +4,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, GeographyError, TallyveilError
-from tallyveil.geography.assignments import area_columns, read_assignments, read_districts
 from tallyveil.geography.census.source_files import read_source
-from tallyveil.geography.entity_tables import family_columns
+from tallyveil.geography.tables import area_columns, family_columns, read_assignments, read_districts
 
 FLAG = "--district-column NAME"
 

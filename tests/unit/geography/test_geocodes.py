@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from tallyveil.geography import spine_from_columns, spine_from_prefixes
-from tallyveil.geography.geocodes import geocodes_of
+from tallyveil.geography.spine import geocodes_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tallyveil.geography import (
     spine_from_prefixes,
     uniform_shares,
 )
-from tallyveil.geography.shares import distinct_pairs
+from tallyveil.geography.spine import distinct_pairs
 
 SPINE = spine_from_prefixes(["a1", "a2", "b1"], ("Tract", "Block"), (1, 2))
 THIRD = {"Tract": Fraction(1, 3), "Block": Fraction(2, 3)}

@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.errors import GeographyError, StoreError
 from tallyveil.geography import BypassRule, bypass, uniform_shares
-from tallyveil.geography.spine_files import read_spine_file, write_spine
+from tallyveil.geography.tables import read_spine_file, write_spine
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tallyveil.geography.areas import StatedGeounits, with_sums
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import StatedGeounits, with_sums
 
 
 def spine_of(*parts):

@@ -7,7 +7,7 @@ import pytest
 from tallyveil.errors import StoreError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.measurements import store
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.answers import NoisyMeasurements
 from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")

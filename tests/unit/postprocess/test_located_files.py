@@ -20,7 +20,7 @@ from tallyveil.postprocess.constraints import constraint_files
 from tallyveil.postprocess.constraints.constraint_files import BETWEEN, EXACT, stated_constraints
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward, zeros_of
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn, write_drawn
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.presets import load_preset
 
 SCHEMA = load_preset("race-age")

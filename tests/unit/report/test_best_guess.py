@@ -15,7 +15,7 @@ from tallyveil.report.best_guess import (
     guess_tile,
     guess_words,
 )
-from tallyveil.schema.unit import PERSON, unit_of
+from tallyveil.schema.schema import PERSON, unit_of
 
 
 def ledger(mechanism: Mechanism, total: str) -> tuple[list[LedgerEntry], Declaration]:

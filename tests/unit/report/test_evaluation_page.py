@@ -5,12 +5,10 @@ from pathlib import Path
 import polars as pl
 from tests.pages import require_readable
 
-from tallyveil.files.evaluation import Evaluation
-from tallyveil.files.evaluation.artefacts import ARTEFACT_COLUMNS
-from tallyveil.files.evaluation.metrics import COLUMNS
+from tallyveil.files.evaluation import ARTEFACT_COLUMNS, COLUMNS, Evaluation
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.report.evaluation_page import write_evaluation_report
-from tallyveil.schema.unit import PERSON
+from tallyveil.schema.schema import PERSON
 
 FRAME = pl.DataFrame(
     [

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from tallyveil.products.lattice.page.table import table_points
-from tallyveil.schema.unit import PERSON
+from tallyveil.schema.schema import PERSON
 
 COUNTS = pl.DataFrame({"sex": ["a", "b", "c"], "count": [2, 40, 9], "margin": [7, 5, 0]})
 

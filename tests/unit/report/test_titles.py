@@ -1,8 +1,7 @@
 from tallyveil.report.titles import schema_titles
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.schema import Schema
-from tallyveil.schema.unit import unit_of
+from tallyveil.schema.schema import Schema, unit_of
 
 
 def test_queries_are_called_in_words() -> None:

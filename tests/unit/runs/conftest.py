@@ -14,7 +14,7 @@ import pytest
 from tallyveil.accounting.events import DiscreteGaussian
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.key import insecure_key
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.once import run_product

@@ -6,8 +6,7 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.schema.answer_columns import answer_expression, answer_of, label_columns
-from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.recode import Recode
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.schema import Schema
 
 ODD = ("total", "None", "a=b", "100 %", "x/y", "ζ", "NULL", " ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.schema.limits import NO_LIMIT, narrow_limits, widen_limits
+from tallyveil.schema.counts import NO_LIMIT, narrow_limits, widen_limits
 
 
 def test_the_estimator_means_the_same_by_no_bound():

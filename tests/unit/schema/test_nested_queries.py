@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import SchemaError
 from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import StructuralZero
 from tallyveil.schema.nested_queries import (
     common_groups,
     counts_all_of,
     determined_answers,
     determines,
     only_answers,
+    only_cell,
     representative_cells,
 )
 from tallyveil.schema.query_group import Factor, QueryGroup
-from tallyveil.schema.single_cells import only_cell
-from tallyveil.schema.structural_zero import StructuralZero
 
 SIZES = (4, 3)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema.ranges import bins_of, ranges_of
+from tallyveil.schema.attribute import bins_of, ranges_of
 
 
 def level_of(number: int, levels: list[str]) -> int | None:

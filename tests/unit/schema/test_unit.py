@@ -4,8 +4,7 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.schema import schema_from_mapping
-from tallyveil.schema.unit import PERSON, Unit, plural_of, unit_of
+from tallyveil.schema.schema import PERSON, Unit, plural_of, schema_from_mapping, unit_of
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,16 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.claims import UNFINISHED, Claim, is_unfinished, refuse_unfinished_folder
 from tallyveil.storage.outputs import MARKER, new_folder, own_folder
 from tallyveil.storage.read import read_table
-from tallyveil.storage.write import write_parquet, write_text
+from tallyveil.storage.write import (
+    UNFINISHED,
+    Claim,
+    is_unfinished,
+    refuse_unfinished_folder,
+    write_parquet,
+    write_text,
+)
 
 WORK = """
 import sys, time

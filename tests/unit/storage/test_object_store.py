@@ -12,9 +12,16 @@ from tests.object_store import ObjectStore
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.storage import addresses
 from tallyveil.storage.addresses import addressed, located
-from tallyveil.storage.inputs import input_size, is_input, open_input
 from tallyveil.storage.object_store import identity, polars_settings
-from tallyveil.storage.read import collect, collect_batches, read_table, scan_table
+from tallyveil.storage.read import (
+    collect,
+    collect_batches,
+    input_size,
+    is_input,
+    open_input,
+    read_table,
+    scan_table,
+)
 
 SECRET = "the-secret-that-nobody-may-see"
 ROWS = pl.DataFrame({"geocode": ["01", "02", "03"], "count": [1, 2, 3]})

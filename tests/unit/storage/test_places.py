@@ -7,7 +7,7 @@ from tests.object_store import ObjectStore
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import addressed
-from tallyveil.storage.places import FolderPlace, StorePlace, digest_at, place_of
+from tallyveil.storage.object_store import FolderPlace, StorePlace, digest_at, place_of
 
 NAMES = ("manifest.json", "tables/geolevel=A%2A/query=a b/part-0.parquet", "intervals/é [1].parquet")
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

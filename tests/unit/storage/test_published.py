@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.published import (
+from tallyveil.storage.read import (
     names_of_tag,
     published_columns,
     published_height,

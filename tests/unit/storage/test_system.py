@@ -15,10 +15,9 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.errors import StoreError
 from tallyveil.runs.folder import RunFolder
 from tallyveil.storage import system
-from tallyveil.storage.claims import Claim
 from tallyveil.storage.outputs import new_file, own_folder
 from tallyveil.storage.paths import refuse_long_paths
-from tallyveil.storage.write import write_text
+from tallyveil.storage.write import Claim, write_text
 
 HOLDER = """
 import sys, time

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.storage.toml_text import toml_table
+from tallyveil.storage.json_files import toml_table
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 

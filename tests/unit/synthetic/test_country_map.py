@@ -7,9 +7,7 @@ import polars as pl
 import pytest
 import shapely
 
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.country_map import make_map
-from tallyveil.synthetic.entities import make_entities
+from tallyveil.synthetic.country import make_entities, make_geography, make_map
 
 LEVELS = ("state", "county", "tract", "block_group")
 

@@ -10,8 +10,7 @@ from tallyveil.geography import (
     spine_from_prefixes,
 )
 from tallyveil.synthetic import ENTITY_COLUMNS, make_entities
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.entities import hilbert_points
+from tallyveil.synthetic.country import hilbert_points, make_geography
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,18 @@ import numpy as np
 
 from tallyveil.schema import load_preset
 from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.group_quarters import (
+from tallyveil.synthetic.people import (
+    ADULT,
     HOUSEHOLD,
     JUVENILE,
     LARGE_BLOCK,
     N_TYPES,
     RESIDENTS,
+    UNDER_18,
+    make_people,
+    make_totals,
     settle,
 )
-from tallyveil.synthetic.people import ADULT, UNDER_18, make_people, make_totals
 
 
 def test_codes_are_those_of_the_preset() -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.schema import load_preset
-from tallyveil.synthetic.published import PublishedCounts, geography_of, people_of
+from tallyveil.synthetic.population import PublishedCounts, geography_of, people_of
 
 BLOCKS = pl.DataFrame(
     {

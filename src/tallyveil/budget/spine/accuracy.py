@@ -12,7 +12,7 @@ from tallyveil.budget.spine.precision import answer_precisions
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.budget.strategy import Strategy
 from tallyveil.geography import EntityFamily, GeounitShares, Spine
-from tallyveil.geography.stated import StatedGeounits, with_sums
+from tallyveil.geography.areas import StatedGeounits, with_sums
 
 Kind = Literal["geolevel", "entities"]
 

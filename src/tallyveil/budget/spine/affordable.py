@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.geography.shares import distinct_pairs
+from tallyveil.geography.spine import distinct_pairs
 
 
 def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy | None = None) -> Fraction:

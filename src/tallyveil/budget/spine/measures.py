@@ -12,8 +12,7 @@ from tallyveil.budget.spine.variance import SpineVariances
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import EntityFamily, GeounitShares, OptimisedSpine, Spine
-from tallyveil.geography.areas import replaced_areas
-from tallyveil.geography.stated import StatedGeounits, sums_of_siblings
+from tallyveil.geography.areas import StatedGeounits, replaced_areas, sums_of_siblings
 
 AS_GOOD_AS_EXACT = 1e9
 """Below the roots, an exactly published total gets this many times the largest precision of a measurement."""

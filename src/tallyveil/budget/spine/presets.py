@@ -17,8 +17,8 @@ from tallyveil.geography import (
     GroupByDistance,
     GroupByMembership,
 )
-from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 from tallyveil.geography.optimise import Step
+from tallyveil.geography.steps import PRODUCTION_LIMIT
 
 _FOLDER = resources.files("tallyveil.budget") / "spines"
 

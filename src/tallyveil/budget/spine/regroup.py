@@ -32,8 +32,8 @@ from tallyveil.budget.spine.search import search_containers
 from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
-from tallyveil.geography.block_groups import insert_groups
-from tallyveil.geography.respine import first_appearance
+from tallyveil.geography.build import first_appearance
+from tallyveil.geography.steps import insert_groups
 
 POWER = 8
 """For the maximum, the search uses the derivatives of the sum of variances to this power."""

@@ -25,8 +25,7 @@ from tallyveil.budget.spine.surroundings import carried_weights, outside_of
 from tallyveil.budget.spine.variance import SpineVariances, entity_parts
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, FanOutLimit, Spine
-from tallyveil.geography.block_groups import membership_classes
-from tallyveil.geography.tract_groups import together
+from tallyveil.geography.steps import membership_classes, together
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.regrouping import Container

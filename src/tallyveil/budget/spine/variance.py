@@ -26,7 +26,7 @@ import numpy as np
 from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import BudgetError
 from tallyveil.geography import EntityFamily, Spine
-from tallyveil.geography.distance import require_same_spine
+from tallyveil.geography.entities import require_same_spine
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import ChildVariances, EntityParts

@@ -69,7 +69,7 @@ def opened_summary(
 def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from rich.table import Table
 
-    from tallyveil.schema.unit import unit_of
+    from tallyveil.schema.schema import unit_of
 
     console = opened_summary(manifest, out, already_finished, "this finished release", "a new release")
     table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)

@@ -20,7 +20,7 @@ from tallyveil.estimation.intervals.answers import Answers
 from tallyveil.estimation.intervals.feldman_cousins import unified_belt
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.exact import as_given
-from tallyveil.schema.limits import LARGEST_LEVEL
+from tallyveil.schema.counts import LARGEST_LEVEL
 
 IntervalKind = Literal["unified", "normal", "none"]
 

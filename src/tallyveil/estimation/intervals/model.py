@@ -13,8 +13,7 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
 from tallyveil.estimation.intervals.algebra import LARGEST_BLOCK, BlockAlgebra, derive_algebra
-from tallyveil.geography.shares import GeounitShares
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.spine import GeounitShares, Spine
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 

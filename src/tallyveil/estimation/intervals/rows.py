@@ -11,10 +11,10 @@ from tallyveil.arrays import Integers, Numbers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.intervals.model import LEAST_VARIANCE, LevelModel
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.storage.published import published_columns, published_height, read_published
+from tallyveil.storage.read import published_columns, published_height, read_published
 
 # Far above the rounding of a float (1e-16), far below any difference between two strategies that matters.
 SAME_VARIANCE = 1e-9

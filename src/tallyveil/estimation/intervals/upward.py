@@ -23,7 +23,7 @@ from tallyveil.estimation.intervals.fit import share
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.kernels.tree.answer_sums import add_answers
 from tallyveil.kernels.tree.upward import Alike, ChildSums, Told, add_children
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
 from tallyveil.schema.query_group import QueryGroup
 
 GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE = 256, 1 << 20

@@ -30,7 +30,7 @@ from tallyveil.kernels.tree.upward import (
     learn_level,
     learn_measured,
 )
-from tallyveil.measurements.family_answers import answer_tables
+from tallyveil.measurements.answers import answer_tables
 from tallyveil.schema.query_group import QueryGroup
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.explore.maps.plane import on_plane
-from tallyveil.files.geometry import GEOMETRY, read_geometry
+from tallyveil.files.geography import GEOMETRY, read_geometry
 from tallyveil.geography.geometry import Geometry, require_maps
 from tallyveil.geography.spine import Spine
 from tallyveil.storage.json_files import damaged

@@ -13,7 +13,7 @@ from tallyveil.errors import SolverError
 from tallyveil.explore.maps.areas import AreasOfKind
 from tallyveil.explore.maps.plane import in_degrees
 from tallyveil.explore.maps.shapes import FinestShapes
-from tallyveil.geography.geometry.merge import merged
+from tallyveil.geography.geometry import merged
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import write_file
 

@@ -16,8 +16,7 @@ from tallyveil.errors import ConfigError
 from tallyveil.explore.district import write_planned_district
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.geocodes import geocodes_of
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.sizes import GEOUNITS_PER_PARENT, sizes_of_blocks
 from tallyveil.schema.query_group import QueryGroup

@@ -24,8 +24,7 @@ from tallyveil.plans.advice import strategy_tables
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.before_spend import inputs_of
-from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.json_files import JsonObject, read_text_file
 from tallyveil.version import VERSION
 
 Piece: TypeAlias = "str | dict[str, str]"

@@ -1,6 +1,5 @@
 """Geography tables from the public files of the United States Census Bureau."""
 
-from tallyveil.geography.census.importing import Imported, Sources, import_geography
-from tallyveil.geography.census.tables import write_imported
+from tallyveil.geography.census.importing import Imported, Sources, import_geography, write_imported
 
 __all__ = ["Imported", "Sources", "import_geography", "write_imported"]

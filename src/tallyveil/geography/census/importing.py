@@ -1,6 +1,9 @@
-"""Reads all files of a geography, and makes its tables and the report."""
+"""Reads all files of a geography, and makes its Parquet tables and the report, as JSON and as text.
 
-from collections.abc import Iterable
+The report says what was read, which rule was applied to each State, and what did not fit.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -8,18 +11,270 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.geography.census.assignment_files import (
+from tallyveil.geography.census.block_files import (
+    COMPONENT,
     StateBlocks,
+    bounds_of,
     find_assignment_files,
+    kinds_of_group_quarters,
     read_assignment_files,
+    read_facilities,
+    read_reference_file,
 )
-from tallyveil.geography.census.audit import Reading, audit
-from tallyveil.geography.census.checks import check_code, check_form, check_known, check_once
-from tallyveil.geography.census.codes import BY_COLUMN
-from tallyveil.geography.census.group_quarters import bounds_of, kinds_of_group_quarters, read_facilities
-from tallyveil.geography.census.reference_files import read_reference_file
-from tallyveil.geography.census.rules import entities_of, geography_of
-from tallyveil.geography.census.source_files import SourceTable, read_source
+from tallyveil.geography.census.codes import (
+    BY_COLUMN,
+    BY_KIND,
+    STATES,
+    STRONG_MCD_STATES,
+    class_of,
+    entities_of,
+    geography_of,
+    uses_subdivisions,
+)
+from tallyveil.geography.census.source_files import (
+    SourceTable,
+    check_code,
+    check_form,
+    check_known,
+    check_once,
+    read_source,
+)
+from tallyveil.printable import shown
+from tallyveil.storage.outputs import own_folder, refuse_inputs, remove
+from tallyveil.storage.write import file_digest, write_json, write_parquet, write_text
+
+# Version of the report's keys, for programs that read it; a change of their meaning needs the next number.
+REPORT_FORMAT: Final = 1
+SUBDIVISIONS: Final = "minor civil divisions; places inside tribal areas"
+PLACES: Final = "places"
+EXAMPLES: Final = 3
+"""Largest number of examples in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The files of one kind.
+
+    Attributes:
+        what: What they are.
+        tables: The files.
+    """
+
+    what: str
+    tables: tuple[SourceTable, ...]
+
+
+def audit(
+    states: Sequence[StateBlocks], readings: Sequence[Reading], blocks: pl.DataFrame, entities: pl.DataFrame
+) -> dict[str, Any]:
+    """The report, ready for JSON.
+
+    Args:
+        states: What was read of each State.
+        readings: All files.
+        blocks: The codes of all blocks, as they were read.
+        entities: The families made from them.
+    """
+    return {
+        "format": REPORT_FORMAT,
+        "files": list(_files(readings)),
+        "blocks": entities.height,
+        "states": [_state(state, entities) for state in states],
+        "tribal_areas": list(_tribal_areas(blocks, entities)),
+        "families": _families(entities),
+        "misfits": list(_misfits(states, readings, blocks, entities)),
+    }
+
+
+def _files(readings: Sequence[Reading]) -> Iterator[dict[str, Any]]:
+    seen = set()
+    for reading in readings:
+        for table in reading.tables:
+            # The same table stands in the reading of each of its States.
+            if table.path in seen:
+                continue  # a geographic reference file with several States
+            seen.add(table.path)
+            yield {
+                "path": str(table.path),
+                "what": reading.what,
+                "rows": table.rows.height,
+                "sha256": file_digest(table.path),
+                "notes": list(table.notes),
+            }
+
+
+def _state(state: StateBlocks, entities: pl.DataFrame) -> dict[str, Any]:
+    state_entities = entities.filter(pl.col("geocode").str.starts_with(state.state))
+    lengths = {"counties": 5, "tracts": 11, "block_groups": 12}
+    by_subdivision, by_place = (
+        state_entities["county_subdivision"].is_not_null(),
+        state_entities["place"].is_not_null(),
+    )
+    tribal = state_entities["tribal_area"].is_not_null()
+    return {
+        "state": state.state,
+        "name": STATES[state.state].name,
+        "source": state.source,
+        **{
+            name: state_entities["geocode"].str.slice(0, length).n_unique()
+            for name, length in lengths.items()
+        },
+        "blocks": state_entities.height,
+        "rule": SUBDIVISIONS if uses_subdivisions(state.state) else PLACES,
+        "county_subdivisions": state_entities["county_subdivision"].drop_nulls().n_unique(),
+        "places": state_entities["place"].drop_nulls().n_unique(),
+        "blocks_in_county_subdivisions": int(by_subdivision.sum()),
+        "blocks_in_places": int(by_place.sum()),
+        "blocks_in_neither": int((~by_subdivision & ~by_place).sum()),
+        "tribal_areas": state_entities["tribal_area"].drop_nulls().n_unique(),
+        "blocks_in_tribal_areas": int(tribal.sum()),
+        "is_divided_by_tribal_branch": bool(tribal.any() and not tribal.all()),
+    }
+
+
+def _tribal_areas(blocks: pl.DataFrame, entities: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Every area of the files, with its class and its parts."""
+    codes = entities["published_tribal_area"]
+    component = (
+        blocks[COMPONENT[0]] if COMPONENT[0] in blocks.columns else pl.repeat(None, len(codes), eager=True)
+    )
+    table = pl.DataFrame(
+        {"code": codes, "block": entities["geocode"], "component": component.cast(pl.String)}
+    )
+    for (code,), area_rows in (
+        # Sorted by code, so that the report is the same whatever the order of the blocks.
+        table.drop_nulls("code").sort("code").partition_by("code", as_dict=True, maintain_order=True).items()
+    ):
+        kind = class_of(str(code))
+        parts = area_rows["component"].drop_nulls().value_counts().sort("component")
+        yield {
+            "code": code,
+            "class": "" if kind is None else kind.name,
+            "in_spine": kind is not None and kind.in_spine,
+            "states": area_rows["block"].str.slice(0, 2).unique().sort().to_list(),
+            "counties": area_rows["block"].str.slice(0, 5).n_unique(),
+            "block_groups": area_rows["block"].str.slice(0, 12).n_unique(),
+            "blocks": area_rows.height,
+            "components": dict(parts.iter_rows()),
+        }
+
+
+def _families(entities: pl.DataFrame) -> dict[str, dict[str, int]]:
+    return {
+        name: {
+            "entities": entities[name].drop_nulls().n_unique(),
+            "blocks": len(entities) - entities[name].null_count(),
+        }
+        for name in entities.columns
+        if name != "geocode"
+    }
+
+
+def _misfits(
+    states: Sequence[StateBlocks], readings: Sequence[Reading], blocks: pl.DataFrame, entities: pl.DataFrame
+) -> Iterator[str]:
+    """A sentence for everything that was odd, or that the rules leave without an area."""
+    for reading in readings:
+        # A dictionary, because a file with several States would give its notes once for each of them.
+        for table in dict.fromkeys(reading.tables):
+            yield from (f"{table.path}: {note}" for note in table.notes)
+    for state in states:
+        yield from (
+            f"{path}: this kind of area is not known, and the file was not read." for path in state.unused
+        )
+        yield from _missing_kinds(state)
+    yield from _absent_columns(entities)
+    yield from _without_area(entities)
+    yield from _left_out(entities)
+    yield from _outside_home(entities)
+    yield from _two_kinds_of_districts(entities)
+
+
+def _missing_kinds(state: StateBlocks) -> Iterator[str]:
+    """Block assignment files that are not there: the Bureau makes none for a kind of area that a State lacks."""
+    missing = [kind for kind, code in BY_KIND.items() if code.column not in state.rows.columns]
+    if state.source == "block assignment files" and missing:
+        yield (
+            f"State {state.state}: no block assignment files of {', '.join(missing)}. The State was taken to have no "
+            "such areas."
+        )
+
+
+def _absent_columns(entities: pl.DataFrame) -> Iterator[str]:
+    reasons = {
+        "group_quarters": "no table of facilities was given (--facilities)",
+        "school_district": "no file has school districts",
+        "prim": "primitives need functional statuses, from a geographic reference file or from lists of places and of "
+        "county subdivisions (--areas)",
+        "zcta": "no file has ZIP Code tabulation areas (--zcta)",
+    }
+    for name, reason in reasons.items():
+        if name not in entities.columns:
+            yield f"The entity table has no column {name}: {reason}."
+
+
+def _without_area(entities: pl.DataFrame) -> Iterator[str]:
+    """Blocks of States of minor civil divisions for which the rule finds no area."""
+    governed = entities.filter(pl.col("geocode").str.slice(0, 2).is_in(STRONG_MCD_STATES))
+    inside = governed.filter(pl.col("tribal_area").is_not_null() & pl.col("place").is_null())
+    if inside.height:
+        yield (
+            f"Blocks in tribal areas of States with minor civil divisions that are in no place: {inside.height}, such "
+            f"as {_some(inside)}. By the rule they are in no minor civil division either."
+        )
+    outside = governed.filter(pl.col("tribal_area").is_null() & pl.col("county_subdivision").is_null())
+    if outside.height:
+        yield (
+            f"Blocks of States with minor civil divisions that are in none: {outside.height}, such as "
+            f"{_some(outside)}. The Bureau gives water outside minor civil divisions the code 00000."
+        )
+
+
+def _left_out(entities: pl.DataFrame) -> Iterator[str]:
+    """Tribal areas for which the spine has no branch."""
+    left_out = entities.filter(
+        pl.col("published_tribal_area").is_not_null() & pl.col("tribal_area").is_null()
+    )
+    codes = left_out["published_tribal_area"].unique().sort().to_list()
+    if codes:
+        yield (
+            f"Areas of classes for which the spine has no branch: {len(codes)}, such as {', '.join(codes[:EXAMPLES])}; "
+            f"their blocks: {left_out.height}. They are in the column published_tribal_area alone."
+        )
+
+
+def _outside_home(entities: pl.DataFrame) -> Iterator[str]:
+    """Areas of a class that only one State has, in another State."""
+    home = pl.col("geocode").str.slice(0, 2).alias("state")
+    pairs = entities.select("published_tribal_area", home).drop_nulls().unique()
+    for code, state in pairs.sort(pairs.columns).iter_rows():
+        kind = class_of(code)
+        # A class without a State of its own is at home everywhere.
+        if kind is not None and kind.state not in (None, state):
+            yield (
+                f"Area {code} has blocks in State {state}; by its code it is a {kind.name}, which only State "
+                f"{kind.state} has."
+            )
+
+
+def _two_kinds_of_districts(entities: pl.DataFrame) -> Iterator[str]:
+    """A unified district does the work of the two others, so a block in both is odd."""
+    names = ["unified_school_district", "elementary_school_district", "secondary_school_district"]
+    present = [name for name in names[1:] if name in entities.columns]
+    if names[0] not in entities.columns or not present:
+        return
+    other = pl.any_horizontal(pl.col(name).is_not_null() for name in present)
+    both = entities.filter(pl.col(names[0]).is_not_null() & other)
+    if both.height:
+        yield (
+            f"Blocks in a unified school district and in an elementary or secondary one: {both.height}, such as "
+            f"{_some(both)}. The column school_district names their combination."
+        )
+
+
+def _some(table: pl.DataFrame) -> str:
+    return ", ".join(table["geocode"].head(EXAMPLES).to_list())
+
 
 ZCTA_BLOCK: Final = "GEOID_TABBLOCK_20"
 ZCTA_AREA: Final = "GEOID_ZCTA5_20"
@@ -249,3 +504,101 @@ def _refuse_unlisted(path: Path, joined: pl.DataFrame, kind: AreaList) -> None:
             "the States of the blocks.",
             code="census-file",
         )
+
+
+COMMAND: Final = "geography import"
+TAGS: Final = {"source": "census"}
+
+
+def write_imported(imported: Imported, folder: Path) -> dict[str, Path]:
+    """Write the tables and the report; until all are written, the folder is marked as unfinished.
+
+    The files of an earlier import are removed before the first new one is written, because tables of two imports are of
+    different blocks.
+
+    Args:
+        imported: The geography.
+        folder: A new or empty folder, or one that an import wrote to before. It is made if it does not exist.
+
+    Returns:
+        Paths by name: geography, entities, facilities (if there are any), import.json and import.txt.
+
+    Raises:
+        StoreError: the folder holds other files or one of the inputs, another process writes it, or a file cannot be
+            written.
+    """
+    # Before anything is removed: an input in the same folder would be lost.
+    refuse_inputs(folder, imported.inputs)
+    tables = {
+        "geography": imported.geography,
+        "entities": imported.entities,
+        "facilities": imported.facilities,
+    }
+    paths = {name: folder / f"{name}.parquet" for name in tables}
+    paths |= {"import.json": folder / "import.json", "import.txt": folder / "import.txt"}
+    with own_folder(folder, COMMAND):
+        # All old files go before the first new one: tables of two imports would fit each other in form, and in nothing
+        # else.
+        for path in paths.values():
+            remove(path)
+        for name, table in tables.items():
+            if table is None:
+                del paths[name]
+            else:
+                write_parquet(paths[name], table, TAGS)
+        write_text(paths["import.txt"], "\n".join(report_lines(imported.report)) + "\n")
+        # The JSON is written last: a folder with it has everything else.
+        write_json(paths["import.json"], imported.report)
+    return paths
+
+
+def report_lines(report: dict[str, Any]) -> Iterator[str]:
+    """The report as lines of text that are safe to print."""
+    for line in _lines(report):
+        yield shown(line)
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    yield f"Blocks: {report['blocks']:,}. States: {len(report['states'])}."
+    yield "\nFiles"
+    for source_file in report["files"]:
+        yield f"  {source_file['path']}: {source_file['what']}, {source_file['rows']:,} rows"
+    yield "\nStates, and the rule for each"
+    for state in report["states"]:
+        yield from _state_lines(state)
+    yield "\nTribal areas"
+    yield from (_tribal_line(area) for area in report["tribal_areas"])
+    if not report["tribal_areas"]:
+        yield "  none"
+    yield "\nFamilies of the entity table"
+    for name, counts in report["families"].items():
+        yield f"  {name}: {counts['entities']:,} entities, {counts['blocks']:,} blocks"
+    yield "\nWhat did not fit"
+    yield from (f"  {misfit}" for misfit in report["misfits"] or ["nothing"])
+
+
+def _state_lines(state: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"  {state['state']} {state['name']}, from {state['source']}. Counties: {state['counties']:,}; "
+        f"tracts: {state['tracts']:,}; block groups: {state['block_groups']:,}; blocks: {state['blocks']:,}."
+    )
+    yield f"    Rule: {state['rule']}."
+    yield (
+        f"    Minor civil divisions: {state['county_subdivisions']:,} with {state['blocks_in_county_subdivisions']:,} "
+        f"blocks; places: {state['places']:,} with {state['blocks_in_places']:,}; blocks in neither: "
+        f"{state['blocks_in_neither']:,}."
+    )
+    branch = "divide the State" if state["is_divided_by_tribal_branch"] else "do not divide the State"
+    yield (
+        f"    Tribal areas of the spine: {state['tribal_areas']:,} with {state['blocks_in_tribal_areas']:,} blocks; "
+        f"they {branch}."
+    )
+
+
+def _tribal_line(area: dict[str, Any]) -> str:
+    parts = "".join(f"; component {kind}: {number:,}" for kind, number in area["components"].items())
+    use = "in the spine" if area["in_spine"] else "not in the spine"
+    return (
+        f"  {area['code']}, {area['class']}, {use}. States: {', '.join(area['states'])}; "
+        f"counties: {area['counties']:,}; block groups: {area['block_groups']:,}; blocks: {area['blocks']:,}{parts}."
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.first_levels import FirstAttribute
 from tallyveil.storage.addresses import address_of, is_object
-from tallyveil.storage.toml_text import toml_key, toml_lines, toml_table
+from tallyveil.storage.json_files import toml_key, toml_lines, toml_table
 
 
 @dataclass(frozen=True, slots=True)

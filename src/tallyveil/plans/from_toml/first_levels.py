@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.errors import ConfigError
-from tallyveil.schema.ranges import ranges_of
+from tallyveil.schema.attribute import ranges_of
 from tallyveil.storage.read import collect, column_names, require_levels, scan_table
 
 MOST_LEVELS = 5000

@@ -22,7 +22,7 @@ from tallyveil.plans.from_toml.planning import plan_of
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
 from tallyveil.storage.addresses import is_object
-from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.json_files import read_text_file
 
 File = TypeVar("File", bound=BaseModel)
 

@@ -14,7 +14,7 @@ from tallyveil.plans.from_toml.spine_tables import SpineTable
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.runs.cluster.site import WANTED_ADDRESS, is_address
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.schema import SchemaTable
 

@@ -39,9 +39,9 @@ from tallyveil.plans.inputs import RecordsInput
 from tallyveil.plans.release import ReleasePlan, keys_of_budget
 from tallyveil.plans.subspace_query import SubspaceQuery
 from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.schema.attribute import ranges_of
 from tallyveil.schema.names import check_areas, check_table_name
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.ranges import ranges_of
 from tallyveil.schema.schema import Schema
 
 

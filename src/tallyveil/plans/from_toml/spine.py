@@ -9,7 +9,6 @@ from tallyveil.budget.spine.regroup import Measure
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.geography.bypass import BypassRule
-from tallyveil.geography.fan_out import FanOutLimit
 from tallyveil.geography.optimise import (
     Branch,
     CutByEntities,
@@ -18,6 +17,7 @@ from tallyveil.geography.optimise import (
     Step,
     geolevels_after,
 )
+from tallyveil.geography.steps import FanOutLimit
 from tallyveil.plans.from_toml.models import ReleaseFile
 from tallyveil.plans.from_toml.spine_tables import GroupByMembershipTable, RegroupTable, SpineTable, StepTable
 from tallyveil.plans.inputs import Regroup, SpineInput, with_protected

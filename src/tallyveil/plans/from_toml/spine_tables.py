@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from tallyveil.budget.caps import MOST_LOSS
 from tallyveil.declared import Exact, Name
-from tallyveil.geography.fan_out import PRODUCTION_LIMIT
 from tallyveil.geography.optimise import Branch, CutByEntities
+from tallyveil.geography.steps import PRODUCTION_LIMIT
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.schema.names import PlainName
 from tallyveil.storage.addresses import InputPath

@@ -11,7 +11,7 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
-from tallyveil.schema.limits import narrow_limits, widen_limits
+from tallyveil.schema.counts import narrow_limits, widen_limits
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 

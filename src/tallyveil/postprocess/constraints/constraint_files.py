@@ -18,10 +18,9 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.files.columns import enum_column, read_located
-from tallyveil.geography.areas import Hierarchies
+from tallyveil.files.histograms import enum_column, read_located
+from tallyveil.geography.areas import Hierarchies, StatedGeounits, stated_geounits
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.postprocess.constraints.geolevels import (
     GEOUNITS_AT_ONCE,
     ConstraintTable,

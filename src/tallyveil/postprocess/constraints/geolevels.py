@@ -13,14 +13,12 @@ from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.intervals.model import Zeros
 from tallyveil.estimation.problem import UNBOUNDED, LinearConstraint
-from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.areas import Hierarchies, StatedGeounits, stated_geounits
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import StatedGeounits, stated_geounits
 from tallyveil.plans.constraints import BoundsInput
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.printable import short_name
-from tallyveil.schema.counts import row_ranges
-from tallyveil.schema.limits import LARGEST_COUNT, narrow_limits, widen_limits
+from tallyveil.schema.counts import LARGEST_COUNT, narrow_limits, row_ranges, widen_limits
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import read_table, require_counts, require_levels, whole_number
 

@@ -33,8 +33,8 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.constraints.conflicts import alike
 from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable, summed_upward
-from tallyveil.schema.adding_up import adding_up
-from tallyveil.schema.limits import narrow_limits, widen_limits
+from tallyveil.schema.counts import narrow_limits, widen_limits
+from tallyveil.schema.nested_queries import adding_up
 from tallyveil.schema.schema import Schema
 
 Limits: TypeAlias = tuple[NarrowArray, NarrowArray]

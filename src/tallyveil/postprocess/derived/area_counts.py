@@ -17,8 +17,8 @@ from tallyveil.files.histograms import histogram_path, read_histogram
 from tallyveil.files.intervals import DECIMALS, made_intervals, read_interval_answers
 from tallyveil.files.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_pairs
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.tables import entities_from_pairs
 from tallyveil.postprocess.constraints.constraint_files import BOUNDS
 from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.model import FinishedRelease

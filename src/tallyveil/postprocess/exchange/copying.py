@@ -17,19 +17,17 @@ from typing import Final
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, refuse_unfinished
 from tallyveil.files.intervals import INTERVALS
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.addresses import address_of, is_object, shown_path
-from tallyveil.storage.claims import UNFINISHED, Claim
 from tallyveil.storage.json_files import damaged
+from tallyveil.storage.object_store import FolderPlace, Place, StorePlace, digest_at
 from tallyveil.storage.outputs import refuse_taken
-from tallyveil.storage.places import FolderPlace, Place, StorePlace, digest_at
-from tallyveil.storage.write import TEMPORARY_SUFFIX
+from tallyveil.storage.write import TEMPORARY_SUFFIX, UNFINISHED, Claim
 
 COMMAND: Final = "copy"
 _BESIDES: Final = ("report.html", LOG)

@@ -8,9 +8,8 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import SchemaError
 from tallyveil.files.marks import marks_of
 from tallyveil.measurements.layouts import tidy
-from tallyveil.measurements.layouts.census_2020 import names
-from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
-from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, steps_of
+from tallyveil.measurements.layouts.census_2020 import source
+from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, published_geocodes, steps_of
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.postprocess.constraints.constraint_files import stated_invariant
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
@@ -100,9 +99,10 @@ class _Census2020:
     def parts(self) -> list[str]:
         """Names of the folders and of the file that are written."""
         folders = [
-            names.table_folder(name, names.ANSWERS)[0] for name in self._measured.hierarchies.spine.geolevels
+            source.table_folder(name, source.ANSWERS)[0]
+            for name in self._measured.hierarchies.spine.geolevels
         ]
-        return [*folders, names.TOTALS_FILE]
+        return [*folders, source.TOTALS_FILE]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write both tables of every geolevel, and the totals that they leave out."""
@@ -157,7 +157,7 @@ class _Census2020:
         counts, _ = table.bounds_of(level, 0, stated.n_geounits)
         codes = stated.areas.geocodes[stated.place]
         lines = [f"{code},{count}" for code, count in zip(codes, counts[:, 0].tolist(), strict=True)]
-        write_text(out / names.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
+        write_text(out / source.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
 
 
 def _require_product(measured: Measured) -> None:
@@ -176,7 +176,7 @@ def _require_product(measured: Measured) -> None:
         else "they have counts that were drawn on a lattice"
         if terms.subspace
         else "their invariants are not the totals of States, or the totals of blocks"
-        if invariants not in ([("total", (_STATE,))], [("total", (names.GEOLEVELS[-1],))])
+        if invariants not in ([("total", (_STATE,))], [("total", (source.GEOLEVELS[-1],))])
         else "their bounds are not bounds on hhgq alone"
         if bounded not in ([], ["hhgq"])
         else None

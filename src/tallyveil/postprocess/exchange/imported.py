@@ -6,7 +6,7 @@ from pathlib import Path
 from tallyveil.accounting.events import TEST_KEY
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, whole_ledger
 from tallyveil.errors import StoreError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.measurements.layouts.census_2020.answers import copy_answers
 from tallyveil.measurements.store import measurement_name
 from tallyveil.plans.guarantee import privacy_of

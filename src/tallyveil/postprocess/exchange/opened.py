@@ -8,12 +8,11 @@ from typing import Final
 from tallyveil.accounting.decimals import at_most
 from tallyveil.arrays import Integers
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.geography.assignments import GEOCODE, read_assignments
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns, family_columns
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.layouts.census_2020.constraints import (
+from tallyveil.geography.tables import GEOCODE, entities_from_columns, family_columns, read_assignments
+from tallyveil.measurements.layouts.census_2020.answers import (
     lacking_totals,
     read_bounds,
     read_totals,
@@ -21,13 +20,14 @@ from tallyveil.measurements.layouts.census_2020.constraints import (
     require_known_constraints,
     require_root_total,
 )
-from tallyveil.measurements.layouts.census_2020.settings import (
+from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
+from tallyveil.measurements.layouts.census_2020.spine import (
     SourceSettings,
+    SourceSpine,
     find_settings,
+    read_spine,
     rho_of_variances,
 )
-from tallyveil.measurements.layouts.census_2020.source import SourceFiles, find_files
-from tallyveil.measurements.layouts.census_2020.spine import SourceSpine, read_spine
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.plans.inputs import SpineInput
 from tallyveil.plans.release import ReleasePlan

@@ -22,7 +22,7 @@ from tallyveil.kernels.family.chunk import (
     Rules,
     estimate_chunk,
 )
-from tallyveil.measurements.family_answers import FamilyAnswers
+from tallyveil.measurements.answers import FamilyAnswers
 from tallyveil.postprocess.families.problems import FamilyBuilder
 from tallyveil.postprocess.families.unsolved import estimate_or_keep
 from tallyveil.schema.counts import PublicCounts, narrow

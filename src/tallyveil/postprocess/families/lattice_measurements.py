@@ -19,7 +19,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.estimation.intervals import AnswerRows
 from tallyveil.estimation.intervals.rows import narrowed
-from tallyveil.files.columns import read_located
+from tallyveil.files.histograms import read_located
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_path
 from tallyveil.plans.subspace_query import INTEGER_SUBSPACE, SubspaceQuery

@@ -12,12 +12,7 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.family.chunk import Chunk, Rules
-from tallyveil.measurements.family_answers import (
-    FamilyAnswers,
-    MeasurementSource,
-    answer_tables,
-    answers_on_support,
-)
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answer_tables, answers_on_support
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable
 from tallyveil.postprocess.families.tree_values import TreeValues

@@ -38,7 +38,7 @@ from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.kernels.tree.answer_sums import family_answers
 from tallyveil.kernels.tree.upward import ChildSums
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
 from tallyveil.postprocess.families.chunk_files import ChunkFolders

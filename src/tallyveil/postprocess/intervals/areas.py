@@ -12,10 +12,9 @@ from scipy import sparse
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.files.geography import read_areas
-from tallyveil.geography.assignments import GEOCODE, area_columns, read_assignments
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns
 from tallyveil.geography.spine import Spine
+from tallyveil.geography.tables import GEOCODE, area_columns, entities_from_columns, read_assignments
 from tallyveil.postprocess.intervals.model import FinishedRelease
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.names import check_areas

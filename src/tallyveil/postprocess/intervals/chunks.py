@@ -40,8 +40,7 @@ from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import read_parquet
-from tallyveil.storage.shared_files import await_file, made_with_patience
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest
+from tallyveil.storage.write import TEMPORARY_SUFFIX, await_file, file_digest, made_with_patience
 
 CHUNKS: Final = "interval-chunks" + TEMPORARY_SUFFIX
 """Folder of results in the release folder, while the work lasts."""

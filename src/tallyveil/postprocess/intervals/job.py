@@ -10,7 +10,6 @@ import polars as pl
 
 from tallyveil.estimation.intervals import TreeModel
 from tallyveil.estimation.intervals.interval import refuse_level
-from tallyveil.files.estimated import require_own_kind
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import HISTOGRAM
 from tallyveil.files.intervals import (
@@ -29,9 +28,13 @@ from tallyveil.files.intervals import (
     start_tables,
     undo_exchange,
 )
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import ListedFile, Manifest, stage_times
-from tallyveil.files.manifest_files import require_unchanged_files, write_manifest, written_manifest
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, stage_times
+from tallyveil.files.manifest_files import (
+    require_own_kind,
+    require_unchanged_files,
+    write_manifest,
+    written_manifest,
+)
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import TABLES
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
@@ -49,10 +52,9 @@ from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.storage.claims import Claim, is_unfinished
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
-from tallyveil.storage.write import file_digest
+from tallyveil.storage.write import Claim, file_digest, is_unfinished
 
 COMMAND = "intervals"
 READ = frozenset({GEOGRAPHY, BOUNDS, HISTOGRAM, MEASUREMENTS})

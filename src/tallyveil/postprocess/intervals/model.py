@@ -23,12 +23,10 @@ from tallyveil.estimation.intervals.rows import MeasuredLevels
 from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import read_histogram
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, written_manifest
-from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.areas import Hierarchies, with_sums
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import with_sums
 from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.stated import stated_plan

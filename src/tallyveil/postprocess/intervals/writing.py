@@ -22,9 +22,8 @@ from tallyveil.estimation.intervals import (
     tree_covariance,
 )
 from tallyveil.estimation.intervals.interval import covers_of_tables, intervals_if_any
-from tallyveil.files.areas import area_counts
 from tallyveil.files.checks import check_table_part, check_tables
-from tallyveil.files.histograms import read_histogram
+from tallyveil.files.histograms import area_counts, read_histogram
 from tallyveil.files.intervals import (
     Compared,
     IntervalTable,

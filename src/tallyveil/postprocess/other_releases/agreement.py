@@ -20,10 +20,10 @@ from tallyveil.schema.counts import (
     ENTRIES_AT_ONCE,
     PublicCounts,
     TripletSum,
+    narrow_limits,
     row_ranges,
     sum_families,
 )
-from tallyveil.schema.limits import narrow_limits
 from tallyveil.schema.nested_queries import representative_cells
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema

@@ -10,12 +10,10 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError, StoreError
 from tallyveil.files.geography import read_geography
 from tallyveil.files.histograms import histogram_path, read_histogram
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.geography.spine import Spine
-from tallyveil.schema.counts import PublicCounts
-from tallyveil.schema.limits import LARGEST_COUNT
+from tallyveil.schema.counts import LARGEST_COUNT, PublicCounts
 from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 

@@ -16,7 +16,7 @@ from tallyveil.arrays import Floats
 from tallyveil.budget.allocation import Allocation
 from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram, write_histogram
 from tallyveil.geography.spine import Spine
-from tallyveil.measurements.family_answers import MeasurementSource, answers_on_support
+from tallyveil.measurements.answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups

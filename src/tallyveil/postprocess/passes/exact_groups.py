@@ -36,8 +36,7 @@ from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts, gr
 from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
 from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
-from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets
-from tallyveil.schema.limits import widen_limits
+from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets, widen_limits
 from tallyveil.schema.nested_queries import (
     common_groups,
     determines,

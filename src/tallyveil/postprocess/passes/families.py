@@ -11,7 +11,7 @@ from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.tiles.family import TileChunk
-from tallyveil.measurements.family_answers import FamilyAnswers, MeasurementSource, answers_on_support
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answers_on_support
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.schema.counts import PublicCounts, places_in
 from tallyveil.schema.query_group import QueryGroup

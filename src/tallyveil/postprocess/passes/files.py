@@ -9,7 +9,7 @@ import polars as pl
 from tallyveil.errors import StoreError
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.published import read_published
+from tallyveil.storage.read import read_published
 from tallyveil.storage.write import write_parquet_chunks
 
 PASSES: Final = "passes"

@@ -11,7 +11,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.schema.counts import places_in
 from tallyveil.schema.nested_queries import determines, meet, representative_cells
 from tallyveil.schema.query_group import QueryGroup

@@ -27,7 +27,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.outer_pass import Prior
 from tallyveil.estimation.leaf_lift import Totals
-from tallyveil.measurements.family_answers import MeasurementSource
+from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.postprocess.passes.part_answers import PartAnswers
 
 # Below 4 % the answers move the target little; a block would need hundreds of draws for it. Half draws far more.

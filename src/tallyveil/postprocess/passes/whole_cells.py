@@ -25,13 +25,7 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.outer import finished_cells, open_pass
 from tallyveil.postprocess.passes.groups import groups_of
-from tallyveil.schema.counts import (
-    ENTRIES_AT_ONCE,
-    PublicCounts,
-    TripletSum,
-    places_in,
-    row_ranges,
-)
+from tallyveil.schema.counts import ENTRIES_AT_ONCE, PublicCounts, TripletSum, places_in, row_ranges
 from tallyveil.schema.nested_queries import common_groups
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema

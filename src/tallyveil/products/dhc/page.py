@@ -18,7 +18,7 @@ from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.points import SummaryPoint
 from tallyveil.report.privacy import exact
 from tallyveil.report.wording import grouped, listed, power_of_ten
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 
 

@@ -15,13 +15,7 @@ from tallyveil.confidential.declassify import enter_declassified
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.schema.schema import Schema
-from tallyveil.storage.read import (
-    collect_batches,
-    require_counts,
-    require_levels,
-    scan_table,
-    whole_number,
-)
+from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table, whole_number
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.restricted import draw_restricted

@@ -24,7 +24,7 @@ from tallyveil.geography import (
     path_total,
     spine_from_columns,
 )
-from tallyveil.geography.fan_out import PRODUCTION_LIMIT
+from tallyveil.geography.steps import PRODUCTION_LIMIT
 
 
 def geography(rng, n=400):

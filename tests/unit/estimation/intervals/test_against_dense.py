@@ -25,9 +25,9 @@ from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.estimation.intervals.regions import Region, region_of, region_of_geounit
+from tallyveil.geography.areas import StatedGeounits, with_sums
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import StatedGeounits, with_sums
 from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
 
 RELATIVE = 1e-9

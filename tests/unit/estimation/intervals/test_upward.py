@@ -16,8 +16,7 @@ from tallyveil.estimation.intervals.upward import Done, joined_sums, subtrees_of
 from tallyveil.estimation.intervals.upward_blocks import block_rows, block_sweep
 from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.measurements.family_answers import measure_one_by_one
-from tallyveil.measurements.measurements import NoisyMeasurements
+from tallyveil.measurements.answers import NoisyMeasurements, measure_one_by_one
 from tallyveil.schema import Attribute, Recode, Schema
 
 

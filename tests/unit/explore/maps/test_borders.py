@@ -15,10 +15,8 @@ from tallyveil.explore.maps.plane import in_degrees, on_plane
 from tallyveil.explore.maps.shapes import cells_around, finest_shapes
 from tallyveil.explore.maps.tiles import simplified
 from tallyveil.geography import entities_from_pairs, spine_from_prefixes
-from tallyveil.geography.geometry import Geometry
-from tallyveil.geography.geometry.merge import merged
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.country_map import make_map
+from tallyveil.geography.geometry import Geometry, merged
+from tallyveil.synthetic.country import make_geography, make_map
 
 
 @pytest.fixture(scope="module")

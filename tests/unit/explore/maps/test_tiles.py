@@ -16,8 +16,7 @@ from tallyveil.explore.maps.shapes import finest_shapes
 from tallyveil.explore.maps.tiles import LAYER, MOST_FEATURES, Zooms, encoded, rows_in, sharpest, zooms_of
 from tallyveil.geography import spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
-from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.country_map import make_map
+from tallyveil.synthetic.country import make_geography, make_map
 
 WORLD = 20_037_508.342789244
 """Half the side of the world in Web Mercator, in metres."""

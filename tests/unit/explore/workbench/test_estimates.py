@@ -11,7 +11,7 @@ from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, r
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import WorkbenchAreas
 from tallyveil.explore.workbench.site import filled
-from tallyveil.geography.entity_tables import entities_from_columns
+from tallyveil.geography.tables import entities_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations
 from tallyveil.products.topdown.run.inputs import read_hierarchies

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from tallyveil.files.evaluation.artefacts import MOST_GROUPS, find_artefacts, queried_factors
-from tallyveil.schema.attribute import Attribute
+from tallyveil.files.evaluation import MOST_GROUPS, find_artefacts, queried_factors
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
 
 SCHEMA = Schema(

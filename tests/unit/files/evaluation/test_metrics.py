@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.files.evaluation import error_metrics
-from tallyveil.files.evaluation.metrics import COLUMNS
+from tallyveil.files.evaluation import COLUMNS, error_metrics
 from tallyveil.geography import Spine, spine_from_prefixes
 from tallyveil.schema import Attribute, Recode, Schema
 from tallyveil.schema.counts import PublicCounts, compress_rows

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tallyveil.files.evaluation.size_class import SizeClass, size_classes
+from tallyveil.files.evaluation import SizeClass, size_classes
 
 
 def test_edges_of_the_classes() -> None:

@@ -5,10 +5,14 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.files.evaluation import Evaluation, read_evaluation, write_evaluation
-from tallyveil.files.evaluation.artefacts import ARTEFACT_COLUMNS
-from tallyveil.files.evaluation.metrics import COLUMNS
-from tallyveil.schema.unit import PERSON
+from tallyveil.files.evaluation import (
+    ARTEFACT_COLUMNS,
+    COLUMNS,
+    Evaluation,
+    read_evaluation,
+    write_evaluation,
+)
+from tallyveil.schema.schema import PERSON
 
 FRAME = pl.DataFrame(
     [

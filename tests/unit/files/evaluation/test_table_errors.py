@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from tallyveil.files.evaluation.table_errors import table_errors
+from tallyveil.files.evaluation import table_errors
 
 
 def test_a_case_by_hand():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.files.evaluation.metrics import merge_tallies, tally_errors
+from tallyveil.files.evaluation import merge_tallies, tally_errors
 
 
 @pytest.mark.parametrize("percent", [1, 5, 50, 94, 95, 96, 100])

@@ -1,6 +1,6 @@
 import polars as pl
 
-from tallyveil.geography.census.group_quarters import KINDS, kinds_of_group_quarters
+from tallyveil.geography.census.block_files import KINDS, kinds_of_group_quarters
 from tallyveil.schema import load_preset
 
 

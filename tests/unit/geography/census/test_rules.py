@@ -6,9 +6,14 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.geography.census.rules import entities_of
-from tallyveil.geography.census.states import STATES, STRONG_MCD_STATES, uses_subdivisions
-from tallyveil.geography.census.tribal_classes import CLASSES, class_of
+from tallyveil.geography.census.codes import (
+    CLASSES,
+    STATES,
+    STRONG_MCD_STATES,
+    class_of,
+    entities_of,
+    uses_subdivisions,
+)
 
 CODES = {
     "COUSUBFP": ["00000", "05140", "22960", "99999", None],

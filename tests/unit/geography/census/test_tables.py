@@ -5,7 +5,7 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.geography.census import Sources, import_geography, write_imported
-from tallyveil.geography.census.tables import report_lines
+from tallyveil.geography.census.importing import report_lines
 from tallyveil.storage import write as writing
 from tallyveil.storage.outputs import MARKER
 from tallyveil.storage.read import read_table

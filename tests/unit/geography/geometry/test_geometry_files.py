@@ -9,16 +9,16 @@ import pytest
 import shapely
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.geography import spine_from_prefixes
-from tallyveil.geography.geometry import extra as extra_packages
+from tallyveil.geography import geometry, spine_from_prefixes
+from tallyveil.geography import geometry as extra_packages
 from tallyveil.geography.geometry import (
+    POLYGONS,
+    geo_metadata,
     geometry_warnings,
-    read,
     read_shapes,
     require_maps,
     with_geometry,
 )
-from tallyveil.geography.geometry.geoparquet import POLYGONS, geo_metadata
 
 CODES = ("11", "12", "21", "22")
 SQUARES = shapely.box([0, 1, 0, 1], [0, 0, 1, 1], [1, 2, 1, 2], [1, 1, 2, 2])
@@ -278,7 +278,7 @@ def test_several_layers_are_refused(tmp_path):
 def test_hostile_sizes_are_refused_before_the_shapes_are_held(tmp_path, monkeypatch, name):
     path = tmp_path / name
     parquet(path) if name.endswith("parquet") else by_gdal(path, "GPKG")
-    monkeypatch.setattr(read, "MOST_BYTES", 300)
+    monkeypatch.setattr(geometry, "MOST_BYTES", 300)
     with pytest.raises(StoreError, match="wanted at most 300") as refused:
         read_shapes(path, "geocode")
     assert refused.value.code == "geometry-file"

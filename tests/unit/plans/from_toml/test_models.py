@@ -18,9 +18,8 @@ from tallyveil.plans.from_toml.lookups import by_geolevel
 from tallyveil.plans.from_toml.models import EstimationTable, PrivacyTable, ReleaseFile, StrategyTable
 from tallyveil.plans.from_toml.schema import MOST_CELLS, require_few_layers, require_size
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
-from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema, SchemaTable, schema_from_mapping
 
 GAUSSIAN = 'neighbours = "bounded"\nmechanism = "discrete_gaussian"\n'

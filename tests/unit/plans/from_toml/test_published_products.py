@@ -3,7 +3,7 @@
 import pytest
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.measurements.layouts.census_2020.names import GEOLEVELS
+from tallyveil.measurements.layouts.census_2020.source import GEOLEVELS
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.from_toml.published_products import published_products
 

@@ -13,7 +13,7 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.kernels.family import chunk as family_chunk
-from tallyveil.measurements.family_answers import measure_one_by_one
+from tallyveil.measurements.answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan

@@ -8,9 +8,8 @@ import pytest
 
 from tallyveil.estimation.intervals import upward
 from tallyveil.estimation.problem import UNBOUNDED
-from tallyveil.geography.areas import plain_hierarchies
+from tallyveil.geography.areas import plain_hierarchies, stated_geounits
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.geography.stated import stated_geounits
 from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.resources import RATES, predict
 from tallyveil.plans.sizes import sizes_of_spine

@@ -10,7 +10,7 @@ from tallyveil.estimation.problem import MeasuredQuery
 from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 from tallyveil.kernels.tiles.chunk import solve_chunk
-from tallyveil.measurements import family_answers
+from tallyveil.measurements import answers as family_answers
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan

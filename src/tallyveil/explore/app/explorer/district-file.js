@@ -6,7 +6,7 @@ import { shown } from "../parts/shown.js";
 /** @typedef {import("./areas.js").Areas} Areas */
 
 const NAMED = 3; // unknown geocodes that the message names
-const BLOCK_NAME = /^(geocode|blockid|geoid|geoid_tabblock)(_?[1-9]0)?$/i; // as in tallyveil.geography.assignments
+const BLOCK_NAME = /^(geocode|blockid|geoid|geoid_tabblock)(_?[1-9]0)?$/i; // as in tallyveil.geography.tables
 
 /**
  * The rows of the geocodes of a file.

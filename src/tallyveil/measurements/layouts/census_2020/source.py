@@ -1,6 +1,9 @@
-"""Finds the files of the layout, checks their columns, and reads their rows in batches."""
+"""Finds the files of the layout, checks their columns, and reads their rows in batches.
 
-from collections.abc import Iterator, Mapping, Sequence
+The words of the layout (names of tables, geolevels, queries and constraints) are here, too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,24 +11,80 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import StoreError
-from tallyveil.measurements.layouts.census_2020.names import (
-    ANSWERS,
-    CONSTRAINTS,
-    GEOLEVELS,
-    TABLES,
-    table_folder,
-)
 from tallyveil.printable import present_columns
-from tallyveil.storage.claims import refuse_unfinished_folder
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
-from tallyveil.storage.read import (
-    UNREADABLE,
-    collect,
-    parquet_metadata,
-    scan_parquet,
-    stream_parquet,
-)
-from tallyveil.storage.write import file_digest
+from tallyveil.storage.read import UNREADABLE, collect, parquet_metadata, scan_parquet, stream_parquet
+from tallyveil.storage.write import file_digest, refuse_unfinished_folder
+
+GEOLEVELS: Final = ("US", "State", "County", "Tract", "Block_Group", "Block")
+"""Geolevels of the redistricting data, root first."""
+ANSWERS: Final = "DPQuery"
+CONSTRAINTS: Final = "Constraint"
+TABLES: Final = (ANSWERS, CONSTRAINTS)
+TOTAL: Final = "total_con"
+TOTALS_FILE: Final = "state_totals.csv"
+"""Exact totals of States, which the tables of the layout leave out."""
+EQUAL: Final = "="
+AT_LEAST: Final = ">="
+AT_MOST: Final = "<="
+STRUCTURAL_ZEROS: Final = {
+    "minors_in_nursing": ("nurse_nva_0_con", {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}),
+}
+"""By structural zero of a schema: the name of its constraint, and what the columns of attributes hold in its rows."""
+_DETAILED = "detailed"
+_SUMMED = "*"
+_SUFFIX = "_dpq"
+_JOINT = " * "
+
+
+def table_folder(geolevel: str, table: str) -> tuple[str, str]:
+    """Folder of a table, as two names."""
+    return f"{geolevel}.parquet", table
+
+
+def answer_name(query: str) -> str:
+    """The `query_name` of a query's noisy answers."""
+    return _JOINT.join(query.split("*")) + _SUFFIX
+
+
+def queries_by_name(queries: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """For each `query_name` found, the query that it is; none for one that is no query.
+
+    The layout orders the factors of a query's name freely. The answers have the order of the schema in any case.
+    """
+    # Sets of factors, because the layout's order of factors is free.
+    known = {frozenset(query.split("*")): query for query in queries}
+    named = {
+        name: frozenset(part.strip() for part in name.removesuffix(_SUFFIX).split("*"))
+        for name in names
+        if name.endswith(_SUFFIX)
+    }
+    return {name: known[factors] for name, factors in named.items() if factors in known}
+
+
+def lower_name(query: str) -> str:
+    """The `query_name` of lower bounds on a query's answers."""
+    return f"{query}_total_lb_con"
+
+
+def upper_name(query: str) -> str:
+    """The `query_name` of upper bounds on a query's answers."""
+    return f"{query}_total_ub_con"
+
+
+def attribute_words(group: QueryGroup) -> dict[str, str]:
+    """What the columns of attributes hold in the rows of a query: the factor, or "*" where all levels are summed."""
+    if group.name == _DETAILED:
+        return {factor.attribute: _DETAILED for factor in group.factors}
+    return {factor.attribute: factor.name or _SUMMED for factor in group.factors}
+
+
+def zero_words(schema: Schema, named: Mapping[str, str]) -> dict[str, str]:
+    """What the columns of attributes hold in the rows of a structural zero."""
+    return {name: named.get(name, _SUMMED) for name in schema.attribute_names}
+
 
 ROWS_AT_ONCE: Final = 1 << 13
 """Rows of a batch; a row has up to 2,016 numbers."""

@@ -13,8 +13,7 @@ from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.products.dhc.made_up.addressed import For, uniforms
 from tallyveil.products.dhc.made_up.compositions import ADULT, MOST, Compositions
 from tallyveil.products.dhc.made_up.segments import rank_within, take
-from tallyveil.synthetic.people import RACES
-from tallyveil.synthetic.races import HISPANIC, SINGLE_RACES, TWO_OR_MORE
+from tallyveil.synthetic.people import HISPANIC, RACES, SINGLE_RACES, TWO_OR_MORE
 
 OUT_OF_LINE_SHARE: Final = 0.07
 """Share of the adults who do not stand beside others of their race."""

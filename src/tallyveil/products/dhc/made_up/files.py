@@ -9,14 +9,13 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Int16s, Int32s, Integers
-from tallyveil.geography.census.group_quarters import kinds_of_group_quarters
+from tallyveil.geography.census.block_files import kinds_of_group_quarters
 from tallyveil.products.dhc.made_up.population import MadeUpBlocks, Persons, make_parts
 from tallyveil.products.dhc.made_up.units import FIRST_FACILITY, FIRST_VACANT, MadeUpUnits
 from tallyveil.schema import Schema, load_preset
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
-from tallyveil.synthetic.entities import make_entities
-from tallyveil.synthetic.files import TAGS, with_kinds
-from tallyveil.synthetic.population import SettledState
+from tallyveil.synthetic.country import make_entities
+from tallyveil.synthetic.population import TAGS, SettledState, with_kinds
 
 DHC_FILES: Final = (
     "persons.parquet",

@@ -30,8 +30,8 @@ from tallyveil.products.dhc.made_up.units import (
     vacant_units,
     without_household,
 )
-from tallyveil.synthetic.group_quarters import HOUSEHOLD, N_TYPES
 from tallyveil.synthetic.people import ADULT as OF_AGE
+from tallyveil.synthetic.people import HOUSEHOLD, N_TYPES
 from tallyveil.synthetic.population import SettledState
 
 BLOCKS_AT_ONCE: Final = 8_192

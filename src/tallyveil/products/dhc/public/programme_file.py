@@ -11,12 +11,11 @@ from tallyveil.declared import ABSENT, Content, ContentInPart, Format1
 from tallyveil.errors import StoreError
 from tallyveil.files.between import checks_between
 from tallyveil.files.finished import MANIFEST, PROGRAMME
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest, StatedBounds
+from tallyveil.files.manifest import Manifest, ReleaseKind, StatedBounds
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.files.marks import Marks, joint_marks
 from tallyveil.files.total import Costed, total_guarantee
-from tallyveil.schema.unit import Unit, unit_of
+from tallyveil.schema.schema import Unit, unit_of
 from tallyveil.storage.json_files import JsonObject, damaged, digest_of, read_declared
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest, write_json

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from tallyveil.errors import SchemaError
 from tallyveil.products.topdown.pl94.layouts import PERSON_TABLES, TableLayout, TableLine, columns_of
+from tallyveil.schema.attribute import Recode
 from tallyveil.schema.household_types import AGES_IN_LABELS, HouseholdType, household_types
 from tallyveil.schema.names import closest_hint
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.recode import Recode
 from tallyveil.schema.schema import Schema
 
 _INDENT: Final = "  "

@@ -17,8 +17,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
-from tallyveil.files.columns import enum_column
-from tallyveil.files.histograms import record_pieces
+from tallyveil.files.histograms import enum_column, record_pieces
 from tallyveil.products.topdown.pl94.checks import require
 from tallyveil.schema.counts import PublicCounts, TripletSum, distinct
 from tallyveil.schema.household_types import Couple, HouseholdType, MinorAges, household_types

@@ -10,10 +10,9 @@ import polars as pl
 from tallyveil.accounting.decimals import at_most, short_decimal
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.files.evaluation.store import FOLDER
+from tallyveil.files.evaluation import FOLDER
 from tallyveil.files.finished import LEDGER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest, TablePlan
+from tallyveil.files.manifest import Manifest, ReleaseKind, TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.report.best_guess import NO_SECRET, guess_of_pair, guess_words
@@ -21,8 +20,7 @@ from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.points import SummaryPoint, evaluation_points
 from tallyveil.report.titles import Titles, schema_titles
 from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
-from tallyveil.schema.schema import schema_from_mapping
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit, schema_from_mapping
 
 MOST_ROWS: Final = 500
 """Number of rows of a table that the page shows; the files have all of them."""

@@ -10,11 +10,9 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
-from tallyveil.files.evaluation.store import write_errors
-from tallyveil.files.evaluation.table_errors import table_errors
+from tallyveil.files.evaluation import table_errors, write_errors
 from tallyveil.files.finished import LEDGER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import TablePlan
+from tallyveil.files.manifest import ReleaseKind, TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.lattice.confidential import declassify_table
 from tallyveil.products.lattice.run.run import TABLE

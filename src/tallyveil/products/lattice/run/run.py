@@ -9,8 +9,7 @@ import polars as pl
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.lattice.confidential import (
     ConfidentialTable,

@@ -43,7 +43,7 @@ from tallyveil.products.safetab.public.files import (
 from tallyveil.products.safetab.public.input_errors import raise_all
 from tallyveil.products.safetab.public.iterations import IterationFiles
 from tallyveil.products.safetab.public.regions import Regions
-from tallyveil.storage.inputs import held, input_size, open_input
+from tallyveil.storage.read import held, input_size, open_input
 
 PIECE: Final = 1 << 23
 """Number of bytes of text parsed at once: about 100,000 records."""

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from tallyveil.accounting.decimals import short_decimal
 from tallyveil.declared import ContentInPart
-from tallyveil.files.evaluation.store import FOLDER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.evaluation import FOLDER
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
     error_plot,
@@ -30,7 +29,7 @@ from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
-from tallyveil.schema.unit import Unit, unit_of
+from tallyveil.schema.schema import Unit, unit_of
 from tallyveil.storage.paths import file_name
 
 MOST_SERIES: Final = 10

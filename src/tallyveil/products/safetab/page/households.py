@@ -7,9 +7,8 @@ from typing import Any, Final
 import polars as pl
 
 from tallyveil.declared import ContentInPart
-from tallyveil.files.evaluation.store import FOLDER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.evaluation import FOLDER
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
     ExpectedDetail,
@@ -26,7 +25,7 @@ from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import groups_counted, rounded
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 
 
 class HouseholdsLevelSet(ListedLevelSet):

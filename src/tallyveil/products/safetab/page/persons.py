@@ -10,9 +10,8 @@ import polars as pl
 from tallyveil.accounting.decimals import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart
-from tallyveil.files.evaluation.store import FOLDER, PARAMETERS, WARNING
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.evaluation import FOLDER, PARAMETERS, WARNING
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.safetab.page.short import (
@@ -39,7 +38,7 @@ from tallyveil.report.wording import (
     power_of_ten,
     rounded,
 )
-from tallyveil.schema.unit import PERSON, Unit
+from tallyveil.schema.schema import PERSON, Unit
 
 
 class ListedLevelSet(ContentInPart):

@@ -13,7 +13,7 @@ from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.report.best_guess import NO_SECRET, composed_guess, guess_tile, guess_words
 from tallyveil.report.points import NumberTile, SummaryPoint
 from tallyveil.report.wording import detail_title, grouped, percent, rounded
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 
 GEOGRAPHIES: Final = {
     "USA": "nation",

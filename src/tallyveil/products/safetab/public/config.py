@@ -13,7 +13,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.exact import fraction_of
 from tallyveil.products.safetab.public.input_errors import some
-from tallyveil.storage.text_files import read_text_file
+from tallyveil.storage.json_files import read_text_file
 
 CONFIG: Final = "config.json"
 """Name of the file, as in the published code."""

@@ -19,9 +19,8 @@ from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilErro
 from tallyveil.printable import header_of
 from tallyveil.products.safetab.public.input_errors import raise_all, some
 from tallyveil.storage.addresses import is_object
-from tallyveil.storage.claims import refuse_unfinished_folder
-from tallyveil.storage.inputs import held, is_input, open_input
-from tallyveil.storage.read import UNREADABLE, scan_parquet, scan_text
+from tallyveil.storage.read import UNREADABLE, held, is_input, open_input, scan_parquet, scan_text
+from tallyveil.storage.write import refuse_unfinished_folder
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
 """A race, ethnicity or iteration code; the first digit is not 0."""

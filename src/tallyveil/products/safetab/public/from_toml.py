@@ -27,11 +27,9 @@ from tallyveil.products.safetab.public.groupings import (
 )
 from tallyveil.products.safetab.public.input_errors import made_or_noted, raise_all
 from tallyveil.products.safetab.public.levels import Ladder, level_laws
-from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.names import PlainName, check_apart
-from tallyveil.schema.recode import Recode
-from tallyveil.schema.schema import Schema
-from tallyveil.schema.unit import unit_of
+from tallyveil.schema.schema import Schema, unit_of
 from tallyveil.storage.addresses import located
 from tallyveil.storage.read import collect, require_levels, scan_table
 

@@ -22,7 +22,7 @@ from tallyveil.products.safetab.public.group_numbers import (
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
 from tallyveil.products.safetab.public.outputs import OutputCheck
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.published import read_published
+from tallyveil.storage.read import read_published
 from tallyveil.storage.write import write_parquet
 
 _SUM: Final = "cells/sum"

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Literal
 
 from tallyveil.errors import ConfigError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
 from tallyveil.products.safetab.public.consistent import consistent_alone, consistent_states
 from tallyveil.products.safetab.public.iterations import read_iterations
 from tallyveil.storage.outputs import own_folder
 from tallyveil.storage.paths import real
-from tallyveil.storage.published import published_tags
+from tallyveil.storage.read import published_tags
 from tallyveil.storage.write import write_parquet
 
 _PREFIX = "tallyveil."

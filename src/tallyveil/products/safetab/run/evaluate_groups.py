@@ -7,10 +7,9 @@ import polars as pl
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
-from tallyveil.files.evaluation.store import PARAMETERS, write_errors
+from tallyveil.files.evaluation import PARAMETERS, write_errors
 from tallyveil.files.finished import LEDGER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource

@@ -9,10 +9,9 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
-from tallyveil.files.evaluation.store import PARAMETERS, write_errors
+from tallyveil.files.evaluation import PARAMETERS, write_errors
 from tallyveil.files.finished import LEDGER
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed_table, read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource

@@ -10,7 +10,7 @@ import polars as pl
 
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.group_records import RecordGroups, read_group_records
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer

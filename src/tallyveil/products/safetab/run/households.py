@@ -11,7 +11,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.noise_size import certify_laws
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households

@@ -10,7 +10,7 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.parameters import parameters_of_cost
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.product import Job, Run

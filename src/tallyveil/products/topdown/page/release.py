@@ -36,7 +36,7 @@ from tallyveil.report.wording import (
     rounded,
     scientific,
 )
-from tallyveil.schema.unit import Unit
+from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 
 if TYPE_CHECKING:

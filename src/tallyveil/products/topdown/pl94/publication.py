@@ -17,10 +17,10 @@ from tallyveil.accounting.decimals import at_most, delta_text
 from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint import JointLedgers, read_joint
 from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
-from tallyveil.files.estimated import copied_lines
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import listed_file
+from tallyveil.files.manifest_files import copied_lines
 from tallyveil.files.marks import Marks, joint_marks, mark_lines
 from tallyveil.files.total import at_once
 from tallyveil.products.topdown.pl94.checks import CHECKS, cell_totals, check_sums, check_table

@@ -8,23 +8,15 @@ from typing import Final
 import polars as pl
 
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.files.areas import area_counts
-from tallyveil.files.geography import (
-    ENTITY,
-    GEOGRAPHY,
-    ORIGINAL,
-    family_of_column,
-    read_geography,
-)
-from tallyveil.files.histograms import histogram_path, read_histogram
-from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest
+from tallyveil.files.geography import ENTITY, GEOGRAPHY, ORIGINAL, family_of_column, read_geography
+from tallyveil.files.histograms import area_counts, histogram_path, read_histogram
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.geography.spine import Spine
 from tallyveil.products.topdown.pl94.layouts import HOUSEHOLD, TableLayout
 from tallyveil.schema.counts import PublicCounts, sum_members
 from tallyveil.schema.schema import Schema, schema_from_mapping
-from tallyveil.storage.published import published_columns, read_published
+from tallyveil.storage.read import published_columns, read_published
 
 _BESIDE: Final = {"hhgq": {HOUSEHOLD}, "votingage": {"under_18"}}
 """Levels that an attribute has although no column of the tables counts them."""

@@ -12,15 +12,12 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.parameters import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
-from tallyveil.files.areas import tabulated
 from tallyveil.files.declassified import mark_declassified
-from tallyveil.files.evaluation.artefacts import find_artefacts
-from tallyveil.files.evaluation.metrics import error_metrics
-from tallyveil.files.evaluation.store import Evaluation, write_evaluation
+from tallyveil.files.evaluation import Evaluation, error_metrics, find_artefacts, write_evaluation
 from tallyveil.files.finished import LEDGER, MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_areas, read_geography
-from tallyveil.files.histograms import HISTOGRAM, read_histogram
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.histograms import HISTOGRAM, read_histogram, tabulated
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.plans.stated import stated_plan

@@ -11,7 +11,7 @@ from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError
 from tallyveil.geography import EntityFamily, Spine
-from tallyveil.geography.spine_files import read_spine_file
+from tallyveil.geography.tables import read_spine_file
 from tallyveil.products.topdown.run.spine_changes import is_worse
 from tallyveil.products.topdown.run.spine_inputs import read_families
 

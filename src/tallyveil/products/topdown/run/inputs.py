@@ -10,15 +10,25 @@ from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram, aggregate_all
 from tallyveil.confidential.records import read_records
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.geography.areas import Hierarchies, hierarchies_of, plain_hierarchies
-from tallyveil.geography.assignments import GEOCODE, read_assignments
+from tallyveil.geography.areas import (
+    NAME_COLUMNS,
+    Hierarchies,
+    hierarchies_of,
+    plain_hierarchies,
+    stated_geounits,
+    with_names,
+)
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.entities import EntityFamily
-from tallyveil.geography.entity_tables import entities_from_columns, entities_from_pairs, family_columns
 from tallyveil.geography.geometry import read_shapes, require_maps, with_geometry
-from tallyveil.geography.names import NAME_COLUMNS, with_names
 from tallyveil.geography.spine import Spine
-from tallyveil.geography.stated import stated_geounits
+from tallyveil.geography.tables import (
+    GEOCODE,
+    entities_from_columns,
+    entities_from_pairs,
+    family_columns,
+    read_assignments,
+)
 from tallyveil.plans.constraints import Agreement
 from tallyveil.plans.inputs import GeographyInput, SpineInput
 from tallyveil.plans.release import ReleasePlan

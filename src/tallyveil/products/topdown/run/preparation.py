@@ -29,7 +29,7 @@ from tallyveil.products.topdown.run.public import PublicInputs, read_public
 from tallyveil.products.topdown.run.spine_changes import warnings_of
 from tallyveil.runs.observer import Observer
 from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.schema.limits import narrow_limits
+from tallyveil.schema.counts import narrow_limits
 from tallyveil.storage.json_files import JsonObject
 
 if TYPE_CHECKING:

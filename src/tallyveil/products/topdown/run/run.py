@@ -10,8 +10,8 @@ from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConfigError
-from tallyveil.files.estimated import require_own_kind
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
+from tallyveil.files.manifest_files import require_own_kind
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name

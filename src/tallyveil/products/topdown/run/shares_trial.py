@@ -29,7 +29,7 @@ from tallyveil.postprocess.constraints.geolevels import bounds_table
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.optimal_shares import areas_of
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.schema.limits import widen_limits
+from tallyveil.schema.counts import widen_limits
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.write import write_parquet
 from tallyveil.synthetic.alike import Limits, records_alike

@@ -21,8 +21,8 @@ from tallyveil.geography import (
 )
 from tallyveil.geography.areas import AreaChange
 from tallyveil.geography.bypass import bypass
-from tallyveil.geography.entity_tables import family_columns
 from tallyveil.geography.optimise import further
+from tallyveil.geography.tables import family_columns
 from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_changes import area_changes
 from tallyveil.products.topdown.run.spine_inputs import read_families, read_geography, weights

@@ -16,7 +16,7 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.geography.spine_files import read_aimed, read_spine_file
+from tallyveil.geography.tables import read_aimed, read_spine_file
 from tallyveil.products.topdown.run.spine_changes import is_worse
 from tallyveil.products.topdown.run.spine_inputs import read_families
 

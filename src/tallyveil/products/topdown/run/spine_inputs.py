@@ -29,7 +29,7 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     import polars as pl
 
     from tallyveil.geography import spine_from_columns
-    from tallyveil.geography.assignments import GEOCODE
+    from tallyveil.geography.tables import GEOCODE
     from tallyveil.storage.read import collect, require_text, scan_table
 
     named = _pairs(columns, "--column", geolevels)
@@ -72,8 +72,7 @@ def read_families(
     import polars as pl
 
     from tallyveil.geography import entities_from_columns
-    from tallyveil.geography.assignments import GEOCODE, read_assignments
-    from tallyveil.geography.entity_tables import family_columns
+    from tallyveil.geography.tables import GEOCODE, family_columns, read_assignments
     from tallyveil.storage.read import read_table
 
     if path is None:
@@ -99,8 +98,7 @@ def read_families(
 
 def read_points(path: Path) -> "pl.DataFrame | None":
     """Geocode, latitude and longitude of every block, where the table has them."""
-    from tallyveil.geography.assignments import read_assignments
-    from tallyveil.geography.entity_tables import COORDINATES
+    from tallyveil.geography.tables import COORDINATES, read_assignments
 
     if not set(COORDINATES) <= set(_columns_of(path)):
         return None

@@ -17,13 +17,11 @@ from tallyveil.budget.spine.variance import SpineVariances, entity_variances, sp
 from tallyveil.declared import mapping_of
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies, geounits_as_entities, replaced_areas
+from tallyveil.geography.build import Reshaped
 from tallyveil.geography.bypass import bypass
-from tallyveil.geography.distance import off_spine_distances
-from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
-from tallyveil.geography.respine import Reshaped
-from tallyveil.geography.shares import uniform_shares
-from tallyveil.geography.spine import Spine
+from tallyveil.geography.spine import Spine, uniform_shares
 from tallyveil.plans.inputs import Regroup
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.spine_changes import area_changes, warnings_of

@@ -6,8 +6,7 @@ import pytest
 
 from tallyveil.errors import SchemaError
 from tallyveil.measurements.layouts.census_2020 import answers, source
-from tallyveil.measurements.layouts.census_2020.settings import find_settings
-from tallyveil.measurements.layouts.census_2020.spine import read_spine
+from tallyveil.measurements.layouts.census_2020.spine import find_settings, read_spine
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.schema.presets import load_preset
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.measurements.layouts.census_2020.constraints import (
+from tallyveil.measurements.layouts.census_2020.answers import (
     lacking_totals,
     read_bounds,
     read_totals,
@@ -14,7 +14,7 @@ from tallyveil.measurements.layouts.census_2020.constraints import (
 )
 from tallyveil.measurements.layouts.census_2020.source import find_files
 from tallyveil.measurements.layouts.census_2020.spine import read_spine
-from tallyveil.schema.limits import NO_LIMIT
+from tallyveil.schema.counts import NO_LIMIT
 from tallyveil.schema.presets import load_preset
 
 from .conftest import write_table

@@ -1,6 +1,6 @@
 """Names of queries and constraints, as production wrote them."""
 
-from tallyveil.measurements.layouts.census_2020.names import (
+from tallyveil.measurements.layouts.census_2020.source import (
     answer_name,
     attribute_words,
     lower_name,

@@ -4,10 +4,9 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography.geocodes import geocodes_of
-from tallyveil.geography.spine import Spine
-from tallyveil.measurements.layouts.census_2020.geocodes import published_geocodes
+from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.measurements.layouts.census_2020.spine import read_spine, tabulation_blocks
+from tallyveil.measurements.layouts.census_2020.write import published_geocodes
 
 PLAIN = ["4400100010011001", "4400100010011002", "4400100010022001"]
 """Two block groups of one tract of Rhode Island."""

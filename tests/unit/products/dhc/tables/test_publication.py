@@ -12,7 +12,7 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.errors import ConfigError, GeographyError, SchemaError
 from tallyveil.files.geography import GEOGRAPHY, write_geography
 from tallyveil.files.histograms import histogram_path, write_histogram
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.geography import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.products.dhc.tables.definitions import table_names

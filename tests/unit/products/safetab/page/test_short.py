@@ -3,7 +3,7 @@ from fractions import Fraction
 import polars as pl
 
 from tallyveil.products.safetab.page.short import group_points, group_tiles
-from tallyveil.schema.unit import PERSON, unit_of
+from tallyveil.schema.schema import PERSON, unit_of
 
 RIGHT = Fraction(3, 4)
 

@@ -12,7 +12,7 @@ import pytest
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.cli.main import main
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.products.safetab.run.exact import tabulate_exactly
 

@@ -15,7 +15,7 @@ import pytest
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.zcdp import zcdp_to_epsilon
 from tallyveil.errors import SolverError, StoreError
-from tallyveil.files.kinds import ReleaseKind
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.products.safetab.page.groups import write_groups_evaluation, write_groups_report

@@ -22,7 +22,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.schema.presets import load_preset
-from tallyveil.schema.unit import unit_of
+from tallyveil.schema.schema import unit_of
 from tallyveil.storage.write import file_digest
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], None]], None]

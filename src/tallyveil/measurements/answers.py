@@ -1,4 +1,7 @@
-"""The answers that consecutive families need: those in which the nonzero cells of their parents count."""
+"""Noisy measurements as they leave the wall, and the answers of them that consecutive families need.
+
+A family needs the answers in which the nonzero cells of its parent count.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +9,35 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.arrays import Bools, Int32s, Integers
 from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
-from tallyveil.measurements.measurements import NoisyMeasurements
 from tallyveil.schema.query_group import QueryGroup
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyMeasurements:
+    """Noisy answers of one query group for consecutive geounits of one geolevel.
+
+    Attributes:
+        geolevel: Name of the geolevel.
+        query: Name of the query group.
+        first_geounit: Index of the geounit in row 0.
+        answers: For each column, the number of its answer, ascending; shape (n_answers,).
+        values: True answer plus noise, possibly negative; int64, shape (n_geounits, n_answers).
+        variances: For each geounit, the variance of the noise of its values, in squared counts; shape (n_geounits,).
+            Unmeasured geounits have infinite variance, and their values are 0 and carry no information.
+    """
+
+    geolevel: str
+    query: str
+    first_geounit: int
+    answers: Integers
+    values: Integers
+    variances: NDArray[np.float64]
+
 
 # 2^18 cells make a table of 1 MiB for each query; 128 such tables are kept at most. Twice or half of it changes no
 # answer.
