@@ -21,9 +21,9 @@ import headline
 from dp_accounting.pld import privacy_loss_distribution
 
 from tallyveil.accounting import Neighbours
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.engines.choose import ENGINES
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
+from tallyveil.accounting.guarantee import compose
 from tallyveil.budget import load_strategy_preset
 from tallyveil.errors import BudgetError, SolverError
 

@@ -21,9 +21,8 @@ import numpy as np
 import polars as pl
 
 from tallyveil.budget import load_strategy_preset
-from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
-from tallyveil.budget.spine.precision import precision_of, totals_summed
 from tallyveil.budget.spine.regroup import RegroupingAim, group_by_variance
+from tallyveil.budget.spine.variance import family_accuracies, measured_variances, precision_of, totals_summed
 from tallyveil.geography import (
     Branch,
     BypassRule,

@@ -47,8 +47,7 @@ from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.products.topdown.run.run as running
 from tallyveil.api.made_up import write_country
-from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
-from tallyveil.budget.spine.precision import totals_summed
+from tallyveil.budget.spine.variance import family_accuracies, measured_variances, totals_summed
 from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.geography.tables import family_columns

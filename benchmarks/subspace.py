@@ -29,8 +29,7 @@ from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import check_lattice, lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
+from tallyveil.subspace.mcmc_moves import JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 from tallyveil_studies.integer_subspace.published_tables import illinois_counties
 

@@ -22,12 +22,10 @@ from tests.oracles.mcmc import algorithm_1
 
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
-from tallyveil.subspace.coupling import choose_lag, meeting_times
-from tallyveil.subspace.diagnostics import sweeps_until, total_variation_bound
+from tallyveil.subspace.diagnostics import choose_lag, meeting_times, sweeps_until, total_variation_bound
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
+from tallyveil.subspace.mcmc_moves import JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import Norm, size_of
 from tallyveil_studies.integer_subspace.published_tables import (
     delinquent_children,

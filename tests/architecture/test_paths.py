@@ -46,7 +46,6 @@ def test_no_name_is_put_into_a_path_but_by_the_one_function(nodes: list[tuple[Pa
 
 CLOSED_LISTS = {
     "budget/presets.py",
-    "budget/rho_tables.py",
     "budget/spine/presets.py",
     "api/made_up.py",
     "products/safetab/run/evaluate.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.attacks.statistics import Rate, over_releases
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.numbers import at_most
 
 Row = dict[str, Any]
 

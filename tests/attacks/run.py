@@ -247,7 +247,7 @@ def _row(name: str, found: list[dict[str, float]], budget: Budget | None = None,
 
 def _epsilons(plan: Any, budget: Budget) -> Results:
     """Epsilon at delta 1e-10: the certified bound, and the one that follows from rho alone."""
-    from tallyveil.accounting.zcdp import zcdp_to_epsilon
+    from tallyveil.accounting.renyi import zcdp_to_epsilon
 
     return {"epsilon": plan.guarantee.epsilon.upper, "epsilon of rho": zcdp_to_epsilon(budget.rho, "1e-10")}
 

@@ -14,7 +14,7 @@ from tests.attacks.differencing import make_districts
 from tests.attacks.worlds import make_people_world
 
 import tallyveil
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.browser.accessible import assert_accessible
 from tests.unit.explore.workbench.in_node import LAPLACE, SMALL
 from tests.unit.explore.workbench.test_estimates import geography
 
-from tallyveil.budget.expected import expected_errors
+from tallyveil.budget.strategy import expected_errors
 from tallyveil.explore.serving import served
 from tallyveil.explore.workbench import make_workbench
 from tallyveil.explore.workbench.estimates import WorkbenchAreas

@@ -10,8 +10,8 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours, zcdp_to_epsilon_textbook
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import DiscreteGaussian
+from tallyveil.accounting.guarantee import compose
 
 PRINTED = 1e-12
 WIDEST = 1e-9
@@ -136,8 +136,8 @@ def test_engines_agree_where_delta_has_no_float() -> None:
 
 def test_epsilon_at_300_zeros_is_proved() -> None:
     """Exact integer arithmetic agrees on one level at delta 1e-300."""
-    from tallyveil.accounting.engines.integer_polynomial import Proved
-    from tallyveil.accounting.losses.factors import GaussianLoss
+    from tallyveil.accounting.engines.ball_tails import Proved
+    from tallyveil.accounting.losses import GaussianLoss
 
     found = level("5", "tilted_fft").epsilon("1e-300")
     assert found.width < WIDEST

@@ -8,10 +8,14 @@ import pytest
 
 from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.spine.accuracy import family_accuracies, measured_variances
-from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.precision import precision_of, totals_summed
 from tallyveil.budget.spine.regroup import Measure, RegroupingAim, group_by_variance
+from tallyveil.budget.spine.variance import (
+    TotalMeasures,
+    family_accuracies,
+    measured_variances,
+    precision_of,
+    totals_summed,
+)
 from tallyveil.geography import (
     Branch,
     BypassRule,

@@ -11,10 +11,8 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.exact import exact_number, exact_text
 from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.numbers import Bounds, exact_number, exact_text, round_up
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 

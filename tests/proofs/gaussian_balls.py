@@ -5,7 +5,7 @@ from random import Random
 
 from flint import arb, fmpq
 
-from tallyveil.accounting.losses.factors import GaussianLoss
+from tallyveil.accounting.losses import GaussianLoss
 
 
 def ball(value):

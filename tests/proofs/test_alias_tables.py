@@ -18,9 +18,16 @@ from tests.proofs.rational_laws import (
 from tests.samples import every
 
 from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias
-from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, Given, alias_tables
 from tallyveil.subspace.exact.convolution import ConvolvedSums, floats_of
-from tallyveil.subspace.exact.split import candidates, exact_split, split_tree
+from tallyveil.subspace.exact.split import (
+    LARGEST_ENTRIES,
+    NOTHING_GIVEN,
+    Given,
+    alias_tables,
+    candidates,
+    exact_split,
+    split_tree,
+)
 
 COLUMN = 1 << FRACTION_BITS
 SEEDS = every(20, range(200))

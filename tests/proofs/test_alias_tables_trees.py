@@ -10,9 +10,8 @@ from tests.proofs.rational_laws import random_block, random_masses, split_law, s
 from tests.samples import every
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.split import BlockSplitter, split_tree
+from tallyveil.subspace.exact.split import LARGEST_ENTRIES, BlockSplitter, split_tree
 
 
 def tree_law(sums, n):

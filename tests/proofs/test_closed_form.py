@@ -15,8 +15,8 @@ from tests.proofs.gaussian_balls import ball, density, near, random_losses, thet
 from tests.samples import every
 
 from tallyveil.accounting.engines.closed_form import ClosedForm, coset_excess
-from tallyveil.accounting.engines.lattice_nodes import log_theta_constant
-from tallyveil.accounting.losses.factors import GaussianLoss, LossLattice, lattice_of
+from tallyveil.accounting.engines.lattice_points import log_theta_constant
+from tallyveil.accounting.losses import GaussianLoss, LossLattice, lattice_of
 from tallyveil.noise.balls import precision
 
 SEEDS = every(10, range(100))

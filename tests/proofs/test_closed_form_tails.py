@@ -10,9 +10,8 @@ from flint import arb
 from tests.proofs.gaussian_balls import ball, density, random_losses
 from tests.samples import every
 
-from tallyveil.accounting.engines.gaussian_sums import log_tail, scaled_tail
-from tallyveil.accounting.losses.factors import lattice_of
-from tallyveil.accounting.losses.points import LossPoints
+from tallyveil.accounting.engines.lattice_points import LossPoints, log_tail, scaled_tail
+from tallyveil.accounting.losses import lattice_of
 from tallyveil.noise.balls import precision
 
 SEEDS = every(10, range(100))

@@ -29,8 +29,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.losses.factors import LaplaceLoss, merged
-from tallyveil.accounting.losses.loss_laws import dominates
+from tallyveil.accounting.losses import LaplaceLoss, dominates, merged
 from tallyveil.errors import StoreError
 
 # The same examples every time, and no time limit an occupied machine could exceed.

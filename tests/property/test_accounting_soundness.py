@@ -9,14 +9,13 @@ import pytest
 from flint import arb, arb_poly, ctx, fmpq
 from tests.samples import every
 
+from tallyveil.accounting.engines.ball_tails import Enumeration, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enumeration import Enumeration
-from tallyveil.accounting.engines.integer_polynomial import Proved
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tails import LossEngine
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
 
 
 def ball(value: Fraction) -> arb:

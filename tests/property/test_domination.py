@@ -17,8 +17,7 @@ from tallyveil.accounting import (
     alternatives_of,
     compose,
 )
-from tallyveil.accounting.losses.factors import LaplaceLoss
-from tallyveil.accounting.losses.loss_laws import dominates
+from tallyveil.accounting.losses import LaplaceLoss, dominates
 
 PARAMETERS = st.fractions(Fraction(1, 3), 40, max_denominator=12)
 EPSILONS = st.fractions(-3, 6, max_denominator=16)

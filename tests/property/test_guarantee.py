@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.samples import every
 
 from tallyveil.accounting import Neighbours
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
 
 STEADY = settings(derandomize=True, deadline=None, max_examples=15)
 DEPTH = 900  # atoms below exp(-900) are left out of the oracle; every tail compared is above exp(-700)

@@ -11,12 +11,7 @@ from tallyveil.noise import DiscreteLaplace
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.split import split_tree
-from tallyveil.subspace.guarantee import (
-    SmoothGuarantee,
-    compose_guarantees,
-    gaussian_rho,
-    laplace_guarantee,
-)
+from tallyveil.subspace.guarantee import SmoothGuarantee, compose_guarantees, gaussian_rho, laplace_guarantee
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 

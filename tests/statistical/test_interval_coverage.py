@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.intervals import (
     Region,

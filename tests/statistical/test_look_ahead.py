@@ -22,8 +22,8 @@ from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, unequal_sampler
 from tallyveil.subspace.exact.sampler import TrialSampler
+from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.two_way_grid import two_way_grid
 
 LOG = logging.getLogger("tallyveil.tests")
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("look-ahead laws")), 0, 0)

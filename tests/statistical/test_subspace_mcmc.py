@@ -10,8 +10,9 @@ from tests.samples import every
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.subspace.coupling import choose_lag, meeting_times
 from tallyveil.subspace.diagnostics import (
+    choose_lag,
+    meeting_times,
     overdispersed,
     potential_scale_reduction,
     sweeps_until,
@@ -21,8 +22,7 @@ from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import plan_chain
+from tallyveil.subspace.mcmc_moves import basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import Norm
 from tallyveil_studies.integer_subspace.published_tables import (
     DELINQUENT_CHILDREN,

@@ -15,15 +15,13 @@ from tallyveil.noise import (
     insecure_key,
 )
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.exact.alias import LARGEST_ENTRIES
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.mixture import mixture_sampler
 from tallyveil.subspace.exact.nearest_planes import nearest_planes
-from tallyveil.subspace.exact.proposals import block_proposal, two_way_proposal
-from tallyveil.subspace.exact.sampler import TrialSampler
-from tallyveil.subspace.exact.split import BlockSplitter
+from tallyveil.subspace.exact.sampler import TrialSampler, block_proposal, two_way_proposal
+from tallyveil.subspace.exact.split import LARGEST_ENTRIES, BlockSplitter
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, size_of
 

@@ -11,7 +11,7 @@ import pytest
 from tests.pages import text_of
 
 import tallyveil
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.numbers import at_most
 from tallyveil.api.made_up import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

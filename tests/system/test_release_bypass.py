@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.ledger.event_json import event_from_mapping
+from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
 from tallyveil.confidential.measure import Measurer

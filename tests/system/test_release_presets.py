@@ -10,10 +10,8 @@ from typer.testing import CliRunner
 
 import tallyveil.products.topdown.run.spine_making as making
 from tallyveil.api.made_up import write_country
-from tallyveil.budget.spine.accuracy import measured_variances
-from tallyveil.budget.spine.precision import totals_summed
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
-from tallyveil.budget.spine.variance import entity_variances
+from tallyveil.budget.spine.variance import entity_variances, measured_variances, totals_summed
 from tallyveil.cli.main import app
 from tallyveil.errors import BudgetError
 from tallyveil.noise.key import insecure_key

@@ -13,10 +13,9 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import TEST_KEY, InvariantEvent, SequentialEvent
+from tallyveil.accounting.events import TEST_KEY, InvariantEvent, Neighbours, SequentialEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.files.finished import ledger_record

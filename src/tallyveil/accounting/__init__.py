@@ -2,51 +2,56 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import (
     delta_with_total_variation,
     epsilon_of,
+    group_privacy,
     rho_of,
     total_variation_of,
+    translate,
 )
 from tallyveil.accounting.events import (
+    ZCDP,
     AdaptiveEvent,
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
     InvariantEvent,
+    Laplace,
+    Neighbours,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
+    RandomizedResponse,
     SequentialEvent,
     WorstEvent,
 )
-from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.filters import Filter, Odometer
-from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
-from tallyveil.accounting.ledger.event_json import event_from_mapping
-from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
-from tallyveil.accounting.losses.loss_laws import alternatives_of, invariants_of, loss_law_of
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, event_from_mapping
+from tallyveil.accounting.losses import alternatives_of, invariants_of, loss_law_of
+from tallyveil.accounting.numbers import Bounds, exact_text
 from tallyveil.accounting.renyi import (
     Conversion,
     RenyiBound,
+    ZcdpConversion,
+    ZcdpCurve,
     renyi_delta,
     renyi_divergence,
     renyi_epsilon,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+    zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
-from tallyveil.accounting.translation import group_privacy, translate
-from tallyveil.accounting.zcdp import zcdp_to_delta, zcdp_to_epsilon, zcdp_to_epsilon_textbook
-from tallyveil.accounting.zcdp_curve import ZcdpConversion, ZcdpCurve
 
 if TYPE_CHECKING:
-    from tallyveil.accounting.calibration import Calibration, calibrate
-    from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.calibration import Calibration, calibrate, calibrate_to_curve, curve_excess
     from tallyveil.accounting.dp_events import from_dp_event
-    from tallyveil.accounting.guarantee import Guarantee
+    from tallyveil.accounting.guarantee import Guarantee, compose
     from tallyveil.accounting.ledger.file import Ledger, read_ledger
-    from tallyveil.accounting.whole_curve import calibrate_to_curve, curve_excess
 
 # Engines bring compilers and transforms along, files a table reader; describing an event should start at once.
 _HEAVY = {
@@ -55,9 +60,9 @@ _HEAVY = {
     "Ledger": "ledger.file",
     "read_ledger": "ledger.file",
     "calibrate": "calibration",
-    "calibrate_to_curve": "whole_curve",
-    "compose": "composition",
-    "curve_excess": "whole_curve",
+    "calibrate_to_curve": "calibration",
+    "compose": "guarantee",
+    "curve_excess": "calibration",
     "from_dp_event": "dp_events",
 }
 

@@ -10,20 +10,11 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.renyi_bound import RenyiUpper
-from tallyveil.accounting.engines.tails import (
-    LossEngine,
-    Tails,
-    fraction_bounds,
-    log_bounds_of,
-    log_delta_of,
-)
-from tallyveil.accounting.exact import exact_number
-from tallyveil.accounting.losses.factors import GaussianLoss
-from tallyveil.accounting.losses.further import Law, cost_hint, further, of_integers
-from tallyveil.accounting.losses.largest_loss import greatest_bounds, greatest_loss
+from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
+from tallyveil.accounting.engines.moments import greatest_bounds, greatest_loss
+from tallyveil.accounting.engines.tails import LossEngine, Tails, fraction_bounds, log_bounds_of, log_delta_of
+from tallyveil.accounting.losses import GaussianLoss, Law, cost_hint, further, of_integers
+from tallyveil.accounting.numbers import Bounds, exact_number
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import as_given, in_short
 

@@ -14,16 +14,20 @@ from typing import Any
 
 from tallyveil.accounting.engines.tails import upper_fraction
 from tallyveil.accounting.events import (
+    ZCDP,
+    ApproximateDP,
     DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    Neighbours,
     NonPrivateEvent,
     PoissonSampled,
     PrivacyEvent,
+    RandomizedResponse,
     Sampleable,
     SequentialEvent,
 )
-from tallyveil.accounting.exact import count_of, exact_number
-from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.numbers import count_of, exact_number
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational

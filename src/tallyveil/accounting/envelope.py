@@ -1,43 +1,109 @@
-"""The smallest mu whose Gaussian trade-off function lies below that of a composition: one number for the guarantee.
+"""The smallest mu whose Gaussian trade-off function lies below that of a composition.
 
-The problem: find the smallest mu such that G_mu, the trade-off function of N(0, 1) against N(mu, 1), is nowhere above
-the trade-off function of the composition.
+The smallest mu whose Gaussian trade-off function lies below that of a composition: one number for the
+guarantee.
 
-The variables: alpha and beta, the errors of the test that rejects above a loss l; such a pair is a *knot*; z(p), the
-upper normal quantile; rho, the zCDP cost.
+The problem: find the smallest mu such that G_mu, the trade-off function of N(0, 1) against N(mu, 1), is
+nowhere above the trade-off function of the composition.
 
-Up to an epsilon E, look at every knot: G_mu lies below the knots exactly if mu >= z(alpha) + z(beta) at each. For
-epsilon in [l_j, l_(j+1)), delta is 1 - beta_j - exp(epsilon) alpha_j, so the knots up to E decide every epsilon up to
-E. Knots below minus the largest step mirror those above 0.
+The variables: alpha and beta, the errors of the test that rejects above a loss l; such a pair is a *knot*;
+z(p), the upper normal quantile; rho, the zCDP cost.
 
-Beyond E, use two bounds. Because K(s) <= s (s + 1) rho, delta(eps) is at most exp(-(eps - rho)^2 / (4 rho)). With a =
-eps / mu - mu / 2 and b = a + mu, the Gaussian delta is phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 + 3). R is Mills'
-ratio; its derivative is at most -1 / (x^2 + 3) for x > 0, by the third convergent of its continued fraction. The
-difference of the logarithms is
+Up to an epsilon E, look at every knot: G_mu lies below the knots exactly if mu >= z(alpha) + z(beta) at each.
+For epsilon in [l_j, l_(j+1)), delta is 1 - beta_j - exp(epsilon) alpha_j, so the knots up to E decide every
+epsilon up to E. Knots below minus the largest step mirror those above 0.
+
+Beyond E, use two bounds. Because K(s) <= s (s + 1) rho, delta(eps) is at most exp(-(eps - rho)^2 / (4 rho)).
+With a = eps / mu - mu / 2 and b = a + mu, the Gaussian delta is phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 +
+3). R is Mills' ratio; its derivative is at most -1 / (x^2 + 3) for x > 0, by the third convergent of its
+continued fraction. The difference of the logarithms is
 
     eps^2 (1 / (4 rho) - 1 / (2 mu^2)) + rho / 4 - mu^2 / 8 + ln mu - ln sqrt(2 pi) - ln(b^2 + 3).
 
-It grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1. So if it is positive at E, it is positive from there
-on.
+It grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1. So if it is positive at E, it is positive from
+there on.
 
-The stopping rule: E grows by about two standard deviations at a time, until mu at the knots also covers everything
-beyond E, or after 120 steps.
+The stopping rule: E grows by about two standard deviations at a time, until mu at the knots also covers
+everything beyond E, or after 120 steps.
+
+Errors of tests between N(0, 1) and N(mu, 1), as lines in exp(epsilon), also where mu is tiny or huge.
+
+The problem: for a test that rejects above a point, bound the value of the line Phi(a) - kappa Phi(a - mu),
+and of one minus it, in logarithms. For every a, the line is at most delta_mu(epsilon), the delta of the
+Gaussian test. At a = mu / 2 - epsilon / mu the two are equal.
+
+The variables: kappa = exp(epsilon); Phi and phi, the normal distribution function and density; R = (1 - Phi)
+/ phi, Mills' ratio; e_0, the epsilon at which the test is best; y = e_0 / mu - mu / 2 = -a.
+
+Where y is -1 or more, kappa phi(a - mu) = exp(epsilon - e_0) phi(a), so that
+
+    Phi(a) - kappa Phi(a - mu) = phi(y) [R(y) - R(y + mu) - (exp(epsilon - e_0) - 1) R(y + mu)].
+
+For a tiny mu, R(y) - R(y + mu) is the integral of r(t) = 1 - t R(t) over [y, y + mu]. The function r is
+falling and convex, because R(t) is the integral of exp(-t w - w^2 / 2) over w > 0. So the integral lies
+between mu r(y + mu / 2) and mu (r(y) + r(y + mu)) / 2, which differ by about mu^2 of themselves.
+
+Where y is below -1, the line may be so close to 1 that only its distance from 1 can be told. This distance is
+the sum of positive terms Phi(-a) + kappa Phi(a - mu).
+
+Example: mu = 1e-15. Both probabilities then agree to fifteen digits, but R(y) - R(y + mu) is known to twelve.
+
+The smallest mu of a composition whose losses share no lattice, from its privacy profile alone.
+
+The problem: delta_mu(epsilon) is the delta of the Gaussian test with parameter mu: between two normal laws of
+variance 1 whose means differ by mu. Find the smallest mu such that delta_mu(epsilon) >= delta(epsilon) for
+all epsilon >= 0. Where the losses share a lattice, it is enough to look at its points (`envelope`). Here
+there are no such points.
+
+The variables: kappa = exp(epsilon); Phi, the normal distribution function; rho, the zCDP cost; sigma, the
+square root of 2 rho, about the standard deviation of the loss, whose mean is about rho.
+
+The steps:
+
+1. Compute delta and 1 - delta from both sides at a grid of epsilons up to an end E.
+2. The lower end of mu: at every epsilon of the grid, delta_mu must reach the lower bound of delta.
+3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because delta is
+   convex. For every number a, the line Phi(a) - kappa Phi(a - mu) is at most delta_mu. Take the line that
+   touches delta_mu at some epsilon between the two. If this line is above both ends of the chord, delta_mu is
+   above delta in between. Where delta is nearly 1, compare one minus all of these (`gaussian_lines`).
+4. Beyond E, take the bound that zero-concentrated differential privacy gives (`envelope.beyond`).
+
+The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = rho + 140
+sigma costs the rest. Where the grid would take too long, because each contour has many nodes or sigma is
+huge, the lower end comes from a few epsilons around rho, and the upper end from the answers taken one by one:
+if the trade-off function of each is at least that of N(mu_i, 1), that of all together is at least that of
+N(mu, 1) with mu^2 the sum of all mu_i^2 (Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3). This bracket
+is a few per cent wide where variances are near 1, and about 1 / (24 v) where they are a larger v.
+
+Example: many discrete Gaussian answers without a common lattice are nearly one continuous one. Then delta_mu
+is nearly delta at every epsilon for mu = sigma, and both ends lie close to it.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.curves import zcdp_cost
-from tallyveil.accounting.engines.loss_transform import UNIT
+from tallyveil.accounting.curves import search_cost, zcdp_cost
+from tallyveil.accounting.engines.ball_tails import Normal
+from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.enclosing import Between, WithFailure
+from tallyveil.accounting.engines.loss_transform import UNIT, number_of_nodes
+from tallyveil.accounting.engines.moments import (
+    certified_log_moment,
+    estimated_length,
+    greatest_loss,
+    tilt_grid,
+)
+from tallyveil.accounting.engines.tails import LossEngine, ManyBounds, fraction_bounds, log_rest
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, TiltedLaw
-from tallyveil.accounting.engines.tilts import estimated_length, tilt_grid
-from tallyveil.accounting.losses.factors import LossFactor, lattice_of
-from tallyveil.accounting.losses.largest_loss import greatest_loss
-from tallyveil.accounting.losses.moments import certified_log_moment
-from tallyveil.arrays import Floats
+from tallyveil.accounting.losses import AnyLoss, Law, LossFactor, NormalLoss, further, lattice_of, of_integers
+from tallyveil.accounting.numbers import Bounds
+from tallyveil.arrays import Bools, Floats
 
 _STRETCHES = 120  # of two standard deviations each, over which every knot is looked at
 _FEW = 8  # knots in a stretch up to which each is evaluated by itself
@@ -211,3 +277,220 @@ def _covers(rho: float, end: float, mu: float) -> bool:
     b = end / mu + mu / 2
     least = grown + rho / 4 - mu * mu / 8 + math.log(mu) - 0.5 * math.log(2 * math.pi) - math.log(b * b + 3)
     return least > 1e-9 * (1 + grown)
+
+
+ERROR: Final = 1e-12
+"""Relative error of scipy's erfcx and log_ndtr, of the platform's functions and of a few operations, with room."""
+
+_TINY_MU: Final = 1e-3
+"""Mu below which the difference of two Mills' ratios is bounded as an integral. At twice of it the two bounds are four
+times as far apart, at half of it the subtraction loses one bit more."""
+_LOG_ROOT_2_PI: Final = math.log(2 * math.pi) / 2  # of the normal density
+_CENTRAL: Final = -1.0
+"""y from which the line itself is looked at. Here it is at most Phi(1) = 0.84 and one minus it at least 0.16, so that
+both forms keep their digits."""
+
+
+def is_central(mu: float, best_at: Floats) -> Bools:
+    """Where one minus the line is to be looked at instead of the line, because y < -1."""
+    central: Bools = best_at / mu - mu / 2 < _CENTRAL
+    return central
+
+
+def log_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
+    """ln(Phi(a) - kappa Phi(a - mu)), rounded down or up; for y >= -1.
+
+    Args:
+        mu: Above 0.
+        best_at: At which epsilon the test of each line is best.
+        epsilons: Where each line is evaluated.
+        side: -1 to round down, 1 to round up.
+    """
+    y = np.maximum(best_at / mu - mu / 2, _CENTRAL)
+    here, there = _mills(y), _mills(y + mu)
+    if mu < _TINY_MU:
+        # r is convex: its middle bounds the integral from below, and its ends bound it from above.
+        points = (y + mu / 2,) if side < 0 else (y, y + mu)
+        steps = [1 - t * _mills(t) for t in points]
+        gap = mu * sum(steps[1:], steps[0]) / len(steps)
+        error = mu * (2 + (np.abs(y) + mu) * here)
+    else:
+        gap, error = here - there, here + there
+    moved = np.expm1(epsilons - best_at)
+    # The point y is rounded, so that the test is the best one at another epsilon, but nearly the same.
+    elsewhere = np.exp(epsilons - best_at) * (np.abs(best_at) + np.abs(epsilons) + mu * mu)
+    error = error + there * (np.abs(moved) + 0.01 * elsewhere)
+    inner = gap - moved * there + side * ERROR * error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs: Floats = np.log(np.maximum(inner, 0.0)) - y * y / 2 - _LOG_ROOT_2_PI
+    slack = ERROR * (2 + y * y + np.where(np.isfinite(logs), np.abs(logs), 0.0))
+    return logs + side * slack
+
+
+def log_rest_of_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
+    """ln(1 - Phi(a) + kappa Phi(a - mu)), rounded down or up."""
+    from scipy.special import log_ndtr  # here, since most users of guarantees do not ask for mu
+
+    a = mu / 2 - best_at / mu
+    # As logarithms, since far out both probabilities are below every float.
+    first, second = log_ndtr(-a), epsilons + log_ndtr(a - mu)
+    # A point that is rounded changes the logarithms by its error times their slope, at most |a| + mu + 1.
+    size = 2 + np.abs(first) + np.abs(second) + np.abs(epsilons)
+    size = size + (np.abs(a) + mu + 1) * (mu + np.abs(best_at) / mu)
+    logs: Floats = np.logaddexp(first, second) + side * ERROR * size
+    return logs
+
+
+def _mills(t: Floats) -> Floats:
+    """R(t), for t of -1 or more."""
+    from scipy.special import erfcx  # here, since most users of guarantees do not ask for mu
+
+    ratio: Floats = math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2))
+    return ratio
+
+
+_GRID: Final = 0.04  # distance of neighbouring epsilons, in units of sigma
+_LONGEST_STEP: Final = 0.3  # the same in units of epsilon: the chords of a longer one are far above delta
+_END: Final = 140.0  # of the grid, in units of sigma, above rho
+_MOST_EPSILONS: Final = 1 << 16  # of the grid: a few seconds
+_PERIOD: Final = 9.0  # of a contour, about, in units of sigma
+_MOST_NODES: Final = 4000.0  # of one contour, in a grid that takes a few seconds
+_SHARES: Final = (0.5, 0.75, 1.0)
+"""Where between two neighbours a test is best. Far out delta falls so steeply that only the last of these helps."""
+
+_HALVINGS: Final = 30
+"""Of a bracket of mu a few sigma wide: about 1e-9 of it is left, where the grid allows 1e-3. Half as many would leave
+3e-5, and each one looks at the whole grid."""
+_LOW_END: Final = 51
+"""Epsilons within sigma of rho, at which the lower end is found if there is no grid."""
+
+
+def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
+    """The smallest mu of a composition, from both sides, by the way that its engine allows.
+
+    The upper end is infinite with random samples and with losses of which only rho is known.
+    """
+    if isinstance(engine, FallbackEngine):
+        engine = engine.fast
+    if isinstance(engine, Normal):
+        return engine.mu()
+    if isinstance(engine, WithFailure):  # no normal noise reveals everything
+        return Bounds(math.inf, math.inf)
+    if isinstance(engine, Dithered):
+        mu = profile_envelope(engine)
+    else:
+        mu = Bounds(0.0, math.inf) if further(law) else gaussian_envelope(of_integers(law))
+        if not math.isfinite(mu.upper):
+            lower = engine.lower if isinstance(engine, Between) else engine
+            mu = Bounds(_lower_end(lower, math.sqrt(2 * search_cost(law))), mu.upper)
+    upper = mu.upper if math.isfinite(mu.upper) else _of_parts(law)
+    return Bounds(min(mu.lower, upper), upper)
+
+
+def profile_envelope(engine: Dithered) -> Bounds:
+    """The smallest mu with delta_mu nowhere below delta, from both sides.
+
+    Args:
+        engine: Bounds of delta.
+    """
+    # Rounded up, as the bound beyond the grid rests on it. Sigma only says where to look.
+    rho = zcdp_cost(engine.factors)
+    sigma = math.sqrt(2 * rho)
+    step = min(sigma * _GRID, _LONGEST_STEP)
+    count = round((rho + _END * sigma) / step) + 1
+    if count > _MOST_EPSILONS or _nodes(engine) > _MOST_NODES:
+        return Bounds(_lower_end(engine, sigma), math.inf)
+    epsilons: Floats = step * np.arange(count, dtype=np.float64)
+    deltas, rests = engine.log_deltas_and_rests(epsilons.tolist())
+
+    def covers(mu: float) -> bool:
+        """Whether delta_mu certainly covers delta up to the end of the grid."""
+        covered = np.zeros(epsilons.size - 1, dtype=np.bool_)
+        # Every line is a valid bound. So an interval is covered if any one of these lines covers both ends.
+        for share in _SHARES:
+            at: Floats = epsilons[:-1] + share * np.diff(epsilons)
+            ends = [
+                _is_above(mu, at, epsilons[part], deltas.at(part), rests.at(part))
+                for part in (slice(None, -1), slice(1, None))
+            ]
+            covered |= ends[0] & ends[1]
+        return bool(covered.all())
+
+    at_least = _reached(epsilons, deltas, rests, sigma)
+    most = beyond(rho, float(epsilons[-1]))
+    # Without an end beyond the grid, or one that covers, no mu is proved from above.
+    if not (math.isfinite(most) and covers(2 * most)):
+        return Bounds(at_least, math.inf)
+    # Both must hold: mu covers the grid, and rho alone covers everything beyond it.
+    at_most = max(_between(covers, at_least, 2 * most)[1], most)
+    return Bounds(min(at_least, at_most), at_most)
+
+
+def _nodes(engine: Dithered) -> float:
+    """About how many nodes a contour has."""
+    windows, spread = engine.scan.windows, engine.scan.spread
+    return number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
+
+
+def _lower_end(engine: LossEngine, sigma: float) -> float:
+    """A mu below the smallest one, from delta at a few epsilons around the mean of the loss."""
+    rho = sigma * sigma / 2
+    epsilons: Floats = np.linspace(max(0.0, rho - sigma), rho + sigma, _LOW_END)
+    deltas = engine.log_deltas(epsilons.tolist())
+    return _reached(epsilons, deltas, log_rest(deltas), sigma)
+
+
+def _reached(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds, sigma: float) -> float:
+    """A mu whose delta_mu is certainly below delta at one of these epsilons; 0 if none is found."""
+
+    def reaches(mu: float) -> bool:
+        """Whether delta_mu may reach every lower bound."""
+        # Rounded so that a mu is called too small only where that is certain.
+        high = log_line(mu, epsilons, epsilons, 1) >= deltas.lower
+        rest = log_rest_of_line(mu, epsilons, epsilons, -1) <= rests.upper
+        return bool(np.where(is_central(mu, epsilons), rest, high).all())
+
+    return _between(reaches, sigma / 8, 2 * sigma)[0]
+
+
+def _is_above(mu: float, at: Floats, epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> Bools:
+    """Where the lines that are best at some epsilons are certainly above delta at others."""
+    # The other way round: called above only where that is certain.
+    high = log_line(mu, at, epsilons, -1) >= deltas.upper
+    rest = log_rest_of_line(mu, at, epsilons, 1) <= rests.lower
+    return np.where(is_central(mu, at), rest, high)
+
+
+def _of_parts(law: Law) -> float:
+    """An upper end from the mu of every answer by itself."""
+    total = sum(loss.multiplicity * _single(loss) ** 2 for loss in law)
+    return math.sqrt(total) * (1 + 1e-12)
+
+
+def _single(loss: AnyLoss) -> float:
+    """A mu of one answer that is not below the smallest one; infinite where none is known."""
+    if isinstance(loss, NormalLoss):
+        return math.sqrt(fraction_bounds(loss.mu_squared).upper) * (1 + 1e-15)
+    if not isinstance(loss, LossFactor):
+        return math.inf
+    answer = replace(loss, multiplicity=1)
+    mu = gaussian_envelope((answer,)).upper
+    if math.isfinite(mu):
+        return mu
+    engine = Dithered.build((answer,))
+    return math.inf if engine is None else profile_envelope(engine).upper
+
+
+def _between(passes: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Two close numbers of which the first one fails and the second one passes, if high passes.
+
+    The first one is 0 if low passes, and high if high fails.
+    """
+    if passes(low):
+        return 0.0, low
+    if not passes(high):
+        return high, high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return low, high

@@ -1,32 +1,481 @@
 """Privacy events: descriptions of what was done, as data, apart from what it costs.
 
-Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names and the
-JSON form (`to_mapping`, `event_from_mapping`) are kept: every later version reads a ledger of an earlier one with the
-same cost. New mechanisms are new classes. Unknown kinds and keys are errors. They are never skipped, because nobody
-would count the cost of a skipped event.
+The relation between two populations that a guarantee must not tell apart.
 
-Sensitivities and multiplicities hold under the relation that the reader of the event works with. The event itself
-names no relation; `accounting/translation.py` turns one into the other.
+Releases that keep invariants exactly, through noise on the lattice of the invariants.
 
-Costs (`accounting/costs.py`, `accounting/zcdp.py`, `accounting/renyi.py`) and exact loss laws
-(`accounting/losses/loss_laws.py`) are computed from these descriptions alone.
+Their guarantee depends on the distance of two populations. An event states the largest distance of the pairs
+that it protects, which are pairs that agree on the named invariants. There is no default. Under bounded
+neighbours a changed record moves two cells by one each (l1 distance 2, squared l2 distance 2). But invariants
+may rule such a change out, and then the nearest pairs that agree on them are farther apart.
+
+Events beside integer mechanisms: real-valued noise, randomized response, and guarantees that somebody states.
+
+They are for mechanisms that Tallyveil does not run itself. An event describes the mechanism in exact
+arithmetic. Noise that a program draws in floating point is another mechanism, whose guarantee may be far
+worse (Mironov 2012).
+
+Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names
+and the JSON form (`to_mapping`, `event_from_mapping`) are kept: every later version reads a ledger of an
+earlier one with the same cost. New mechanisms are new classes. Unknown kinds and keys are errors. They are
+never skipped, because nobody would count the cost of a skipped event.
+
+Sensitivities and multiplicities hold under the relation that the reader of the event works with. The event
+itself names no relation; `accounting/costs.py` turns one into the other.
+
+Costs (`accounting/costs.py`, `accounting/renyi.py`, `accounting/renyi.py`) and exact loss laws
+(`accounting/losses.py`) are computed from these descriptions alone.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
-from tallyveil.accounting.exact import count_of, parameter_of_noise, share_of
-from tallyveil.accounting.further_events import (
-    ApproximateDP,
-    FurtherRelease,
-    Gaussian,
-    Laplace,
-    RandomizedResponse,
-)
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.numbers import count_of, exact_number, parameter_of_noise, share_of
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+
+
+class Neighbours(StrEnum):
+    """The relation under which two populations are neighbours.
+
+    BOUNDED: one record changes its value; the number of records stays the same, since the record leaves a cell and
+    enters another. The 2020 Census used this one, within a state.
+
+    UNBOUNDED: one record is added or removed.
+
+    A *partition query* counts each record in at most one of its answers, by one. Every cost in this package starts
+    from this table:
+
+    | relation | answers that move | squared L2 sensitivity | L1 sensitivity |
+    |---|---|---|---|
+    | bounded | two, by one each | 2 | 2 |
+    | unbounded | one, by one | 1 | 1 |
+
+    So the same noise costs twice as much rho, or epsilon, under bounded neighbours. An (epsilon, delta) under one
+    relation says nothing about the other one until it is translated (`accounting/costs.py`).
+
+    Source: Cumings-Menon et al. 2023, Lemma 4 (bounded); Dwork and Roth 2014, section 2.3.
+    """
+
+    BOUNDED = "bounded"
+    UNBOUNDED = "unbounded"
+
+    @property
+    def answers_moved(self) -> int:
+        """Number of answers of a partition query that move, each by one; also its L1 and squared L2 sensitivity."""
+        return 2 if self is Neighbours.BOUNDED else 1
+
+    @classmethod
+    def of(cls, value: "Neighbours | str") -> "Neighbours":
+        """The relation that is given itself, or by its name: "bounded" or "unbounded".
+
+        Raises:
+            BudgetError: it is neither.
+        """
+        if isinstance(value, str) and value in tuple(cls):
+            return cls(value)
+        raise BudgetError(
+            f"neighbours must be 'bounded' (one record changes its value) or 'unbounded' (one record is added or "
+            f"removed), got {as_given(value)}. Give the relation that the sensitivities of the events are stated under."
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntegerSubspaceLaplace:
+    """A table released with generalised Laplace noise, P(z) ~ exp(-epsilon |z|) on the lattice of its invariants.
+
+    Attributes:
+        epsilon: Loss for each unit of distance; exact.
+        norm: Norm of the noise and of the distance, "l1" or "l2".
+        distance: Largest distance, in that norm, of two populations that are protected from each other; exact. For l2,
+            a fraction that is not below the root.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
+        restricted: Whether only tables without negative counts can come out. The normaliser of the law then depends on
+            the true table, and the loss is twice as large.
+
+    Source: Dharangutte, Gao, Gong, Yu 2022, Theorem 10; docs/proofs/integer-subspace.md, section 7.
+    """
+
+    epsilon: Fraction
+    norm: Literal["l1", "l2"]
+    distance: Fraction
+    invariants: tuple[str, ...]
+    total_variation: Fraction
+    restricted: bool
+
+    def __init__(
+        self,
+        epsilon: Fraction | int | str,
+        norm: Literal["l1", "l2"],
+        distance: Fraction | int | str,
+        invariants: tuple[str, ...] = (),
+        total_variation: Fraction | int | str = 0,
+        restricted: bool = False,
+    ) -> None:
+        if norm not in ("l1", "l2"):
+            raise BudgetError(
+                f"norm of IntegerSubspaceLaplace must be 'l1' or 'l2', got {as_given(norm)}. Use one of them."
+            )
+        _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of IntegerSubspaceLaplace"))
+        _set(self, "norm", norm)
+        _set(self, "distance", parameter_of_noise(distance, "distance of IntegerSubspaceLaplace"))
+        _set(self, "invariants", _names(invariants))
+        _set(self, "total_variation", _variation(total_variation))
+        # It doubles the cost: a text or a number that happens to be false must not pass.
+        if not isinstance(restricted, bool):
+            raise BudgetError(
+                f"restricted of IntegerSubspaceLaplace must be true or false, got {as_given(restricted)}. Use true for "
+                "a law on tables without negative counts."
+            )
+        _set(self, "restricted", restricted)
+
+    @property
+    def loss(self) -> Fraction:
+        """Bound on the privacy loss: epsilon times distance, and twice as much for a restricted law."""
+        # A law on fewer tables is normalised anew, and the normalisers of neighbours differ as well.
+        return self.epsilon * self.distance * (2 if self.restricted else 1)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "integer_subspace_laplace",
+            "epsilon": str(self.epsilon),
+            "norm": self.norm,
+            "distance": str(self.distance),
+            "invariants": list(self.invariants),
+            "total_variation": str(self.total_variation),
+            **({"restricted": True} if self.restricted else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntegerSubspaceGaussian:
+    """A table released with Gaussian noise on its lattice, P(z) ~ exp(-|z|^2 / (2 variance)).
+
+    It costs rho = squared distance / (2 variance), whatever the dimension of the lattice.
+
+    Attributes:
+        variance: Parameter of the noise; exact.
+        squared_distance: Largest squared l2 distance of two populations that are protected from each other; an integer.
+        invariants: Statements of what is published exactly.
+        total_variation: Upper bound on the total variation between the noise drawn and its law; exact. It adds to
+            delta.
+
+    Source: docs/proofs/integer-subspace.md, section 2; for one dimension Canonne, Kamath, Steinke 2020, Theorem 4.
+    """
+
+    variance: Fraction
+    squared_distance: int
+    invariants: tuple[str, ...]
+    total_variation: Fraction
+
+    def __init__(
+        self,
+        variance: Fraction | int | str,
+        squared_distance: int,
+        invariants: tuple[str, ...] = (),
+        total_variation: Fraction | int | str = 0,
+    ) -> None:
+        _set(self, "variance", parameter_of_noise(variance, "variance of IntegerSubspaceGaussian"))
+        _set(
+            self,
+            "squared_distance",
+            count_of(squared_distance, "squared_distance of IntegerSubspaceGaussian"),
+        )
+        _set(self, "invariants", _names(invariants))
+        _set(self, "total_variation", _variation(total_variation))
+
+    @property
+    def rho(self) -> Fraction:
+        """Cost in zero-concentrated differential privacy."""
+        return self.squared_distance / (2 * self.variance)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "integer_subspace_gaussian",
+            "variance": str(self.variance),
+            "squared_distance": self.squared_distance,
+            "invariants": list(self.invariants),
+            "total_variation": str(self.total_variation),
+        }
+
+
+SubspaceRelease = IntegerSubspaceLaplace | IntegerSubspaceGaussian
+
+
+def require_distance(release: SubspaceRelease, neighbours: Neighbours) -> None:
+    """Refuse a release whose distance is below what one record moves, because its stated cost would be too low.
+
+    Raises:
+        BudgetError: two neighbours are farther apart than the release's distance.
+    """
+    # Both the l1 and the squared l2 distance of neighbours are the number of cells that move by one.
+    if isinstance(release, IntegerSubspaceGaussian):
+        size, measure = Fraction(release.squared_distance), "squared l2 distance"
+    elif release.norm == "l2":
+        size, measure = release.distance**2, "squared l2 distance"
+    else:
+        size, measure = release.distance, "l1 distance"
+    # A larger distance is allowed: it protects more than neighbours, at a higher cost.
+    if size < neighbours.answers_moved:
+        raise BudgetError(
+            f"an integer-subspace release is stated for tables whose {measure} is at most {size}, but "
+            f"{neighbours.value} neighbours can have {measure} {neighbours.answers_moved}. State the release at that "
+            "distance or a larger one; its cost grows with the distance.",
+            code="subspace-distance",
+        )
+
+
+def _set(event: object, name: str, value: object) -> None:
+    object.__setattr__(event, name, value)
+
+
+def _variation(value: Fraction | int | str) -> Fraction:
+    number = exact_number(value, "total variation of an integer-subspace release")
+    # It adds to delta: at 1 nothing would be promised.
+    if not 0 <= number < 1:
+        raise BudgetError(
+            f"the total variation distance of a release must be at least 0 and below 1, got {as_given(value)}. Run "
+            "the chain longer."
+        )
+    return number
+
+
+def _names(invariants: tuple[str, ...]) -> tuple[str, ...]:
+    # A single text is a sequence too, of letters.
+    if isinstance(invariants, str) or not all(isinstance(name, str) for name in invariants):
+        raise BudgetError(
+            f"invariants of a release must be a list of statements, got {as_given(invariants)}. Give one text for each "
+            "invariant."
+        )
+    return tuple(invariants)
+
+
+LARGEST_LOSS = 10**4
+"""Largest epsilon of one answer, and largest squared quotient of a sensitivity and a standard deviation."""
+
+_LEAST_LOSS = Fraction(1, 10**60)
+"""Least loss of one answer that is above 0. Floats still hold its fourth power, 1e-240; with twice the
+exponent that would be 0."""
+_LEAST_DELTA = Fraction(1, 10**300)
+"""Least delta above 0. Normal floats end at 2.2e-308; with twice the exponent it would be 0."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Gaussian:
+    """Real answers released with normal noise, independent in every answer.
+
+    The guarantee is that of real numbers. Normal noise drawn in floating point does not have it: some outputs are
+    possible for one neighbour only. Where the answers are integers, use `DiscreteGaussian`.
+
+    Attributes:
+        variance: Of the noise; exact. Given as a Fraction, a Decimal, an integer or exact text; a float is refused.
+            The "noise multiplier" z of machine learning is `Gaussian(variance=z * z)`.
+        sensitivity: By how much one answer moves between neighbours, or the l2 distance of a whole vector; exact.
+        multiplicity: Number of answers that move by this much, each with its own noise.
+
+    Source: Balle, Wang 2018, Theorem 8; Dong, Roth, Su 2022.
+    """
+
+    variance: Fraction
+    sensitivity: Fraction
+    multiplicity: int
+
+    def __init__(
+        self, variance: Fraction | int | str, sensitivity: Fraction | int | str = 1, multiplicity: int = 1
+    ) -> None:
+        _set(self, "variance", parameter_of_noise(variance, "variance of Gaussian"))
+        _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Gaussian"))
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Gaussian"))
+        # Both numbers may be in range and their quotient beyond what floats search.
+        _require_loss(self.mu_squared, "sensitivity^2 / variance of Gaussian")
+
+    @property
+    def mu_squared(self) -> Fraction:
+        """The square of mu of Gaussian differential privacy, for one answer."""
+        return self.sensitivity**2 / self.variance
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "gaussian",
+            "variance": str(self.variance),
+            "sensitivity": str(self.sensitivity),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Laplace:
+    """Real answers released with Laplace noise, independent in every answer.
+
+    The guarantee is that of real numbers. Laplace noise drawn in floating point does not have it (Mironov 2012). Where
+    the answers are integers, use `DiscreteLaplace`.
+
+    Attributes:
+        scale: The density is proportional to exp(-|x| / scale); exact. Given as a Fraction, a Decimal, an integer or
+            exact text; a float is refused.
+        sensitivity: By how much one answer moves between neighbours; exact.
+        multiplicity: Number of answers that move by this much, each with its own noise.
+
+    Source: Dwork, McSherry, Nissim, Smith 2006.
+    """
+
+    scale: Fraction
+    sensitivity: Fraction
+    multiplicity: int
+
+    def __init__(
+        self, scale: Fraction | int | str, sensitivity: Fraction | int | str = 1, multiplicity: int = 1
+    ) -> None:
+        _set(self, "scale", parameter_of_noise(scale, "scale of Laplace"))
+        _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Laplace"))
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Laplace"))
+        # As for normal noise: each in range does not mean that their quotient is.
+        _require_loss(self.epsilon, "sensitivity / scale of Laplace")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Pure epsilon of one answer."""
+        return self.sensitivity / self.scale
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "laplace",
+            "scale": str(self.scale),
+            "sensitivity": str(self.sensitivity),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RandomizedResponse:
+    """One of several options is released: the true one with odds exp(epsilon) to 1 against each other option.
+
+    Neighbours differ in the true option. So under bounded neighbours, a person may answer this once. Under unbounded
+    neighbours, state it only if a person who is not there answers too.
+
+    Attributes:
+        epsilon: Pure epsilon, above 0; exact.
+        options: Number of options, 2 or more.
+        multiplicity: Number of answers of the same person.
+
+    Source: Warner 1965; Kairouz, Oh, Viswanath 2015.
+    """
+
+    epsilon: Fraction
+    options: int
+    multiplicity: int
+
+    def __init__(self, epsilon: Fraction | int | str, options: int = 2, multiplicity: int = 1) -> None:
+        _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of RandomizedResponse"))
+        # With one option nothing is released.
+        _set(self, "options", count_of(options, "options of RandomizedResponse", least=2))
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RandomizedResponse"))
+        _require_loss(self.epsilon, "epsilon of RandomizedResponse")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; epsilon is an exact fraction as text."""
+        return {
+            "kind": "randomized_response",
+            "epsilon": str(self.epsilon),
+            "options": self.options,
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ApproximateDP:
+    """Any mechanism of which nothing is known but (epsilon, delta). A guarantee is that of the worst such mechanism.
+
+    The worst one exists: with probability delta it reveals everything, and otherwise it is randomized response
+    (docs/proofs/real-noise.md, section 1). So the bounds hold from both sides.
+
+    Attributes:
+        epsilon: 0 or more; exact.
+        delta: At least 0 and below 1; exact.
+        multiplicity: Number of such mechanisms.
+
+    Source: Kairouz, Oh, Viswanath 2015.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    multiplicity: int
+
+    def __init__(
+        self, epsilon: Fraction | int | str, delta: Fraction | int | str = 0, multiplicity: int = 1
+    ) -> None:
+        exact = exact_number(epsilon, "epsilon of ApproximateDP")
+        if exact < 0:
+            raise BudgetError(f"epsilon of ApproximateDP must be 0 or more, got {as_given(epsilon)}.")
+        # Epsilon 0 is allowed: with its delta it is a chance of failure and nothing else.
+        if exact:
+            _require_loss(exact, "epsilon of ApproximateDP")
+        _set(self, "epsilon", exact)
+        _set(self, "delta", share_of(delta, "delta of ApproximateDP"))
+        if 0 < self.delta < _LEAST_DELTA:
+            raise BudgetError(
+                f"delta of ApproximateDP must be 0, or 1e-300 or more, got {as_given(delta)}. Give 0 or '1e-300'."
+            )
+        # A finite guarantee at delta 1 would be true and say nothing; the other event shows as no guarantee.
+        if self.delta == 1:
+            raise BudgetError(
+                "delta of ApproximateDP must be below 1, got 1, which promises nothing. Use NonPrivateEvent."
+            )
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of ApproximateDP"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "approximate_dp",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ZCDP:
+    """Any mechanism of which nothing is known but rho, its cost in zero-concentrated differential privacy.
+
+    No single mechanism is known to be the worst one at every epsilon. So the two ends of a bound mean different things
+    here. The upper end holds for every mechanism with this rho; it comes from Renyi divergences. The lower end is that
+    of normal noise with this rho: that is such a mechanism, so that no smaller claim holds for all of them.
+
+    Attributes:
+        rho: Above 0; exact.
+
+    Source: Bun, Steinke 2016, Definition 1.1; Canonne, Kamath, Steinke 2020, Proposition 12.
+    """
+
+    rho: Fraction
+
+    def __init__(self, rho: Fraction | int | str) -> None:
+        _set(self, "rho", parameter_of_noise(rho, "rho of ZCDP"))
+        _require_loss(self.rho, "rho of ZCDP")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; rho is an exact fraction as text."""
+        return {"kind": "zcdp", "rho": str(self.rho)}
+
+
+FurtherRelease: TypeAlias = Gaussian | Laplace | RandomizedResponse | ApproximateDP | ZCDP
+
+
+def _require_loss(loss: Fraction, where: str) -> None:
+    # Exact fractions, so that a loss at the very end of the range is not refused by a rounding.
+    if not _LEAST_LOSS <= loss <= LARGEST_LOSS:
+        raise BudgetError(
+            f"{where} must lie between 1e-60 and {LARGEST_LOSS}, got {as_given(loss)}. Check the units."
+        )
+
 
 Chosen = Literal["adaptive", "public"]
 
@@ -203,7 +652,7 @@ class AdaptiveEvent:
 
     Loss laws are computed from events, so this class cannot compare them itself. Every function that turns an
     event into a cost, a guarantee or another event, and every read or write of a ledger, takes the branches from
-    `branches_of_one_law` in `accounting/losses/loss_laws.py`, which refuses branches with different laws.
+    `branches_of_one_law` in `accounting/losses.py`, which refuses branches with different laws.
 
     Attributes:
         branches: What may be done, at least one.

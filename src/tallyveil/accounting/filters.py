@@ -15,17 +15,23 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from tallyveil.accounting.costs import epsilon_of, require_neighbours, rho_of, total_variation_of
-from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
-from tallyveil.accounting.exact import (
+from tallyveil.accounting.events import (
+    ZCDP,
+    ApproximateDP,
+    Gaussian,
+    InvariantEvent,
+    Neighbours,
+    PrivacyEvent,
+    SequentialEvent,
+)
+from tallyveil.accounting.numbers import (
     Exact,
     exact_number,
     exact_text,
     parameter_of_noise,
+    round_up,
     share_of,
 )
-from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.rounding import round_up
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational

@@ -1,34 +1,183 @@
-"""What a composition guarantees: epsilon for delta, delta for epsilon, the trade-off function, each from both sides."""
+"""What a composition guarantees, from both sides, and how the guarantee shows itself.
+
+How a guarantee shows itself: in a few lines, as a table of a notebook, and as two figures.
+
+The privacy parameters that stand beside a claim of accuracy: a few numbers, each rounded in the safe
+direction.
+
+A claim that an answer is exact to so many records means little without what it costs. So every table of
+errors names, for the same noise, epsilon at three deltas, the least false negative rate of a test with five
+percent false positives, and mu of Gaussian differential privacy.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
+from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
 from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
-from tallyveil.accounting.engines.tails import LossEngine, log_bounds_of, log_delta_of
-from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.guarantee_views import draw_profile, draw_tradeoff, lines_of
-from tallyveil.accounting.losses.further import Law, merged_law
-from tallyveil.accounting.losses.log_bounds import exponential
-from tallyveil.accounting.losses.points import are_floats
-from tallyveil.accounting.many_bounds import ManyBounds
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.profile_envelope import smallest_mu
+from tallyveil.accounting.engines.lattice_points import are_floats
+from tallyveil.accounting.engines.tails import (
+    LossEngine,
+    ManyBounds,
+    exponential,
+    log_bounds_of,
+    log_delta_of,
+)
+from tallyveil.accounting.envelope import smallest_mu
+from tallyveil.accounting.events import (
+    AdaptiveEvent,
+    Neighbours,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+    WorstEvent,
+    parts_of,
+)
+from tallyveil.accounting.losses import Law, alternatives_of, invariants_of, merged_law
+from tallyveil.accounting.numbers import Bounds, at_least, at_most
+from tallyveil.accounting.renyi import zcdp_to_epsilon
+from tallyveil.arrays import Floats
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+POINTS: Final = 101
+"""Points of a curve that is drawn."""
+
+SMALLEST_DELTA: Final = "1e-12"
+"""Delta at which a drawn profile ends."""
+
+_MOST_INVARIANTS: Final = 3
+"""Invariants that one line names; the guarantee itself holds all of them."""
+
+
+class ShownGuarantee(Protocol):
+    """What is shown of a guarantee; `accounting/guarantee.py` has the class."""
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What was done."""
+
+    @property
+    def alternatives(self) -> Sequence[object]:
+        """One composition of losses for each way that the event may take."""
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that it holds under."""
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """Statements of what is published exactly."""
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Names of the engines used."""
+
+    def epsilon(self, delta: str) -> Bounds:
+        """The smallest epsilon at a delta."""
+
+    def log_profile(self, epsilons: Sequence[float]) -> ManyBounds:
+        """Natural logarithm of delta at each epsilon."""
+
+    def tradeoff_curve(self, points: int) -> tuple[Floats, tuple[Bounds, ...]]:
+        """The trade-off function at so many levels."""
+
+
+def lines_of(guarantee: ShownGuarantee) -> tuple[tuple[str, str], ...]:
+    """Name and text of each line that describes a guarantee; nothing is computed for them."""
+    kinds = Counter(type(event).__name__ for event in _leaves(guarantee.event))
+    events = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    lines = [
+        ("events", events or "none"),
+        ("neighbours", str(guarantee.neighbours)),
+        ("engines", ", ".join(guarantee.engines)),
+    ]
+    if len(guarantee.alternatives) > 1:
+        lines.append(("alternatives", f"{len(guarantee.alternatives)}, of which the worst one counts"))
+    if guarantee.invariants:
+        lines.append(("published exactly", _shortened(guarantee.invariants)))
+    return tuple(lines)
+
+
+def draw_tradeoff(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
+    """Draw the certified trade-off function, with the range between its bounds shaded.
+
+    Args:
+        guarantee: The guarantee.
+        axes: Where to draw; None takes the current axes of matplotlib.
+    """
+    axes = _axes(axes)
+    alphas, betas = guarantee.tradeoff_curve(POINTS)
+    # The lower bound is the claim: fewer errors of a test mean less privacy.
+    lower, upper = [beta.lower for beta in betas], [beta.upper for beta in betas]
+    (line,) = axes.plot(alphas, lower, label="certified lower bound")
+    axes.fill_between(alphas, lower, upper, color=line.get_color(), alpha=0.3, linewidth=0)
+    axes.plot([0, 1], [1, 0], linestyle="--", color="grey", label="nothing can be told apart")
+    axes.set(xlabel="false positives alpha", ylabel="least false negatives beta", xlim=(0, 1), ylim=(0, 1))
+    axes.legend()
+    return axes
+
+
+def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
+    """Draw the certified delta at every epsilon on a logarithmic axis, with the range between its bounds shaded.
+
+    Args:
+        guarantee: The guarantee.
+        axes: Where to draw; None takes the current axes of matplotlib.
+    """
+    axes = _axes(axes)
+    # An epsilon of 0 leaves no interval to draw.
+    end = guarantee.epsilon(SMALLEST_DELTA).upper or 1.0
+    epsilons = np.linspace(0.0, end, POINTS)
+    deltas = exponential(guarantee.log_profile(epsilons.tolist()))
+    # A logarithmic axis has no place for a delta below every float.
+    seen = deltas.upper > 0
+    lower, upper = deltas.lower[seen], deltas.upper[seen]
+    (line,) = axes.plot(epsilons[seen], upper, label="certified upper bound")
+    axes.fill_between(epsilons[seen], lower, upper, color=line.get_color(), alpha=0.3, linewidth=0)
+    if seen.any():
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=max(float(SMALLEST_DELTA), float(upper.min())) / 2)
+    axes.set(xlabel="epsilon", ylabel="delta")
+    axes.legend()
+    return axes
+
+
+def _axes(axes: "Axes | None") -> "Axes":
+    if axes is not None:
+        return axes
+    # Here, as most users of guarantees draw nothing.
+    from matplotlib import pyplot
+
+    return pyplot.gca()
+
+
+def _leaves(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
+    if not isinstance(event, SequentialEvent | ParallelEvent | AdaptiveEvent | WorstEvent):
+        yield event
+    for part in parts_of(event):
+        yield from _leaves(part)
+
+
+def _shortened(invariants: tuple[str, ...]) -> str:
+    text = "; ".join(invariants[:_MOST_INVARIANTS])
+    more = len(invariants) - _MOST_INVARIANTS
+    return f"{text}; and {more} more" if more > 0 else text
+
 
 Number = Fraction | float | str
 
@@ -277,3 +426,140 @@ def _to_exceed(bounds: Bounds) -> float:
 
 def _largest(bounds: list[Bounds]) -> Bounds:
     return Bounds(max(bound.lower for bound in bounds), max(bound.upper for bound in bounds))
+
+
+def compose(
+    *events: PrivacyEvent, neighbours: Neighbours | str, engine: str = "auto", width: float = WIDTH
+) -> Guarantee:
+    """The exact guarantee of events on the same people, one after the other.
+
+    Args:
+        events: What is done, in any order. Each event may depend on what the events before it released.
+        neighbours: The relation that the sensitivities of the events are stated under. There is no default, because the
+            same numbers mean different things under each relation. Its name, "bounded" or "unbounded", is taken too.
+        engine: Name of the engine; "auto" takes the fastest one that is accurate for these losses.
+        width: Width of epsilon's bounds that is aimed at where the losses share no lattice. A smaller one takes a
+            little longer. On a lattice the bounds are as narrow as floats allow.
+
+    Returns:
+        Epsilon, delta and the trade-off function, each from both sides, with the invariants that neighbours agree on.
+
+    Raises:
+        BudgetError: what is no event; no such relation; a non-private event; an integer-subspace release at a distance
+            below that of neighbours; worst cases that have no exact law (`alternatives_of`); an engine that does not
+            exist or cannot take these losses; or a width out of range.
+
+    Privacy: post-processing costs nothing. Any test of what is computed from the releases alone is a test of the
+        releases (Dwork and Roth 2014, Proposition 2.1).
+
+    Source: Zhu, Dong, Wang 2022, Theorem 10.
+    """
+    neighbours = Neighbours.of(neighbours)
+    for event in events:
+        _require_event(event)
+        require_neighbours(event, neighbours)
+    event = events[0] if len(events) == 1 else SequentialEvent(events)
+    return Guarantee(
+        event=event,
+        alternatives=alternatives_of(event, neighbours),
+        neighbours=neighbours,
+        invariants=invariants_of(event),
+        engine=engine,
+        width=width,
+    )
+
+
+def _require_event(event: object) -> None:
+    if isinstance(event, PrivacyEvent):
+        return
+    advice = "Give an event, such as DiscreteGaussian(5)."
+    if isinstance(event, list | tuple):
+        advice = "Put a star before a list of events: compose(*events, neighbours=...)."
+    raise BudgetError(f"compose takes privacy events, got {as_given(event)}. {advice}")
+
+
+DELTAS: Final = ("1e-5", "1e-10", "1e-11")
+"""Deltas at which epsilon is stated."""
+
+ALPHA: Final = Fraction(1, 20)
+"""False positive rate at which the least false negative rate is stated."""
+
+BETA: Final = "beta_at_alpha_0.05"
+MU: Final = "mu"
+
+
+def parameter_texts(row: Mapping[str, Any], columns: Sequence[str]) -> list[str | None]:
+    """What a table of any kind shows of some parameters: epsilon at each of DELTAS, then columns such as BETA and MU.
+
+    Each number is rounded in the safe direction: the rate beta down, everything else up.
+
+    Args:
+        row: Parameters by name, as `PrivacyParameters.to_mapping` gives them.
+        columns: Those of BETA and MU that the table has. What the row lacks is None.
+    """
+    return [
+        *(at_most(row[epsilon_name(delta)], places=4) for delta in DELTAS),
+        *(
+            None
+            if row.get(column) is None
+            else (at_least if column == BETA else at_most)(row[column], places=4)
+            for column in columns
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyParameters:
+    """What some noise guarantees, in a few numbers.
+
+    Attributes:
+        epsilons: Upper bounds of epsilon, by delta as it is written in DELTAS.
+        beta: A lower bound of the least false negative rate at ALPHA; None if it was not computed.
+        mu: An upper bound of mu; None if it was not computed, or if no finite one was found.
+    """
+
+    epsilons: Mapping[str, float]
+    beta: float | None = None
+    mu: float | None = None
+
+    def to_mapping(self) -> dict[str, float | None]:
+        """The numbers by name: `epsilon_at_1e-5` and so on, BETA and MU."""
+        named: dict[str, float | None] = {
+            epsilon_name(delta): value for delta, value in self.epsilons.items()
+        }
+        return {**named, BETA: self.beta, MU: self.mu}
+
+
+def exact_parameters(guarantee: Guarantee, *, with_mu: bool = True) -> PrivacyParameters:
+    """The parameters of a guarantee.
+
+    Args:
+        guarantee: The guarantee.
+        with_mu: Whether mu is computed, which takes from a tenth of a second to two seconds.
+
+    Returns:
+        The parameters. There is no mu where the lattice of the losses is too fine for a finite one.
+    """
+    # An upper bound of mu and a lower one of beta: both err towards less privacy.
+    mu = guarantee.mu().upper if with_mu else math.inf
+    return PrivacyParameters(
+        # Text, not floats: 1e-5 as a float is another number than the one stated.
+        epsilons={delta: guarantee.epsilon(delta).upper for delta in DELTAS},
+        beta=guarantee.beta(ALPHA).lower,
+        mu=mu if math.isfinite(mu) else None,
+    )
+
+
+def zcdp_parameters(rho: Fraction) -> PrivacyParameters:
+    """What follows from rho alone: larger epsilons, by the best conversion."""
+    return PrivacyParameters({delta: zcdp_to_epsilon(rho, Fraction(delta)) for delta in DELTAS})
+
+
+def pure_parameters(epsilon: float) -> PrivacyParameters:
+    """What follows from pure differential privacy alone: one epsilon at every delta."""
+    return PrivacyParameters(dict.fromkeys(DELTAS, epsilon))
+
+
+def epsilon_name(delta: str) -> str:
+    """Name of the epsilon at a delta."""
+    return f"epsilon_at_{delta}"

@@ -1,12 +1,14 @@
-"""The least epsilon that is proved of an event at a delta: the number that every statement of a release takes.
+"""The least epsilon that is proved of an event at a delta, and epsilon by other accountants beside it.
 
-Plans, manifests, reports, programmes, publications and `tallyveil account total` all ask here. So they state the same
-number for the same releases.
+Plans, manifests, reports, programmes, publications and `tallyveil account total` all ask here. So they state
+the same number for the same releases.
 
-1. If every release has an exact loss law, the laws are composed, and the epsilon is that of the worst way in which the
-   records of neighbours may lie on the paths of a spine.
-2. Otherwise the upper bound is the least that follows from rho or from Renyi divergences, and the lower bound is the
-   epsilon of the releases that have a law. `not_exact` says why.
+1. If every release has an exact loss law, the laws are composed, and the epsilon is that of the worst way in
+   which the records of neighbours may lie on the paths of a spine.
+2. Otherwise the upper bound is the least that follows from rho or from Renyi divergences, and the lower bound
+   is the epsilon of the releases that have a law. `not_exact` says why.
+
+Epsilon at a delta by the accountants that papers and regulations use, side by side.
 """
 
 from collections.abc import Iterator
@@ -15,14 +17,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, has_gaussian, require_neighbours, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import InvariantEvent, PrivacyEvent, SequentialEvent
-from tallyveil.accounting.losses.loss_laws import TooManyLawsError, has_loss_law
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.renyi import renyi_epsilon
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.events import InvariantEvent, Neighbours, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.losses import TooManyLawsError, has_loss_law
+from tallyveil.accounting.numbers import Bounds
+from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -82,7 +82,7 @@ def composition_of(event: PrivacyEvent, neighbours: Neighbours) -> "Guarantee":
 # paths take seconds. The answer depends on the arguments alone. A guarantee holds arrays, so only a few are kept.
 @lru_cache(maxsize=4)
 def _composed(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours) -> "Guarantee":
-    from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.guarantee import compose
 
     return compose(*steps, neighbours=neighbours)
 
@@ -140,3 +140,27 @@ def _each_step(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
             yield from _each_step(part)
     elif not isinstance(event, InvariantEvent):
         yield event
+
+
+def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]:
+    """Upper bounds of epsilon at a delta, by name. Each one holds; the exact epsilon is below all of them.
+
+    Args:
+        event: What is done.
+        delta: Between 0 and 1, both excluded.
+
+    Returns:
+        "pure" (only without Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise counts as
+        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
+
+    Raises:
+        BudgetError: a delta out of range, or a non-private event.
+    """
+    pure = {} if has_gaussian(event) else {"pure": fraction_bounds(epsilon_of(event)).upper}
+    rho = rho_of(event, laplace_as_zcdp=True)
+    return pure | {
+        "zcdp_textbook": zcdp_to_epsilon_textbook(rho, delta),
+        "zcdp": zcdp_to_epsilon(rho, delta),
+        "renyi_mironov": renyi_epsilon(event, delta, Conversion.MIRONOV).value,
+        "renyi": renyi_epsilon(event, delta).value,
+    }

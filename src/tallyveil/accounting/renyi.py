@@ -1,34 +1,259 @@
-"""Renyi differential privacy: divergences of the noise, composition and conversion, as certified upper bounds.
+"""Renyi differential privacy and zCDP: divergences, composition and conversion, as certified bounds.
+
+Minima of functions of one number, in floats: they choose where a bound that holds everywhere is evaluated.
+
+Renyi divergences of losses, as certified upper bounds, and the search for an order.
+
+The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
+variance, t scale, k sensitivity, e epsilon.
+
+One discrete Gaussian answer that moves by k has a divergence of at most alpha k^2 / (2 v), with equality if
+alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the
+sum of exp(-(j
+- alpha k)^2 / (2 v)) over the integers j, divided by the sum of exp(-j^2 / (2 v)). The former sum is largest
+  if its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
+
+One discrete Laplace answer that moves by k has the loss (k - 2 j) / t with the probabilities in
+`accounting/losses.py`. With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j
+exp((alpha - 1) (k - 2 j) / t) over j = 0..k is a geometric series, and the divergence is
+
+    k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
+
+Example: for k = 1 this is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 /
+t, which is the divergence of randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value,
+which is no bound.
+
+A normal loss has the divergence alpha mu^2 / 2. Two Laplace laws whose centres lie e scales apart have
+ln[alpha exp((alpha - 1) e) / (2 alpha - 1) + (alpha - 1) exp(-alpha e) / (2 alpha - 1)] / (alpha - 1)
+(Mironov 2017, Proposition 6).
+
+Renyi differential privacy: divergences of the noise, composition and conversion, as certified upper bounds.
 
 The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
 variance, t scale, k sensitivity.
 
 `losses/divergences.py` has the divergences of single losses.
+
+What rho means as (epsilon, delta), certified.
+
+The variables: rho (zCDP), epsilon and delta (approximate differential privacy), alpha (order of the Renyi
+divergence), excess = alpha - 1. The excess is kept apart because both ends of its range are far from 1.
+
+The whole curve that zCDP promises: epsilon at every delta, by the textbook's conversion or by the best one.
+
+Variables: rho; epsilon; alpha, the order of a Renyi divergence; x = alpha - 1 > 0.
+
+Textbook: ln delta = -(epsilon - rho)^2 / (4 rho) where epsilon > rho, otherwise 0. Best: ln delta is the
+minimum over x of
+
+    F(x) = x ((1 + x) rho - epsilon) + x ln x - (1 + x) ln(1 + x).
+
+Both are concave functions of epsilon: the second is a minimum of linear ones. A search over the whole curve
+(`accounting/calibration.py`) needs this, and values that are never above the true ones. F is convex in x,
+because F'' = 2 rho + 1 / (x (1 + x)). So two tangents on either side of its minimum bound it from below where
+they meet.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Final
+
+import flint
+from flint import arb
 
 from tallyveil.accounting.costs import cost_function, folded_cost
-from tallyveil.accounting.events import PrivacyEvent, Release
-from tallyveil.accounting.exact import exact_number, exact_text
-from tallyveil.accounting.losses.divergences import (
-    BITS,
-    best_excess,
-    certified_divergence,
-    saved,
-    saved_ball,
-    searched_divergence,
+from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, PrivacyEvent, Release
+from tallyveil.accounting.losses import (
+    AnyLoss,
+    ConcentratedLoss,
+    ExponentialLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    Law,
+    NormalLoss,
+    ResponseLoss,
+    loss_law_of,
 )
-from tallyveil.accounting.losses.factors import LaplaceLoss
-from tallyveil.accounting.losses.further import Law
-from tallyveil.accounting.losses.loss_laws import loss_law_of
-from tallyveil.accounting.rounding import as_float, log_of, round_up
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.numbers import (
+    Exact,
+    as_float,
+    at_least,
+    exact_number,
+    exact_text,
+    exact_upper,
+    log_of,
+    round_up,
+)
 from tallyveil.errors import BudgetError
+from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+"""Share of the interval that a step keeps. With this one an inner point of a step is one of the next step, too, so that
+a step costs one evaluation; every other share would cost two."""
+
+
+def least_point(objective: Callable[[float], float], low: float, high: float, width: float) -> float:
+    """A point near the minimum of a function, by golden-section search.
+
+    The function is assumed to have one minimum between the ends. If it has more, the search may end at the wrong one.
+    The bound is then less tight, but still valid.
+
+    Args:
+        objective: The function.
+        low, high: The ends of the interval.
+        width: The search stops when the interval is this short.
+    """
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = objective(left), objective(right)
+    while high - low > width:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = objective(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = objective(right)
+    return (low + high) / 2
+
+
+BITS: Final = 320
+"""Working precision of the ball arithmetic; answers are rounded to 53 bits."""
+
+_NEAREST, _LARGEST_EXCESS = -60, 100  # logarithms of the least and the largest excess tried
+
+
+def certified_divergence(law: Law, excess: Fraction) -> Fraction:
+    """Upper bound of the divergence of a composition at order 1 + excess. The caller sets the working precision.
+
+    Raises:
+        BudgetError: a loss that has no finite divergence or none in closed form.
+    """
+    return sum((loss.multiplicity * _certified_divergence(loss, excess) for loss in law), Fraction(0))
+
+
+def searched_divergence(law: Law, excess: float) -> float:
+    """The same in floats, by which an order is chosen."""
+    return sum((loss.multiplicity * _searched_divergence(loss, excess) for loss in law), 0.0)
+
+
+def saved(excess: float) -> float:
+    """-ln[(1 - 1 / alpha)^alpha / (alpha - 1)]: by how much the better conversion lowers ln delta."""
+    return (1 + excess) * math.log1p(1 / excess) + math.log(excess)
+
+
+def saved_ball(excess: arb) -> arb:
+    """The same as a ball."""
+    return (1 + excess) * (1 / excess).log1p() + excess.log()
+
+
+def best_excess(objective: Callable[[float], float]) -> Fraction:
+    """An excess near the minimum of the objective: the best of a coarse grid, refined by golden-section search."""
+
+    def at(logarithm: float) -> float:
+        return objective(math.exp(logarithm))
+
+    # A coarse look first, since golden section assumes one minimum, which e^160 may not have.
+    best = min(range(_NEAREST, _LARGEST_EXCESS + 1), key=at)
+    return Fraction(math.exp(least_point(at, best - 1.0, best + 1.0, 1e-8)))
+
+
+def _rho_of_loss(loss: AnyLoss) -> Fraction | None:
+    """The divergence divided by the order, where that does not depend on the order."""
+    match loss:
+        case GaussianLoss():
+            return loss.offset
+        case NormalLoss():
+            return loss.mu_squared / 2
+        case ConcentratedLoss():
+            return loss.rho
+        case _:
+            return None
+
+
+def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
+    if (rho := _rho_of_loss(loss)) is not None:
+        # Exact, as these divergences are at most rho times the order.
+        return rho * (1 + excess)
+    x = rational(excess)
+    match loss:
+        case LaplaceLoss():
+            ball, most = _laplace_ball(loss, x), -loss.offset
+        case ExponentialLoss(epsilon):
+            e = rational(epsilon)
+            ball = (((1 + x) * (x * e).exp() + x * (-(1 + x) * e).exp()) / (1 + 2 * x)).log() / x
+            most = epsilon
+        case ResponseLoss(epsilon, options):
+            e = rational(epsilon)
+            whole = e.exp() + options - 1
+            ball = ((((1 + x) * e).exp() + options - 2 + (-x * e).exp()) / whole).log() / x
+            most = epsilon
+        case _:
+            raise no_divergence(loss)
+    end = exact_upper(ball)
+    if end is None:
+        raise BudgetError(
+            f"the divergence of {as_given(loss)} is too large to be computed. Check its parameters."
+        )
+    # What pure differential privacy promises bounds every order, also where the ball is wide.
+    return min(Fraction(end[0]) * Fraction(2) ** end[1], most)
+
+
+def _searched_divergence(loss: AnyLoss, excess: float) -> float:
+    if (rho := _rho_of_loss(loss)) is not None:
+        return as_float(rho) * (1 + excess)
+    match loss:
+        case LaplaceLoss():
+            return _laplace(loss, excess)
+        case ExponentialLoss(epsilon):
+            e = float(epsilon)
+            first = excess * e + math.log1p(excess) - math.log1p(2 * excess)
+            second = math.log(excess) - math.log1p(2 * excess) - (1 + excess) * e
+            return _log_sum(first, second) / excess
+        case ResponseLoss(epsilon, options):
+            e = float(epsilon)
+            whole = e + math.log1p((options - 1) * math.exp(-e))
+            both = _log_sum((1 + excess) * e, math.log(options - 2))
+            return (_log_sum(both, -excess * e) - whole) / excess
+        case _:
+            raise no_divergence(loss)
+
+
+def no_divergence(loss: AnyLoss) -> BudgetError:
+    """The error of a loss without a finite Renyi divergence, or without one that is known in closed form."""
+    return BudgetError(
+        f"{as_given(loss)} has no finite Renyi divergence, or none in closed form. Ask for its guarantee by itself "
+        "(compose), and state that as ApproximateDP."
+    )
+
+
+def _log_sum(log_left: float, log_right: float) -> float:
+    highest = max(log_left, log_right)
+    return highest + math.log(math.exp(log_left - highest) + math.exp(log_right - highest))
+
+
+def _laplace_ball(loss: LaplaceLoss, excess: arb) -> arb:
+    """Divergence of one answer."""
+    k, rate = loss.sensitivity, rational(1 / loss.scale)
+    log_r = -(1 + 2 * excess) * rate
+    r_to_k = (k * log_r).exp()
+    inner = (-rate).expm1() * (r_to_k - log_r.exp()) / -log_r.expm1()  # (1 - a) (r - r^k) / (1 - r)
+    return k * rate + ((1 + r_to_k + inner) / (1 + (-rate).exp())).log() / excess
+
+
+def _laplace(loss: LaplaceLoss, excess: float) -> float:
+    """Divergence of one answer, in floats."""
+    k, rate = loss.sensitivity, as_float(1 / loss.scale)
+    log_r = -(1 + 2 * excess) * rate
+    if log_r > -1e-300:  # the noise drowns the answer
+        return 0.0
+    r_to_k = math.exp(k * log_r)
+    inner = math.expm1(-rate) * (r_to_k - math.exp(log_r)) / -math.expm1(log_r)
+    return k * rate + math.log((1 + r_to_k + inner) / (1 + math.exp(-rate))) / excess
 
 
 class Conversion(StrEnum):
@@ -178,3 +403,258 @@ def _law(release: Release) -> Law:
     ):  # the worst mechanism of this pure epsilon: randomised response
         return (LaplaceLoss(1 / release.loss, 1, 1),)
     return loss_law_of(release)
+
+
+_BITS = 256  # working precision of the ball arithmetic; the answer is rounded to 53
+_LEAST_RHO = Fraction(1, 10**300)  # a smaller rho is counted as this much: floats search the order
+_LARGEST_EPSILON = 10**6  # of a search for rho; an epsilon of 100 already protects nobody
+_FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
+
+
+def zcdp_to_epsilon(rho: Exact, delta: Exact) -> float:
+    """Smallest proved epsilon such that rho-zCDP gives (epsilon, delta)-differential privacy.
+
+    The bound holds at every order alpha. Floats only choose a good order; there the bound is evaluated in ball
+    arithmetic and rounded up. So the answer is never below the true minimum of the bound, and exceeds it by less than
+    about one part in 10^15.
+
+    Args:
+        rho: zCDP cost, 0 or more.
+        delta: Between 0 and 1, both excluded.
+
+    Raises:
+        BudgetError: rho or delta out of range.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12, solved for epsilon.
+    """
+    rho, delta = _rho(rho), _delta(delta)
+    if rho == 0:
+        return 0.0
+    rho = max(rho, _LEAST_RHO)
+    log_delta = log_of(delta)
+    rho_float = as_float(rho)
+
+    def bound(excess: float) -> float:
+        correction = -excess * math.log1p(1 / excess) - math.log1p(excess)
+        return (1 + excess) * rho_float + (correction - log_delta) / excess
+
+    best = _best_excess(bound, guess=(math.log(1 - log_delta) - log_of(rho)) / 2)
+    with flint.ctx.workprec(_BITS):
+        x, r, d = rational(best), rational(rho), rational(delta)
+        epsilon = (1 + x) * r - (1 / x).log1p() - (x.log1p() + d.log()) / x
+        return max(0.0, round_up(epsilon))
+
+
+def epsilon_to_rho(epsilon: Exact, delta: Exact) -> Fraction:
+    """A large rho, of at most six digits, such that rho-zCDP gives (epsilon, delta)-differential privacy.
+
+    It is within about one part in 100,000 of the largest one. The inverse of `zcdp_to_epsilon`.
+
+    Raises:
+        BudgetError: epsilon or delta out of range.
+    """
+    epsilon, delta = exact_number(epsilon, "epsilon"), _delta(delta)
+    if not 0 < epsilon <= _LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon must be above 0 and at most {_LARGEST_EPSILON}, got {exact_text(epsilon)}. Give another one."
+        )
+    low, high = (
+        Fraction(0),
+        Fraction(epsilon),
+    )  # rho = epsilon gives more than epsilon at every delta below 1 / e
+    while zcdp_to_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while not low or high - low > low / 10**6:
+        middle = Fraction(float((low + high) / 2))
+        low, high = (middle, high) if zcdp_to_epsilon(middle, delta) <= epsilon else (low, middle)
+        if high < _LEAST_RHO:
+            raise BudgetError(
+                f"epsilon {exact_text(epsilon)} is too small for delta {exact_text(delta)}: no rho above 1e-300 gives "
+                "it. Give a larger one."
+            )
+    return Fraction(at_least(low, 6))
+
+
+def zcdp_to_delta(rho: Exact, epsilon: Exact) -> float:
+    """Smallest proved delta such that rho-zCDP gives (epsilon, delta)-differential privacy; at most 1.
+
+    Certified in the same way as `zcdp_to_epsilon`. A delta below the smallest float is rounded up to that float.
+
+    Raises:
+        BudgetError: rho or epsilon is negative.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+    """
+    rho, epsilon = _rho(rho), exact_number(epsilon, "epsilon")
+    if epsilon < 0:
+        raise BudgetError(
+            f"epsilon must be 0 or more, got {exact_text(epsilon)}. Give a non-negative epsilon."
+        )
+    if rho == 0:
+        return 0.0
+    rho = max(rho, _LEAST_RHO)
+    rho_float, epsilon_float = as_float(rho), as_float(epsilon)
+
+    def log_delta(excess: float) -> float:
+        alpha = 1 + excess
+        return (
+            excess * (alpha * rho_float - epsilon_float) - math.log(excess) - alpha * math.log1p(1 / excess)
+        )
+
+    guess = -log_of(rho) / 2
+    if epsilon > rho:
+        guess = max(guess, log_of(epsilon - rho) - log_of(rho))
+    best = _best_excess(log_delta, guess)
+    with flint.ctx.workprec(_BITS):
+        x, r, e = rational(best), rational(rho), rational(epsilon)
+        delta = (x * ((1 + x) * r - e) - (1 + x) * (1 / x).log1p()).exp() / x
+        return min(1.0, round_up(delta))
+
+
+def zcdp_to_epsilon_textbook(rho: Exact, delta: Exact) -> float:
+    """The simpler, larger epsilon = rho + 2 sqrt(rho ln(1 / delta)), rounded up; found in older tables.
+
+    Raises:
+        BudgetError: rho or delta out of range.
+
+    Source: Bun and Steinke 2016, Proposition 1.3.
+    """
+    rho, delta = _rho(rho), _delta(delta)
+    with flint.ctx.workprec(_BITS):
+        r, d = rational(rho), rational(delta)
+        return round_up(r + 2 * (-r * d.log()).sqrt())
+
+
+def _best_excess(objective: Callable[[float], float], guess: float) -> Fraction:
+    """An excess near the minimum of the objective, by golden-section search on the logarithm of the excess.
+
+    The objective is assumed to have one minimum. A poor answer would make the bound less tight, but still valid.
+    """
+    guess = min(max(guess, -_FARTHEST), _FARTHEST)
+    # The minimum is flat: the bound is then within 1e-16 of it, relatively.
+    return Fraction(math.exp(least_point(lambda x: objective(math.exp(x)), guess - 30.0, guess + 30.0, 1e-8)))
+
+
+def _rho(value: Exact) -> Fraction:
+    rho = exact_number(value, "rho")
+    if rho < 0:
+        raise BudgetError(f"rho must be 0 or more, got {exact_text(rho)}. Give a non-negative rho.")
+    return rho
+
+
+def _delta(value: Exact) -> Fraction:
+    delta = exact_number(value, "delta")
+    if not 0 < delta < 1:
+        raise BudgetError(
+            f"delta must lie between 0 and 1, both excluded, got {exact_text(delta)}. "
+            "Give one such as '1e-10'."
+        )
+    return delta
+
+
+_CURVE_BITS = 256
+"""Bits of ball arithmetic. Slopes at points 2e-6 of x apart are subtracted, which costs some 20 of them. Half as many
+would still leave a float's 53."""
+_ASIDE = Fraction(1, 10**6)
+"""Distance of the two tangents from the x found, relative to it."""
+
+_LARGEST_EXPONENT = 100_000.0
+"""Minus the logarithm of the smallest x. There delta is 1 but for a number far below every float."""
+
+
+class ZcdpConversion(StrEnum):
+    """A way from rho to epsilon at a delta.
+
+    TEXTBOOK: rho + 2 sqrt(rho ln(1 / delta)), which the Census Bureau published.
+    BEST: the smallest epsilon that follows from rho-zCDP by the best known proof.
+    """
+
+    TEXTBOOK = "textbook"
+    BEST = "best"
+
+    def epsilon(self, rho: Exact, delta: Exact) -> float:
+        """Epsilon at a delta, rounded up.
+
+        Raises:
+            BudgetError: rho or delta out of range.
+        """
+        convert = zcdp_to_epsilon_textbook if self is ZcdpConversion.TEXTBOOK else zcdp_to_epsilon
+        return convert(rho, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpCurve:
+    """What rho promises at every delta.
+
+    Attributes:
+        rho: zCDP cost, above 0.
+        conversion: The conversion of rho.
+    """
+
+    rho: Fraction
+    conversion: ZcdpConversion = ZcdpConversion.TEXTBOOK
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", exact_number(self.rho, "rho of ZcdpCurve"))
+        if not self.rho > 0:
+            raise BudgetError(
+                f"a curve of zCDP needs rho above 0, got {exact_text(self.rho)}. Give the rho that was published."
+            )
+
+    def epsilon(self, delta: Exact) -> float:
+        """Epsilon at a delta, rounded up.
+
+        Raises:
+            BudgetError: delta does not lie between 0 and 1.
+        """
+        return self.conversion.epsilon(self.rho, delta)
+
+    def log_delta_below(self, epsilon: float) -> float:
+        """Natural logarithm of delta at an epsilon of 0 or more, rounded down; -inf where rho is above 100,000."""
+        exact = Fraction(epsilon)
+        if self.conversion is ZcdpConversion.TEXTBOOK:
+            excess = max(exact - self.rho, Fraction(0))
+            # A fraction becomes the nearest float, so the next float up is never below it.
+            return -math.nextafter(float(excess * excess / (4 * self.rho)), math.inf) if excess else 0.0
+        return self._best_log_delta_below(exact)
+
+    def _best_log_delta_below(self, epsilon: Fraction) -> float:
+        flattest = _flattest(as_float(self.rho), as_float(epsilon))
+        if flattest is None:
+            return -math.inf
+        with precision(_CURVE_BITS):
+            r, e = rational(self.rho), rational(epsilon)
+            # Any two points may be taken: that the minimum lies between them is proved below.
+            left, right = rational(flattest * (1 - _ASIDE)), rational(flattest * (1 + _ASIDE))
+
+            def height(x: flint.arb) -> flint.arb:
+                return x * ((1 + x) * r - e) + x * x.log() - (1 + x) * x.log1p()
+
+            def slope(x: flint.arb) -> flint.arb:
+                return (1 + 2 * x) * r - e - (1 / x).log1p()
+
+            # The minimum may lie anywhere: nothing is known from below.
+            if not slope(left) < 0 < slope(right):
+                return -math.inf
+            # The tangent at the left end, where the tangent at the right end meets it.
+            reach = (height(left) - height(right) + slope(right) * (right - left)) / (
+                slope(right) - slope(left)
+            )
+            return -round_up(-(height(left) + slope(left) * reach))
+
+
+def _flattest(rho: float, epsilon: float) -> Fraction | None:
+    """About the x at which F' = (1 + 2 x) rho - epsilon - ln(1 + 1 / x) is 0; None where floats end before it."""
+    from scipy.optimize import brentq  # here, since most users of this module compute no curve
+
+    def slope(log_x: float) -> float:
+        x = math.exp(log_x)
+        return (1 + 2 * x) * rho - epsilon - math.log1p(1 / x)
+
+    if slope(-_FARTHEST) >= 0 and rho - epsilon < _LARGEST_EXPONENT:
+        # F' is rho - epsilon + ln(x), but for about x of itself; exp(-(rho - epsilon)) as a float times a power of 2.
+        halvings = math.floor((rho - epsilon) / math.log(2))
+        return Fraction(math.exp(halvings * math.log(2) - (rho - epsilon))) / (1 << halvings)
+    if not slope(-_FARTHEST) < 0 < slope(_FARTHEST):
+        return None
+    return Fraction(math.exp(brentq(slope, -_FARTHEST, _FARTHEST, xtol=1e-12)))

@@ -62,7 +62,7 @@ def guarantee_of_product(
         engine, width: As for `guarantee_of_plan`.
     """
     from tallyveil.accounting import compose
-    from tallyveil.budget.products import NEIGHBOURS, load_product
+    from tallyveil.budget.presets import NEIGHBOURS, load_product
 
     asked = {} if width is None else {"width": width}
     return compose(load_product(product).event, neighbours=NEIGHBOURS, engine=engine, **asked)
@@ -89,7 +89,7 @@ class TotalGuarantee:
             BudgetError: there is none, since a release has noise on a lattice.
         """
         from tallyveil.accounting.ledger.joint import published_guarantee
-        from tallyveil.accounting.losses.loss_laws import has_loss_law
+        from tallyveil.accounting.losses import has_loss_law
 
         if has_loss_law(self.joint.paid):
             return published_guarantee(self.joint)
@@ -114,7 +114,7 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
         BudgetError: a release protects nobody, or the releases have different neighbours.
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
-    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.budget.strategy import parse_fraction
     from tallyveil.files.finished import refuse_unfinished
     from tallyveil.files.manifest_files import copied_lines, read_manifest
 
@@ -144,8 +144,8 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
 def _published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
     """What is proved of everything that several runs published. The delta is shown as it was written."""
     from tallyveil.accounting import invariants_of
-    from tallyveil.accounting.classical import classical_epsilons
     from tallyveil.accounting.ledger.joint import published_epsilon
+    from tallyveil.accounting.proved import classical_epsilons
 
     proved = published_epsilon(joint, exact)
     bounds = {"upper": proved.bounds.upper} if proved.not_exact else proved.bounds.to_mapping()

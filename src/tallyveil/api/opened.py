@@ -4,7 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.numbers import at_most
 from tallyveil.api.arguments import Name, checked, fixed
 from tallyveil.api.products import write_page
 from tallyveil.api.stated import StatedGuarantee

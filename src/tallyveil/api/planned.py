@@ -78,7 +78,7 @@ class Plan:
         """
         import polars as pl
 
-        from tallyveil.budget.expected import expected_errors
+        from tallyveil.budget.strategy import expected_errors
         from tallyveil.plans.record import CONFIDENCE
 
         columns = ("geolevel", "query", "variance", "standard_deviation", "margin")

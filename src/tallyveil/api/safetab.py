@@ -349,7 +349,7 @@ def calibrate_safetab(
         ConfigError: the parameters are a file, or not exactly one of margins and epsilon is given.
         StoreError: a folder cannot be read or written.
     """
-    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.budget.strategy import parse_fraction
     from tallyveil.products.safetab.public.calibrate import (
         parse_margins,
         plan_for_epsilon,
@@ -473,7 +473,7 @@ def _group_plan(path: Path) -> "GroupPlan":
 
 
 def _delta(number: ExactNumber) -> Fraction:
-    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.budget.strategy import parse_fraction
 
     delta = parse_fraction(number, "--delta")
     # At 0 no finite epsilon holds for Gaussian noise, and at 1 every mechanism passes.

@@ -69,7 +69,7 @@ def run_table(
     from tallyveil.products.lattice.run.run import noise_of, run_subspace
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX, Claim
-    from tallyveil.subspace.outputs import Outputs
+    from tallyveil.subspace.nonnegative import Outputs
 
     folder = Path(out)
     require_input(Path(table_file), ReleaseKind.SUBSPACE)
@@ -109,7 +109,7 @@ def diagnose_table(
     from tallyveil.products.topdown.run.lattice_counts import noise_record
     from tallyveil.storage.outputs import own_folder
     from tallyveil.subspace.noise_plan import guarantee_record
-    from tallyveil.subspace.outputs import Outputs
+    from tallyveil.subspace.nonnegative import Outputs
 
     require_input(Path(table_file), ReleaseKind.SUBSPACE)
     plan, folder = load_subspace_plan(Path(table_file)), None if out is None else Path(out)
@@ -140,8 +140,8 @@ def diagnose_table(
 
 def _tails(noise: "NoisePlan") -> list[dict[str, Any]]:
     """How far the noise reaches, certified, and the paper's formula there. A restricted law has no noise of its own."""
+    from tallyveil.subspace.guarantee import paper_tail, tail_radius
     from tallyveil.subspace.mechanisms import GeneralisedGaussian
-    from tallyveil.subspace.tails import paper_tail, tail_radius
 
     if noise.restricted:
         return []

@@ -11,7 +11,7 @@ from tallyveil.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.budget.spine.measures import TotalMeasures
+    from tallyveil.budget.spine.variance import TotalMeasures
     from tallyveil.geography import OffSpineDistances, Spine
     from tallyveil.geography.areas import AreaChange
     from tallyveil.products.topdown.run.fitted_spine import FittedSpine
@@ -118,8 +118,8 @@ def build_spine(
         ConfigError: arguments that do not fit each other.
         GeographyError, BudgetError, StoreError: as reading, the steps and the search do.
     """
+    from tallyveil.budget.allocation import require_affordable
     from tallyveil.budget.caps import Reference
-    from tallyveil.budget.spine.affordable import require_affordable
     from tallyveil.geography.tables import write_spine
     from tallyveil.products.topdown.run.spine_build import BuildFlags, built
     from tallyveil.storage.outputs import claim_file
@@ -336,8 +336,7 @@ def _measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tu
         plan = load_plan(Path(strategy))
         return total_measures(plan), plan.schema.name
     from tallyveil.budget import load_strategy_preset
-    from tallyveil.budget.spine.measures import TotalMeasures
-    from tallyveil.budget.spine.precision import totals_summed
+    from tallyveil.budget.spine.variance import TotalMeasures, totals_summed
     from tallyveil.schema import load_preset
 
     preset, name = load_strategy_preset(strategy).strategy, schema or _SCHEMA

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.decimals import at_most, bound_cell, delta_text
+from tallyveil.accounting.numbers import Bounds, at_most, bound_cell, delta_text
 from tallyveil.files.marks import short_mark
 from tallyveil.printable import described
 

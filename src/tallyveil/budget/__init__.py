@@ -1,10 +1,14 @@
 """Divides a privacy-loss budget in exact fractions, and predicts the error that each division leads to."""
 
-from tallyveil.budget.expected import ExpectedError, expected_errors
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.presets import StrategyPreset, load_strategy_preset, strategy_preset_names
-from tallyveil.budget.products import CensusProduct, load_product, product_names
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.presets import (
+    CensusProduct,
+    StrategyPreset,
+    load_product,
+    load_strategy_preset,
+    product_names,
+    strategy_preset_names,
+)
+from tallyveil.budget.strategy import ExpectedError, Mechanism, Strategy, expected_errors, parse_fraction
 
 __all__ = [
     "CensusProduct",

@@ -26,12 +26,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.arrays import Floats
-from tallyveil.budget.fractions import can_be_wanted
-from tallyveil.budget.spine.precision import precision_of
-from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
-from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.budget.spine.variance import SpineVariances, entity_variances, precision_of, spine_variances
+from tallyveil.budget.strategy import Mechanism, Strategy, can_be_wanted
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import in_short
 from tallyveil.geography import EntityFamily, Spine

@@ -1,19 +1,55 @@
-"""A strategy: what is measured at each geolevel, and the exact share of the budget for each query."""
+"""A strategy: what is measured at each geolevel, its exact shares of the budget, and its expected errors.
+
+Reads exact fractions from text, and says which of them a search in floats can use.
+
+Expected error of every measurement, computed before any data is opened.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussianEvent
 from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplaceEvent
-from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
-from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.errors import BudgetError
-from tallyveil.exact import as_given
+from tallyveil.accounting.events import Neighbours, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.numbers import exact_text
+from tallyveil.errors import BudgetError, ConfigError
+from tallyveil.exact import as_given, exact_value
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+
+LARGEST_WANTED: Final = Fraction(10**9)
+"""Largest weight, and largest wanted standard deviation, of a search in floats. The smallest is 1 over it."""
+
+
+def can_be_wanted(value: Fraction) -> bool:
+    """Whether a weight or a standard deviation is one that a search in floats can use: from 1e-9 to 1e9."""
+    return 1 / LARGEST_WANTED <= value <= LARGEST_WANTED
+
+
+def parse_fraction(value: object, where: str) -> Fraction:
+    """The exact number that a value denotes.
+
+    Args:
+        value: Text such as '293764/114921', '3', '0.25' or '1e-10', or an integer.
+        where: Name of the number, such as 'geolevel_shares.US', for the error message.
+
+    Raises:
+        ConfigError: the value is a float, or text of any other form.
+    """
+    if isinstance(value, float):
+        raise ConfigError(
+            f"{where} is the float {value!r}. A float is only close to the decimal that was written, so the number "
+            f'would not be exact. Write it as a string: "{value!r}", or better as an exact fraction such as "1/3".'
+        )
+    number = exact_value(value)
+    if number is None:
+        raise ConfigError(
+            f'{where} is {as_given(value)}, which is no exact number. Write a fraction "104/4099" (not over 0), an '
+            'integer, or a decimal "0.25" or "1e-10", as a string.'
+        )
+    return number
 
 
 class Mechanism(StrEnum):
@@ -238,3 +274,63 @@ def _check_shares(where: str, shares: tuple[tuple[str, Fraction], ...]) -> None:
         raise BudgetError(
             f"{where} sum to {exact_text(total)}, {amount}. Change the shares so that they sum to exactly 1."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedError:
+    """Error of one measured answer of one query group at one geolevel, before estimation reduces it.
+
+    Attributes:
+        geolevel: Geolevel at which the query group is measured.
+        query: Specification of the query group.
+        share: Its exact budget, in the strategy's unit.
+        law: Law of the noise of each answer.
+        variance: Variance of the integer noise itself, in counts squared. It can be slightly below the law's parameter.
+        standard_deviation: Square root of the variance, in counts.
+        margin: Smallest m for which P(|noise| <= m) is proved to be at least the requested confidence.
+    """
+
+    geolevel: str
+    query: str
+    share: Fraction
+    law: Law
+    variance: float
+    standard_deviation: float
+    margin: int
+
+    @property
+    def parameter(self) -> Fraction:
+        """Exact parameter of the law: sigma squared of the Gaussian, or scale of the Laplace."""
+        return self.law.variance if isinstance(self.law, DiscreteGaussian) else self.law.scale
+
+
+def expected_errors(
+    strategy: Strategy, confidence: Fraction = Fraction(95, 100)
+) -> tuple[ExpectedError, ...]:
+    """Expected error of each geolevel and query group, in the strategy's order.
+
+    Args:
+        strategy: What will be measured.
+        confidence: Coverage of the margin, between 0 and 1.
+
+    Raises:
+        BudgetError: the noise of a query would be larger than can be drawn.
+    """
+    return tuple(
+        _expected_error(strategy, geolevel, query, confidence)
+        for geolevel in strategy.geolevels
+        for query in strategy.queries(geolevel)
+    )
+
+
+def _expected_error(strategy: Strategy, geolevel: str, query: str, confidence: Fraction) -> ExpectedError:
+    law = strategy.law(geolevel, query)
+    return ExpectedError(
+        geolevel=geolevel,
+        query=query,
+        share=strategy.share(geolevel, query),
+        law=law,
+        variance=law.variance_float(),
+        standard_deviation=law.standard_deviation(),
+        margin=law.margin(confidence),
+    )

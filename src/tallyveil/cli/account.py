@@ -259,7 +259,7 @@ def savings(
     as_json: AsJson = False,
 ) -> None:
     """Find the least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
-    from tallyveil.budget.target import geolevel_savings
+    from tallyveil.budget.guarantees import geolevel_savings
     from tallyveil.plans.from_toml.load import load_plan
 
     by = conversion_of(conversion, "--conversion")
@@ -328,7 +328,7 @@ def _largest(text: str) -> Fraction:
 
 def _factor(factor: Fraction) -> dict[str, Any]:
     """A factor on all noise, exactly and rounded up, and the percentage that it saves, rounded down."""
-    from tallyveil.accounting.decimals import at_least, at_most
+    from tallyveil.accounting.numbers import at_least, at_most
 
     return {
         # Rounded up, because less noise than the factor would not keep the target; the saving is rounded down for that
@@ -340,7 +340,7 @@ def _factor(factor: Fraction) -> dict[str, Any]:
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
     """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.numbers import at_most
 
     # Rounded up to the digits that are shown, so that a bound at the shown number is the one beside it.
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
@@ -454,7 +454,7 @@ def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, in
 
 def exact_of(text: str, flag: str = "--delta") -> Fraction:
     """The exact number that a flag's text stands for."""
-    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.budget.strategy import parse_fraction
 
     return parse_fraction(text, flag)
 
@@ -530,7 +530,7 @@ def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[s
         delta: The delta as the user wrote it.
         exact: The same number as a fraction.
     """
-    from tallyveil.accounting.classical import classical_epsilons
+    from tallyveil.accounting.proved import classical_epsilons
 
     return {
         "epsilon": guarantee.epsilon(exact).to_mapping(),
@@ -567,8 +567,7 @@ def print_answer(answer: dict[str, Any], as_json: bool) -> None:
 
 def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
-    from tallyveil.accounting.bounds import Bounds
-    from tallyveil.accounting.decimals import at_most, short_decimal, within
+    from tallyveil.accounting.numbers import Bounds, at_most, short_decimal, within
 
     if isinstance(value, dict):
         # Outwards: shown digits must still enclose the number.
@@ -589,9 +588,9 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
 
 def show_products(as_json: bool) -> None:
     """Print the released products, what their record is, and what they cost by zCDP at the published delta."""
-    from tallyveil.accounting.decimals import at_most
-    from tallyveil.accounting.zcdp_curve import ZcdpConversion
-    from tallyveil.budget.products import DELTA, load_product, product_names
+    from tallyveil.accounting.numbers import at_most
+    from tallyveil.accounting.renyi import ZcdpConversion
+    from tallyveil.budget.presets import DELTA, load_product, product_names
     from tallyveil.cli.frame.tables import show_table
 
     rows = []

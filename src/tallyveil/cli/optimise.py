@@ -83,7 +83,7 @@ def _show_optimal(shares: "OptimalShares", units: str) -> None:
         shares: The shares.
         units: What records are called, in the plural.
     """
-    from tallyveil.accounting.decimals import at_most, delta_text
+    from tallyveil.accounting.numbers import at_most, delta_text
     from tallyveil.cli.frame.tables import show_table
     from tallyveil.cli.frame.terminal import Screen, headed
 

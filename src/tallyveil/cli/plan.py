@@ -18,7 +18,7 @@ from tallyveil.cli.spine import show_changes
 
 if TYPE_CHECKING:
     from tallyveil.api.planned import Forecast
-    from tallyveil.budget.expected import ExpectedError
+    from tallyveil.budget.strategy import ExpectedError
     from tallyveil.plans.release import ReleasePlan
     from tallyveil.plans.resources import Resources
     from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations
@@ -311,8 +311,8 @@ def _show(forecast: "Forecast") -> None:
 
 
 def _show_plan(forecast: "Forecast") -> None:
-    from tallyveil.accounting.decimals import claim_text, delta_text, spent_cell
-    from tallyveil.budget.expected import expected_errors
+    from tallyveil.accounting.numbers import claim_text, delta_text, spent_cell
+    from tallyveil.budget.strategy import expected_errors
     from tallyveil.cli.frame.terminal import Screen, headed
     from tallyveil.plans.estimating import values_in_words
     from tallyveil.plans.record import CONFIDENCE
@@ -378,8 +378,7 @@ def _show_plan(forecast: "Forecast") -> None:
 
 def _between(epsilon: dict[str, float]) -> str:
     """Both bounds on an epsilon in words; only the upper one if the lower bound is 0."""
-    from tallyveil.accounting.bounds import Bounds
-    from tallyveil.accounting.decimals import both_ends, within
+    from tallyveil.accounting.numbers import Bounds, both_ends, within
 
     bounds = Bounds(**epsilon)
     # A lower bound of 0 says nothing, and would only confuse.
@@ -387,7 +386,7 @@ def _between(epsilon: dict[str, float]) -> str:
 
 
 def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
-    from tallyveil.accounting.decimals import at_most, bound_cell, spent_cell
+    from tallyveil.accounting.numbers import at_most, bound_cell, spent_cell
 
     unit = loaded.strategy.budget_unit
     others = ("epsilon, zCDP", "textbook") if unit == "rho" else ("epsilon, pure",)
@@ -407,8 +406,8 @@ def _levels(loaded: "ReleasePlan", exact: dict[str, Any]) -> Any:
 
 
 def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
-    from tallyveil.accounting.decimals import at_most, spent_cell
-    from tallyveil.budget.parameters import query_parameters
+    from tallyveil.accounting.numbers import at_most, spent_cell
+    from tallyveil.budget.guarantees import query_parameters
 
     unit, alone = loaded.strategy.budget_unit, query_parameters(loaded.strategy)
     table = plain_table(

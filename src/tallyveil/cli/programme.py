@@ -92,7 +92,7 @@ def _parts(guarantee: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _table(forecast: "ProgrammeForecast") -> "Table":
-    from tallyveil.accounting.decimals import claim_text, delta_text, spent_cell
+    from tallyveil.accounting.numbers import claim_text, delta_text, spent_cell
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 

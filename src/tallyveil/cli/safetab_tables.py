@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from tallyveil.accounting.decimals import at_most, bound_cell, claim_sentence, short_decimal
+from tallyveil.accounting.numbers import at_most, bound_cell, claim_sentence, short_decimal
 from tallyveil.cli.frame.summary import opened_summary
 from tallyveil.cli.frame.tables import not_private_screen, plain_table
 from tallyveil.cli.frame.terminal import Screen, headed

@@ -166,7 +166,7 @@ def _stage(stage: "StageUnderWay", *, goes_on: bool) -> str:
 
 
 def _spent(ledger: "LedgerStatus") -> str:
-    from tallyveil.accounting.exact import exact_text
+    from tallyveil.accounting.numbers import exact_text
 
     if ledger.spent is None or ledger.declared is None:
         return (

@@ -177,7 +177,7 @@ def _recompute(
 
 def _record(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> dict[str, Any]:
     """What was recomputed, for programs."""
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.numbers import at_most
 
     return {
         "exhibit": exhibit.name,
@@ -272,7 +272,7 @@ def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -
 
 
 def _table(findings: "Findings") -> Any:
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.numbers import at_most
 
     table = plain_table(
         texts=(

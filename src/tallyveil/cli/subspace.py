@@ -150,7 +150,7 @@ def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
 
 
 def _show_noise(record: dict[str, Any]) -> None:
-    from tallyveil.accounting.decimals import at_most
+    from tallyveil.accounting.numbers import at_most
     from tallyveil.cli.frame.terminal import Screen
     from tallyveil.subspace.guarantee import confidence_text
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation
-from tallyveil.budget.sensitivity import require_sensitivities
+from tallyveil.budget.queries import require_sensitivities
 from tallyveil.confidential.histogram import REDACTED, ConfidentialHistogram
 from tallyveil.confidential.sealed_counts import SealedCounts
 from tallyveil.errors import BudgetError

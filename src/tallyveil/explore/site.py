@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.explore.district import DISTRICT_FILE, write_district

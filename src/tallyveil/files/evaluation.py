@@ -505,7 +505,7 @@ class Evaluation:
         unit: The unit of both counts.
         finest: The finest geolevel.
         parameters: Privacy parameters of the noise that the errors come from, a row for each geolevel and one for all
-            together (`budget/parameters.py`). They follow from the plan, not from the counts.
+            together (`budget/guarantees.py`). They follow from the plan, not from the counts.
     """
 
     errors: pl.DataFrame

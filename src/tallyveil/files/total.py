@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.accounting.decimals import claim_text, delta_text
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.numbers import claim_text, delta_text, exact_text
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
 

@@ -18,7 +18,7 @@ is 16 bytes: two 64-bit words, each little endian.
                          As kind 1: groups 2 pair and 2 pair + 1 of 64 digits, counted from the digit after the first
                              64.
     kinds 4 to 14        reserved.
-    kind 15, chains      Markov chains; `tallyveil.subspace.mcmc_stream` gives the layout.
+    kind 15, chains      Markov chains; `tallyveil.subspace.mcmc` gives the layout.
 
 Every address is encrypted by itself (the electronic codebook mode), so no state, order or chunking has an effect.
 Golden vectors in the tests fix this layout.

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tallyveil.budget.fixed_queries import Saving, find_saving
 from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
+from tallyveil.budget.queries import Saving, find_saving
 from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy
 from tallyveil.declared import mapping_of

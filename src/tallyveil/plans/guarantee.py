@@ -3,15 +3,12 @@
 from fractions import Fraction
 from typing import Any, Final
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import MOST_DIGITS, claim_text, delta_text
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.numbers import MOST_DIGITS, Bounds, claim_text, delta_text, exact_text
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
-from tallyveil.accounting.zcdp_curve import ZcdpConversion
+from tallyveil.accounting.renyi import ZcdpConversion, zcdp_to_epsilon
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainSerializer
 
 from tallyveil.budget.caps import MOST_LOSS, Reference
-from tallyveil.budget.fractions import LARGEST_WANTED, can_be_wanted
 from tallyveil.budget.spine.regroup import Measure
+from tallyveil.budget.strategy import LARGEST_WANTED, can_be_wanted
 from tallyveil.declared import (
     UNSTATED,
     ByName,

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tallyveil.budget.allocation import Allocation
-from tallyveil.budget.expected import expected_errors
-from tallyveil.budget.parameters import query_parameters
+from tallyveil.budget.guarantees import query_parameters
+from tallyveil.budget.strategy import expected_errors
 from tallyveil.plans.advice import fixed_shares, impossible_levels, spine_advice
 from tallyveil.plans.estimating import values_in_words
 from tallyveil.plans.guarantee import guarantee_of

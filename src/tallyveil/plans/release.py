@@ -12,11 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
+from tallyveil.accounting.numbers import exact_text
 from tallyveil.budget.outer_pass import OuterPass
-from tallyveil.budget.sensitivity import require_sensitivities, sensitivities_of
+from tallyveil.budget.queries import require_sensitivities, sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import (
     UNSTATED,

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import Declared, Exact, Name
 from tallyveil.plans.constraints import Invariant

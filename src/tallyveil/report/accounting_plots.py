@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import ConfigError
 from tallyveil.report.figure import new_figure
 from tallyveil.report.house_style import COLOURS, GREY, METADATA, house_style, label_powers

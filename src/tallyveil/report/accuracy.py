@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tallyveil.budget.expected import ExpectedError, expected_errors
+from tallyveil.budget.strategy import ExpectedError, expected_errors
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import Neighbours, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import composition_of
-from tallyveil.accounting.zcdp import zcdp_to_delta
+from tallyveil.accounting.renyi import zcdp_to_delta
 from tallyveil.report.points import NumberTile
 from tallyveil.schema.schema import Unit
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.parameters import BETA, MU, parameter_texts
+from tallyveil.accounting.guarantee import BETA, MU, parameter_texts
+from tallyveil.accounting.numbers import at_most
 from tallyveil.report.wording import name_title
 
 
@@ -27,7 +27,7 @@ def parameter_table(rows: Sequence[Mapping[str, Any]], name: str) -> ParameterTa
     """The table of privacy parameters.
 
     Args:
-        rows: Of `tallyveil.budget.parameters`.
+        rows: Of `tallyveil.budget.guarantees`.
         name: The column that names the measurements.
     """
     stated = {"β": BETA, "μ": MU}

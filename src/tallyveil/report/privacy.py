@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from tallyveil.accounting.decimals import at_least, at_most, claim_text
 from tallyveil.accounting.events import (
     AdaptiveEvent,
+    Neighbours,
     NonPrivateEvent,
     PrivacyEvent,
     Release,
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.numbers import at_least, at_most, claim_text
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import listed, name_title, power_of_ten

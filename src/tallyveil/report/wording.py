@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from markupsafe import Markup
 
-from tallyveil.accounting.decimals import at_most, delta_text
+from tallyveil.accounting.numbers import at_most, delta_text
 
 
 def grouped(value: int) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tallyveil.accounting.events import TEST_KEY
-from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
+from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.files.finished import LEDGER
 from tallyveil.runs.earlier import Earlier

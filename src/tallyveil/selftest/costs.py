@@ -9,10 +9,9 @@ from fractions import Fraction
 from typing import Final
 
 from tallyveil.accounting import Neighbours
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
-from tallyveil.accounting.guarantee import Guarantee
+from tallyveil.accounting.guarantee import Guarantee, compose
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.selftest.answers import KnownAnswer
 
 # Rho of the 2020 redistricting data, as an exact fraction.

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
         laplace_guarantee,
         paper_variance,
     )
-    from tallyveil.subspace.lattice import Lattice, check_lattice, lattice_of, particular_solution
+    from tallyveil.subspace.lattice import (
+        Lattice,
+        check_lattice,
+        lattice_of,
+        particular_solution,
+        shortest_vectors,
+    )
     from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
     from tallyveil.subspace.profile import PairProfile, pair_profile
-    from tallyveil.subspace.reduction import shortest_vectors
 
 # Samplers import the compiler. Laws and guarantees should start at once, so names are imported on first use.
 _PLACES = {
@@ -42,7 +47,7 @@ _PLACES = {
     "pair_profile": "profile",
     "paper_variance": "guarantee",
     "particular_solution": "lattice",
-    "shortest_vectors": "reduction",
+    "shortest_vectors": "lattice",
 }
 
 __all__ = [

@@ -1,8 +1,38 @@
-"""The guarantee of noise on a lattice, between tables with the same invariants.
+"""The guarantee of noise on a lattice, the distance that it rests on, and how far the noise reaches.
 
-The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes of tables
-with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables x and x' at distance
-r >= 1,
+The smallest distance between different tables with the same invariants, and whom a distance therefore
+protects.
+
+A guarantee at a distance is about pairs of tables that agree on the invariants and are at most that far
+apart. It can promise less than it seems to, for two reasons. First, the declared distance can be below what
+one record moves under the neighbour relation. The guarantee then leaves out the change of one record, and
+understates its cost. Second, the invariants can forbid every change of one record. Then the nearest pairs
+differ by several records, and there is no pair below their distance. This module finds the distance of the
+nearest pairs, refuses distances that protect nobody, and says what the other distances protect.
+
+Bounds on how far the noise reaches: the probability that its norm is t or more.
+
+Problem. Wanted is a bound on Pr[|z| >= t] that holds for every t, for noise on a lattice of dimension m. The
+norm is that of the law; for the Gaussian it is l2.
+
+Steps. Let Z(e) be the sum of exp(-e |z|) over the lattice. For 0 < s < 1,
+
+    Pr[|z| >= t] <= exp(-(1 - s) e t) Z(s e) / Z(e) <= exp(-(1 - s) e t) s^-m,
+
+and s = m / (e t) gives the least bound, (exp(1) e t / m)^m exp(-e t). In the same way the Gaussian has
+(exp(1) t^2 / (m v))^(m/2) exp(-t^2 / (2 v)). docs/proofs/integer-subspace.md, section 8, proves Z(s e) <=
+s^-m Z(e).
+
+Stopping rule. Where s would be 1 or more, the bound is 1.
+
+Worked case. Nine dimensions and e = 1/4: at t = 120 the bound is (exp(1) * 30 / 9)^9 exp(-30) = 3.9e-5.
+
+Source: Banaszczyk 1993, Lemma 1.5, for the Gaussian; Dharangutte et al. 2022, Theorems 12 and 15, for
+`paper_tail`.
+
+The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes
+of tables with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables
+x and x' at distance r >= 1,
 
     Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
 
@@ -15,19 +45,204 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+from flint import arb
+
 from tallyveil.accounting.costs import delta_with_total_variation
-from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, Neighbours
+from tallyveil.accounting.numbers import at_least, at_most, round_up
 from tallyveil.accounting.proved import upper_bound
-from tallyveil.accounting.rounding import round_up
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
+from tallyveil.subspace.constraints import StructureKind
 from tallyveil.subspace.lattice import Lattice
-from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
-from tallyveil.subspace.nearest import least_distance
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm, size_at
 
 if TYPE_CHECKING:
     from tallyveil.subspace.diagnostics import TotalVariationBound
+
+CODE = "subspace-distance"
+
+
+@dataclass(frozen=True, slots=True)
+class NearestTables:
+    """The nearest two different tables with the same invariants, by the size that a law measures.
+
+    Attributes:
+        at_least: Lower bound on the l1 norm, and on the squared l2 norm, of every nonzero lattice vector.
+        smallest: Size of the smallest known lattice vector: its l1 norm or squared l2 norm, whichever the law measures.
+        one_record: Whether some change of one record leaves the invariants unchanged.
+    """
+
+    at_least: int
+    smallest: int
+    one_record: bool
+
+
+def nearest_tables(lattice: Lattice, law: LatticeLaw, neighbours: Neighbours) -> NearestTables:
+    """How near two different tables can be, and whether such a pair can be neighbours.
+
+    Adding or removing a record changes one cell, which must be free of constraints. A record that changes its cell
+    takes one from a cell and adds one to another. The columns of these two cells in the constraints must be equal.
+    """
+    structure, columns = lattice.structure, abs(lattice.sparse_basis)
+    alike = structure.free.size > 1 or any(block.size > 1 for block in structure.blocks)
+    sizes = columns.multiply(columns) if law.squares else columns
+    return NearestTables(
+        least_size(lattice),
+        int(np.asarray(sizes.sum(axis=0)).min()),
+        alike if neighbours is Neighbours.BOUNDED else bool(structure.free.size),
+    )
+
+
+def least_size(lattice: Lattice) -> int:
+    """A lower bound on the l1 norm, and therefore on the squared l2 norm, of every lattice vector except zero.
+
+    A vector of norm 1 changes one cell by one. It keeps the invariants only if none of them names the cell. If there is
+    no such cell, a vector of norm 2 changes two cells by one each, and their columns in the constraints are equal or
+    opposite. If every vector of the basis has an even sum, every lattice vector has an even sum, and so an even norm.
+    The squared l2 norm of an integer vector is never below its l1 norm.
+    """
+    structure = lattice.structure
+    if structure.free.size:
+        return 1
+    # A change of one cell needs another in its row, and both need another in their columns: four cells.
+    if structure.kind is StructureKind.TWO_WAY:
+        return 4
+    seen = {column.tobytes() for column in structure.columns.T}
+    opposite = any((-column).tobytes() in seen for column in structure.columns.T)
+    if opposite or any(block.size > 1 for block in structure.blocks):
+        return 2
+    # The l1 norm has the parity of the sum, so without odd sums there is no vector of norm 3.
+    odd = (np.asarray(lattice.sparse_basis.sum(axis=0)) % 2).any()
+    return 3 if odd else 4
+
+
+def least_distance(lattice: Lattice, norm: Norm) -> float:
+    """A lower bound on the distance of two different tables that agree on the invariants."""
+    size = least_size(lattice)
+    # It is a lower bound, so the root is rounded down by more than its error.
+    return float(size) if norm is Norm.L1 or size == 1 else math.sqrt(size) * (1 - 1e-15)
+
+
+def require_record(law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> None:
+    """Refuse a distance smaller than the distance of two neighbours.
+
+    Args:
+        law: Law of the noise.
+        distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
+        neighbours: The relation under which the budget is declared.
+    Raises:
+        BudgetError: two neighbours are farther apart.
+    """
+    moved = neighbours.answers_moved
+    if size_at(law, distance) < moved:
+        act = "changes its cell" if neighbours is Neighbours.BOUNDED else "is added or removed"
+        raise BudgetError(
+            f"the distance is {distance}, but under {neighbours.value} neighbours a record that {act} moves the "
+            f"table by {_in_words(law, moved)}. At a smaller distance the declared budget would be lower than the "
+            f"privacy loss of one record. Wanted {_in_words(law, moved)} or more; nothing was read.",
+            code=CODE,
+        )
+
+
+def require_pairs(lattice: Lattice, law: LatticeLaw, distance: Fraction) -> None:
+    """Refuse a distance at which no two tables agree on the invariants, so that nobody would be protected.
+
+    Raises:
+        BudgetError: every two tables that agree are farther apart.
+    """
+    least = least_size(lattice)
+    if size_at(law, distance) < least:
+        raise BudgetError(
+            f"the distance is {distance}, but two different tables that agree on the invariants are at least "
+            f"{_in_words(law, least)} apart: the guarantee would protect nobody. Wanted {_in_words(law, least)} or "
+            "more, or fewer invariants; nothing was read.",
+            code=CODE,
+        )
+
+
+def protected(nearest: NearestTables, law: LatticeLaw, distance: Fraction, neighbours: Neighbours) -> str:
+    """Whom the guarantee protects, in sentences.
+
+    Args:
+        nearest: The nearest tables for the lattice and the law.
+        law: Law of the noise.
+        distance: Distance of the protected pairs, in the law's norm; squared for the Gaussian.
+        neighbours: The relation under which the budget is declared.
+    """
+    if nearest.one_record:
+        return (
+            "The guarantee covers the change of one record wherever that leaves the invariants as they are."
+        )
+    # Rounded up, and never one: that case has returned above.
+    records = max(2, -(-nearest.at_least // neighbours.answers_moved))
+    said = (
+        "The guarantee is not about one record: no change of one record moves these counts and leaves the invariants "
+        f"as they are. The nearest tables that agree on them are at least {_in_words(law, nearest.at_least)} apart, "
+        f"which takes {records} records or more together."
+    )
+    if nearest.at_least > size_at(law, distance):
+        said += " None are within the distance stated, so by itself this noise protects nobody."
+    elif nearest.smallest > size_at(law, distance):
+        said += (
+            f" The nearest known are {_in_words(law, nearest.smallest)} apart, beyond the distance stated; whether any "
+            "lie within it is not known."
+        )
+    return said
+
+
+def _in_words(law: LatticeLaw, size: int) -> str:
+    if isinstance(law, GeneralisedGaussian):
+        return f"squared l2 distance {size}"
+    return f"l2 distance sqrt({size})" if law.takes_root and size > 1 else f"{law.norm.value} distance {size}"
+
+
+_TAIL_BITS = 128
+"""Bits of ball arithmetic, far more than the 53 of the floats that are printed."""
+
+
+def tail_bound(law: LatticeLaw, dimension: int, t: Fraction) -> float:
+    """An upper bound on the probability that the norm of the noise is t or more, rounded up. It holds for every t."""
+    gaussian = isinstance(law, GeneralisedGaussian)
+    power = Fraction(dimension, 2) if gaussian else Fraction(dimension)
+    reach = t * t * law.rate if gaussian else t * law.rate
+    # Up to here the least of the bound over its free parameter is at the end of its range, which says 1.
+    if reach <= power:
+        return 1.0
+    with precision(_TAIL_BITS):
+        log = rational(power) * (1 + rational(reach / power).log()) - rational(reach)
+        return min(1.0, round_up(log.exp()))
+
+
+def tail_radius(law: LatticeLaw, dimension: int, probability: Fraction) -> int:
+    """The least whole t at which `tail_bound` is at most the probability."""
+    low, high = 0, 1
+    # The bound never rises with t, so doubling and bisection find the least whole t.
+    while tail_bound(law, dimension, Fraction(high)) > probability:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (
+            (low, middle) if tail_bound(law, dimension, Fraction(middle)) <= probability else (middle, high)
+        )
+    return high
+
+
+def paper_tail(law: LatticeLaw, lattice: Lattice, t: Fraction) -> float:
+    """The paper's bound, K t^m exp(-e t) or K t^m exp(-t^2 / (2 v)), which it states for the l2 norm.
+
+    It is no certified bound: the paper proves it for "large enough" t, and does not say how large that is.
+    """
+    m = lattice.dimension
+    factor = 2 if isinstance(law, GeneralisedGaussian) else 4
+    with precision(_TAIL_BITS):
+        volume = arb.pi() ** (arb(m) / 2) / (arb(m) / 2 + 1).gamma()
+        constant = factor * arb(2) ** m * volume / arb(lattice.determinant_squared()).sqrt()
+        reach = t * t * law.rate if isinstance(law, GeneralisedGaussian) else t * law.rate
+        bound = constant * rational(t) ** m * (-rational(reach)).exp()
+        return math.inf if not bound.is_finite() else float(bound.mid())
+
 
 _BITS = 128
 """Bits of ball arithmetic. Results are rounded up from the balls, so fewer bits could only make them looser."""

@@ -1,34 +1,144 @@
-"""The nearest integer table without negative counts that has the same invariants as a given table.
+"""Tables without negative counts: as outputs of a release, nearest to a given table, and drawn exactly.
 
-Problem. A table y of integers has the invariants of some table without negative counts, but some y_i are negative.
-Wanted is an integer table w >= 0 with A w = A y whose l1 distance from y is least.
+Which tables may come out of a release: all integer tables with the invariants, or those without negative
+counts.
 
-Steps for one block of cells whose sum is kept. Negative cells become 0, and what this adds is taken from the others:
-w_i = max(0, y_i - t) for one level t, and some cells at or above the level keep one more, so that the sum is right. No
-table is nearer: the l1 distance is twice the sum of the negative counts, which every w >= 0 with this sum has to move.
-Among the tables at this distance, w is also nearest in the l2 distance.
+The nearest integer table without negative counts that has the same invariants as a given table.
 
-Steps for two-way margins. Negative cells become 0, which leaves rows and columns with more than their margins. Units
-are then moved along shortest paths from a row with too much to a column with too much. A step from a row to a column
-takes units from their cell, and a step from a column to a row gives units to their cell. A step costs +1 for each unit
-that moves a cell away from y, and -1 for each unit that moves it back. Shortest paths keep the table nearest among all
-tables with its margins (successive shortest paths; Ahuja, Magnanti, Orlin 1993, section 9.7).
+Problem. A table y of integers has the invariants of some table without negative counts, but some y_i are
+negative. Wanted is an integer table w >= 0 with A w = A y whose l1 distance from y is least.
 
-Stopping rule. The margins are those of y. A path exists as long as they are not, because some table without negative
-counts has these margins.
+Steps for one block of cells whose sum is kept. Negative cells become 0, and what this adds is taken from the
+others: w_i = max(0, y_i - t) for one level t, and some cells at or above the level keep one more, so that the
+sum is right. No table is nearer: the l1 distance is twice the sum of the negative counts, which every w >= 0
+with this sum has to move. Among the tables at this distance, w is also nearest in the l2 distance.
 
-Ties. Cells at the same level, and paths of the same length, are taken in an order that the caller draws at random. A
-fixed order would favour the same cells in every release.
+Steps for two-way margins. Negative cells become 0, which leaves rows and columns with more than their
+margins. Units are then moved along shortest paths from a row with too much to a column with too much. A step
+from a row to a column takes units from their cell, and a step from a column to a row gives units to their
+cell. A step costs +1 for each unit that moves a cell away from y, and -1 for each unit that moves it back.
+Shortest paths keep the table nearest among all tables with its margins (successive shortest paths; Ahuja,
+Magnanti, Orlin 1993, section 9.7).
 
-Worked case. y = (-3, 5, 2), one sum: t = 2 takes 2 from 5 and 2 from 2, which is one unit too many. So one of the two
-keeps one more: w = (0, 3, 1) or (0, 4, 0). Both are at l1 distance 6.
+Stopping rule. The margins are those of y. A path exists as long as they are not, because some table without
+negative counts has these margins.
+
+Ties. Cells at the same level, and paths of the same length, are taken in an order that the caller draws at
+random. A fixed order would favour the same cells in every release.
+
+Worked case. y = (-3, 5, 2), one sum: t = 2 takes 2 from 5 and 2 from 2, which is one unit too many. So one of
+the two keeps one more: w = (0, 3, 1) or (0, 4, 0). Both are at l1 distance 6.
+
+Draws a table without negative counts from the l1 Laplace law restricted to such tables, exactly.
+
+Problem. Given the true counts x >= 0 of the cells of a block, wanted is y >= 0 with the sum of x and with
+probability proportional to exp(-epsilon |y - x|_1).
+
+Variables. For any tilt t > -epsilon, a cell has the law p(y) ~ exp(-epsilon |y - x| - t y) on y >= 0. Given
+their sum, independent cells with these laws have the wanted law, whatever the tilt, because exp(-t sum y) is
+a constant then.
+
+Steps. The tilt is chosen so that the expected sum of the cells is about the wanted sum. A trial draws all
+cells but the pivot, the cell with the largest count. The sum determines the pivot. The trial succeeds with
+probability p(pivot) / max p, and never if the pivot would be negative. Cells that no constraint names are
+drawn from p with tilt 0.
+
+A cell has two sides: the counts up to x and the counts above x. One uniform number chooses the side by the
+masses of the two, another one chooses the place on it, by inversion: both sides are (truncated) geometric.
+All decisions are taken in ball arithmetic and with as many digits of the uniform numbers as they need, so
+that the law is exact. The tilt itself needs no accuracy: it changes the number of trials only.
+
+Stopping rule. A draw ends with its first successful trial. With the tilt chosen like this, about one trial in
+2 sqrt(n) succeeds for a block of n cells, whatever the counts.
+
+Worked case. x = (0, 0, 1). Without a tilt the expected sum is far above 1 if epsilon is small. With a tilt
+near ln 4 each cell has about 1/3 in expectation, and every few trials the first two cells sum to 0 or 1.
 """
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final, TypeAlias, TypeVar
+
 import numpy as np
+from flint import arb
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import SolverError
-from tallyveil.subspace.structure import Structure, StructureKind
+from tallyveil.errors import ConfigError, SolverError
+from tallyveil.noise.balls import certified_floor, precision, rational
+from tallyveil.subspace.constraints import Structure, StructureKind
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.mechanisms import GeneralisedLaplace, LatticeLaw, Norm
+
+LARGEST_RESTRICTED: Final = 4096
+"""Largest number of cells of a table that is drawn from a restricted law. A draw of this size takes about a minute."""
+
+
+class Outputs(StrEnum):
+    """The tables that may come out.
+
+    FREE: the true table plus noise, which may have negative counts. Unbiased.
+    NONNEGATIVE: after the noise, the nearest table without negative counts and with the same invariants. It is
+        post-processing, which costs nothing and is biased.
+    RESTRICTED: a law on the tables without negative counts and with the same invariants. It costs twice as much.
+    """
+
+    FREE = "free"
+    NONNEGATIVE = "nonnegative"
+    RESTRICTED = "restricted"
+
+
+def require_outputs(outputs: Outputs, law: LatticeLaw, lattice: Lattice) -> None:
+    """Refuse outputs that cannot be made exactly for a law and a lattice. No data is read.
+
+    Raises:
+        ConfigError: no exact method makes these outputs.
+    """
+    structure = lattice.structure
+    if outputs is Outputs.RESTRICTED:
+        if not isinstance(law, GeneralisedLaplace) or law.norm is not Norm.L1:
+            raise _refused(
+                outputs,
+                f"the law is {law}, and the restricted law is drawn exactly for the Laplace law in the l1 norm only",
+                'Use law = "laplace" and norm = "l1", or outputs = "nonnegative".',
+            )
+        if not structure.sums_vanish:
+            raise _refused(
+                outputs,
+                f"the constraints are {structure.kind.value}, and the restricted law is drawn exactly only where the "
+                "invariants fix the sum of every group of cells that they treat alike",
+                'Use outputs = "nonnegative" or "free", or fewer constraints.',
+            )
+        if lattice.n_cells > LARGEST_RESTRICTED:
+            raise _refused(
+                outputs,
+                f"the table has {lattice.n_cells:,} cells, and a draw from the restricted law would take too long for "
+                f"more than {LARGEST_RESTRICTED:,}",
+                'Use outputs = "nonnegative" or "free", or a smaller table.',
+            )
+    if (
+        outputs is Outputs.NONNEGATIVE
+        and not structure.sums_vanish
+        and structure.kind is not StructureKind.TWO_WAY
+    ):
+        raise _refused(
+            outputs,
+            f"the constraints are {structure.kind.value}, and the nearest table without negative counts is found "
+            "exactly only for two-way margins and where the invariants fix the sum of every group of cells that they "
+            "treat alike",
+            'Use outputs = "free", or fewer constraints.',
+        )
+
+
+def _refused(outputs: Outputs, why: str, advice: str) -> ConfigError:
+    return ConfigError(
+        f'[mechanism] outputs is "{outputs.value}", but {why}. {advice} Nothing was read or spent.',
+        code="subspace-outputs",
+    )
+
 
 _FAR = np.int64(1) << 60
 """Distance of what cannot be reached. Twice it is 2**61, so a sum of two of them does not overflow 64 bits."""
@@ -156,3 +266,198 @@ def _impossible() -> SolverError:
         "for. Release the table with outputs 'free'; if it was a table of counts, please report this.",
         code="check-failed",
     )
+
+
+_BITS: Final = 256
+"""Bits of ball arithmetic. Draws that they leave undecided are decided with more."""
+_TILT_STEPS: Final = 32
+"""Halvings of the interval of the tilt. Given the sum, the tilt cancels: it decides only how many trials succeed."""
+Digits: TypeAlias = Callable[[int], Iterator[int]]
+Answer = TypeVar("Answer", int, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class TiltedCell:
+    """The law p(y) ~ exp(-epsilon |y - count| - tilt y) on y >= 0.
+
+    Attributes:
+        count: The true count. Confidential.
+        epsilon: Rate of the Laplace law.
+        tilt: 0 or more.
+    """
+
+    count: int
+    epsilon: Fraction
+    tilt: Fraction
+
+    def draw(self, digits: Digits) -> int:
+        """One draw; `digits` gives the binary digits of the uniform numbers 0 and 1."""
+        if _positive(digits(0), lambda u: u * (self._mass_up_to() + self._mass_above()) - self._mass_up_to()):
+            above = self.epsilon + self.tilt
+            return self.count + 1 + _floor(digits(1), lambda u: -u.log() / rational(above))
+        return self._place_up_to(digits(1))
+
+    def excess(self) -> arb:
+        """The expectation minus the count."""
+        low, high = self._mass_up_to(), self._mass_above()
+        above = rational(self.epsilon + self.tilt)
+        return (high / -(-above).expm1() - low * self._mean_below()) / (low + high)
+
+    def keeps(self, value: int, digits: Iterator[int]) -> bool:
+        """Whether a value is kept, with probability p(value) / max p."""
+        if value < 0:
+            return False
+        mode = self.count if self.tilt <= self.epsilon else 0
+        loss = self._energy(value) - self._energy(mode)
+
+        def beyond(u: arb) -> arb:
+            return u - (-rational(loss)).exp()
+
+        return not loss or not _positive(digits, beyond)
+
+    def _energy(self, value: int) -> Fraction:
+        return self.epsilon * abs(value - self.count) + self.tilt * value
+
+    def _mass_up_to(self) -> arb:
+        """Mass of 0, ..., count, in units of the weight of `count`."""
+        slope = self.epsilon - self.tilt
+        if not slope:
+            return arb(self.count + 1)
+        rate = rational(slope)
+        return (-rate * (self.count + 1)).expm1() / (-rate).expm1()
+
+    def _mass_above(self) -> arb:
+        """Mass of count + 1, count + 2, ..., in the same units."""
+        rate = rational(self.epsilon + self.tilt)
+        return (-rate).exp() / -(-rate).expm1()
+
+    def _mean_below(self) -> arb:
+        """Expectation of count - y, given that y is at most the count."""
+        slope, n = self.epsilon - self.tilt, self.count + 1
+        if not slope:
+            return arb(self.count) / 2
+        rate = rational(abs(slope))
+        mean = 1 / rate.expm1() - n / (rate * n).expm1()
+        return mean if slope > 0 else self.count - mean
+
+    def _place_up_to(self, digits: Iterator[int]) -> int:
+        """A draw given that it is at most the count: geometric from the count down, or from 0 up."""
+        slope, n = self.epsilon - self.tilt, self.count + 1
+        if not slope:
+            return _floor(digits, lambda u: u * n)
+        rate = rational(abs(slope))
+        place = _floor(digits, lambda u: -(1 + u * (-rate * n).expm1()).log() / rate)
+        return self.count - place if slope > 0 else place
+
+
+def draw_restricted(
+    address: NoiseAddress, counts: Integers, structure: Structure, epsilon: Fraction
+) -> Integers:
+    """A table without negative counts, with the block sums of `counts`, from the restricted law.
+
+    Args:
+        address: Place of the draw in the address space.
+        counts: int64 [n_cells], from 0; the true table. Confidential.
+        structure: A structure whose block sums vanish on the lattice (`Structure.sums_vanish`).
+        epsilon: Rate of the law, for each unit of l1 distance.
+    Returns:
+        int64 [n_cells].
+    Privacy: epsilon times twice the l1 distance, between tables with the same block sums. The time that a draw takes
+        depends on the counts.
+    """
+    drawn = np.zeros_like(counts)
+    for cell in structure.free.tolist():
+        law = TiltedCell(int(counts[cell]), epsilon, Fraction(0))
+        drawn[cell] = law.draw(_sites(address, cell, 0, 1)(0))
+    for block in structure.blocks:
+        drawn[block] = _block(address, counts[block], int(block[0]), epsilon)
+    return drawn
+
+
+def _block(address: NoiseAddress, counts: Integers, place: int, epsilon: Fraction) -> list[int]:
+    total = int(counts.sum())
+    # The only table of counts from 0 with this sum: nothing to draw.
+    if total == 0:
+        return [0] * counts.size
+    pivot = int(np.argmax(counts))
+    with precision(_BITS):
+        tilt = _tilt(counts, epsilon)
+        laws = [TiltedCell(int(count), epsilon, tilt) for count in counts]
+    trial = 0
+    while True:
+        vector = _trial(laws, pivot, total, _sites(address, place, trial * counts.size, counts.size))
+        if vector is not None:
+            return vector
+        trial += 1
+
+
+def _trial(
+    laws: list[TiltedCell], pivot: int, total: int, sites: Callable[[int], Digits]
+) -> list[int] | None:
+    """One trial: the cells, or None. The pivot comes last and is what the others leave."""
+    values, left = [0] * len(laws), total
+    for i, law in enumerate(laws):
+        if i != pivot:
+            values[i] = law.draw(sites(i))
+            left -= values[i]
+        if left < 0:
+            return None
+    values[pivot] = left
+    return values if laws[pivot].keeps(left, sites(pivot)(0)) else None
+
+
+def _tilt(counts: Integers, epsilon: Fraction) -> Fraction:
+    """A tilt at which the expected sum is about the sum of the counts. No tilt makes it larger, a large one smaller."""
+    kinds, numbers = np.unique(counts, return_counts=True)
+    low, high = Fraction(0), epsilon + math.ceil(math.log2(counts.size + 1)) + 1
+    for _ in range(_TILT_STEPS):
+        middle = (low + high) / 2
+        excess = arb(0)
+        for kind, number in zip(kinds.tolist(), numbers.tolist(), strict=True):
+            excess += number * TiltedCell(kind, epsilon, middle).excess()
+        low, high = (middle, high) if excess.mid() > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _sites(address: NoiseAddress, draw: int, first: int, pairs: int) -> Callable[[int], Digits]:
+    """The two uniform numbers of each of some cells, from a pair of sites on: for a cell, its digits by number."""
+    words = address.numbers(np.array([draw], dtype=np.int64), 2 * first, 2 * pairs)[0].tolist()
+
+    def of_cell(cell: int) -> Digits:
+        def digits(trial_number: int) -> Iterator[int]:
+            yield words[2 * cell + trial_number]
+            yield from address.source.digits(
+                address.geolevel, address.query, draw, 2 * (first + cell) + trial_number
+            )
+
+        return digits
+
+    return of_cell
+
+
+def _floor(digits: Iterator[int], value: Callable[[arb], arb]) -> int:
+    """The floor of a value of a uniform number."""
+    return _answer(digits, lambda u: certified_floor(value(u)))
+
+
+def _positive(digits: Iterator[int], value: Callable[[arb], arb]) -> bool:
+    """Whether a value of a uniform number is positive."""
+
+    def sign(u: arb) -> bool | None:
+        ball = value(u)
+        return True if ball > 0 else False if ball < 0 else None
+
+    return _answer(digits, sign)
+
+
+def _answer(digits: Iterator[int], question: Callable[[arb], Answer | None]) -> Answer:
+    """The answer of a question about a uniform number, with as many of its digits as that takes."""
+    known, bits = 0, 0
+    while True:
+        known, bits = known << 64 | next(digits), bits + 64
+        with precision(_BITS + bits):
+            # The ball below holds every number that begins with the known digits, so an answer is final.
+            half = arb(2) ** -(bits + 1)
+            answer = question((2 * known + 1) * half + arb(0, half))
+        if answer is not None:
+            return answer

@@ -25,16 +25,13 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.numbers import Bounds, round_up
 from tallyveil.errors import BudgetError, ConstraintError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.convolution import SumLaws
-from tallyveil.subspace.kernel import flint_matrix
-from tallyveil.subspace.lattice import Lattice
+from tallyveil.subspace.lattice import Lattice, flint_matrix, gram_schmidt, lll_reduced
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
-from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
 
 _BITS = 192
 """Bits of ball arithmetic. Balls carry their rounding errors, so fewer bits would make results looser, never wrong."""

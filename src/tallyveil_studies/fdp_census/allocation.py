@@ -19,7 +19,7 @@ from tallyveil.accounting import (
     compose,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.accounting.guarantee import exact_parameters
 from tallyveil_studies.fdp_census.printed import printed
 
 FOLDS: Final = 10

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from tallyveil.accounting import Guarantee
-from tallyveil.accounting.rounding import round_up
+from tallyveil.accounting.numbers import round_up
 from tallyveil.noise.balls import precision, rational
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import (

@@ -15,18 +15,11 @@ from tallyveil.accounting import (
     rho_of,
     translate,
 )
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.parameters import exact_parameters
-from tallyveil.budget.expected import expected_errors
-from tallyveil.budget.parameters import query_parameters
-from tallyveil.budget.products import (
-    DELTA,
-    NEIGHBOURS,
-    CensusProduct,
-    load_product,
-    product_names,
-)
-from tallyveil.budget.strategy import Strategy
+from tallyveil.accounting.guarantee import exact_parameters
+from tallyveil.accounting.numbers import at_most
+from tallyveil.budget.guarantees import query_parameters
+from tallyveil.budget.presets import DELTA, NEIGHBOURS, CensusProduct, load_product, product_names
+from tallyveil.budget.strategy import Strategy, expected_errors
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import FOLDS, overall_event, variances
 

@@ -15,11 +15,10 @@ import polars as pl
 from scipy.optimize import brentq
 
 from tallyveil.accounting import Guarantee, zcdp_to_epsilon_textbook
-from tallyveil.accounting.decimals import at_least, at_most
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses.further import of_integers
-from tallyveil.accounting.losses.loss_laws import loss_law_of
-from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.accounting.guarantee import exact_parameters
+from tallyveil.accounting.losses import loss_law_of, of_integers
+from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.arrays import Floats
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs

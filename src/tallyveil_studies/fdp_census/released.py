@@ -13,8 +13,8 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.accounting.guarantee import exact_parameters
+from tallyveil.accounting.numbers import at_most
 from tallyveil.budget import Strategy, load_product
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs

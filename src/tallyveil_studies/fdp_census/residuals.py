@@ -11,7 +11,7 @@ from fractions import Fraction
 import polars as pl
 from flint import arb, arb_poly
 
-from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 from tallyveil_studies.exhibit import Findings, StudyInputs

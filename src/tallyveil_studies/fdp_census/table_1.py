@@ -6,7 +6,7 @@ from fractions import Fraction
 import polars as pl
 
 from tallyveil.accounting import ZcdpConversion, zcdp_to_epsilon_textbook
-from tallyveil.accounting.parameters import DELTAS
+from tallyveil.accounting.guarantee import DELTAS
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import (
     DELTA,

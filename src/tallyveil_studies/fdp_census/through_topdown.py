@@ -24,7 +24,7 @@ from tallyveil.accounting import (
     rho_of,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.parameters import DELTAS, exact_parameters
+from tallyveil.accounting.guarantee import DELTAS, exact_parameters
 from tallyveil.arrays import Integers
 from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Role
 from tallyveil.storage.read import read_parquet

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting import Guarantee
-from tallyveil.accounting.decimals import at_least
+from tallyveil.accounting.numbers import at_least
 from tallyveil.arrays import Floats
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs

@@ -21,7 +21,7 @@ from tallyveil.accounting import (
     calibrate_to_curve,
     curve_excess,
 )
-from tallyveil.accounting.rounding import log_of
+from tallyveil.accounting.numbers import log_of
 from tallyveil_studies.comparison import Comparison
 from tallyveil_studies.fdp_census.allocation import (
     DELTA,

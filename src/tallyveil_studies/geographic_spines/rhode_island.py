@@ -9,9 +9,8 @@ from typing import Final
 import polars as pl
 
 from tallyveil.budget import Strategy, load_strategy_preset
-from tallyveil.budget.parameters import cost_parameters
-from tallyveil.budget.spine.accuracy import AreaAccuracy, family_accuracies, measured_variances
-from tallyveil.budget.spine.precision import totals_summed
+from tallyveil.budget.guarantees import cost_parameters
+from tallyveil.budget.spine.variance import AreaAccuracy, family_accuracies, measured_variances, totals_summed
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import (
     Branch,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
+from tallyveil.accounting.guarantee import pure_parameters, zcdp_parameters
 from tallyveil.arrays import Floats
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.budget.strategy import Mechanism

@@ -9,13 +9,17 @@ import numpy as np
 import polars as pl
 
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
-from tallyveil.subspace.coupling import MeetingTimes, choose_lag, meeting_times
-from tallyveil.subspace.diagnostics import potential_scale_reduction, sweeps_until, total_variation_bound
+from tallyveil.subspace.diagnostics import (
+    MeetingTimes,
+    choose_lag,
+    meeting_times,
+    potential_scale_reduction,
+    sweeps_until,
+    total_variation_bound,
+)
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.mcmc import run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, plan_chain
-from tallyveil.subspace.mcmc_stream import STARTS
+from tallyveil.subspace.mcmc import STARTS, run_chain, tune_jumps
+from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 from tallyveil_studies.exhibit import Findings, StudyInputs

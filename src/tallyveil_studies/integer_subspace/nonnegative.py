@@ -8,14 +8,12 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.noise import NoiseSource
-from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.constraints import ConstraintSystem, Structure
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.restricted import draw_restricted
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil.subspace.nonnegative import nearest_nonnegative
-from tallyveil.subspace.structure import Structure
+from tallyveil.subspace.nonnegative import draw_restricted, nearest_nonnegative
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.integer_subspace.examples import (
     BOXED_DRAWS,

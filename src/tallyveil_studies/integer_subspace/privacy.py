@@ -9,11 +9,11 @@ import polars as pl
 from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.costs import delta_with_total_variation
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.parameters import ALPHA, DELTAS, PrivacyParameters, exact_parameters
-from tallyveil.accounting.subspace_events import IntegerSubspaceLaplace
+from tallyveil.accounting.events import IntegerSubspaceLaplace
+from tallyveil.accounting.guarantee import ALPHA, DELTAS, PrivacyParameters, exact_parameters
+from tallyveil.subspace.guarantee import nearest_tables
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil.subspace.nearest import nearest_tables
 from tallyveil_studies.integer_subspace.examples import EXAMPLES, sampler_of
 
 NOTE: Final = (

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tallyveil.accounting import Neighbours, compose
-from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.accounting.guarantee import exact_parameters
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.noise import NoiseSource

@@ -7,10 +7,10 @@ from typing import Final
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.parameters import pure_parameters, zcdp_parameters
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.guarantee import pure_parameters, zcdp_parameters
+from tallyveil.accounting.numbers import at_most
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import DiscreteLaplace, Law
 from tallyveil.products.safetab.public.levels import law_of

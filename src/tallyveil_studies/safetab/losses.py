@@ -7,13 +7,11 @@ from functools import cache
 
 import polars as pl
 
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.renyi import renyi_epsilon
-from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
+from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.numbers import at_most
+from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.safetab.margins import exact_budgets, formula_budgets
 from tallyveil_studies.safetab.parameters import (

@@ -5,17 +5,16 @@ from fractions import Fraction
 from functools import cache
 from typing import Final, Literal
 
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.events import (
     AdaptiveEvent,
     DiscreteGaussian,
     DiscreteLaplace,
+    Neighbours,
     ParallelEvent,
     PrivacyEvent,
     SequentialEvent,
 )
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.parameters import exact_parameters
+from tallyveil.accounting.guarantee import compose, exact_parameters
 from tallyveil.budget.strategy import Mechanism
 from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
 

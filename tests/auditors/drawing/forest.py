@@ -24,7 +24,7 @@ from tests.histograms import histogram_from_triplets
 
 from tallyveil.accounting import Neighbours
 from tallyveil.budget.allocation import allocation_of
-from tallyveil.budget.sensitivity import sensitivities_of
+from tallyveil.budget.queries import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.measure import Measurer

@@ -13,7 +13,7 @@ from tallyveil.accounting import (
     compose,
     loss_law_of,
 )
-from tallyveil.accounting.approximation import approximate_log_delta
+from tallyveil.accounting.calibration import approximate_log_delta
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.5, 2.0, 6.0])

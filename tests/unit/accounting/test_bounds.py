@@ -7,10 +7,8 @@ from fractions import Fraction
 import flint
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.exact import parameter_of_noise
-from tallyveil.accounting.rounding import exact_upper, round_up
+from tallyveil.accounting.numbers import Bounds, exact_upper, parameter_of_noise, round_up
 from tallyveil.errors import BudgetError
 
 

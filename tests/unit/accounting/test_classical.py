@@ -15,7 +15,7 @@ from tallyveil.accounting import (
     rho_of,
     zcdp_to_epsilon,
 )
-from tallyveil.accounting.classical import classical_epsilons
+from tallyveil.accounting.proved import classical_epsilons
 from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)

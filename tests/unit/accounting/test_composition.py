@@ -19,7 +19,7 @@ from tallyveil.accounting import (
     loss_law_of,
     translate,
 )
-from tallyveil.accounting.losses.loss_laws import dominates
+from tallyveil.accounting.losses import dominates
 from tallyveil.errors import BudgetError
 
 BOUNDED, UNBOUNDED = Neighbours.BOUNDED, Neighbours.UNBOUNDED

@@ -8,11 +8,11 @@ import mpmath
 import pytest
 
 from tallyveil.accounting import conversion
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.conversion import epsilon_at, real_number
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, LossEngine, Tails, log_delta_of
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, lattice_of
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIANS = (GaussianLoss(Fraction(5, 2), 1, 3),)

@@ -20,7 +20,7 @@ from tallyveil.accounting import (
     rho_of,
 )
 from tallyveil.accounting.costs import delta_with_total_variation, total_variation_of
-from tallyveil.accounting.subspace_events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
+from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace
 from tallyveil.errors import BudgetError
 
 GAUSSIAN = DiscreteGaussian(Fraction(7, 3), multiplicity=2)

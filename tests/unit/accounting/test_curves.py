@@ -10,17 +10,16 @@ import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.gridded import Gridded
+from tallyveil.accounting.engines.moments import certified_log_moment, log_moment
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.envelope import gaussian_envelope
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, merged
-from tallyveil.accounting.losses.further import FailureLoss, NormalLoss
-from tallyveil.accounting.losses.moments import certified_log_moment, log_moment
+from tallyveil.accounting.losses import FailureLoss, GaussianLoss, LaplaceLoss, LossFactor, NormalLoss, merged
+from tallyveil.accounting.numbers import Bounds
 
 SMALL: tuple[tuple[LossFactor, ...], ...] = (
     (LaplaceLoss(Fraction(2), 1, 1),),

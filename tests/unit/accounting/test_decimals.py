@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.decimals import at_least, at_most, both_ends, delta_text, short_decimal
+from tallyveil.accounting.numbers import Bounds, at_least, at_most, both_ends, delta_text, short_decimal
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 FRACTIONS = st.fractions() | st.builds(

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import envelope
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.curves import zcdp_cost
+from tallyveil.accounting.engines.moments import log_moment, tilt_grid
 from tallyveil.accounting.engines.tails import Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw
-from tallyveil.accounting.engines.tilts import tilt_grid
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
-from tallyveil.accounting.losses.moments import log_moment
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.numbers import Bounds
 
 ENTRY, OUTSIDE = 1e-7, 3e-7
 COMPOSITIONS: list[tuple[LossFactor, ...]] = [

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from tallyveil.accounting import gaussian_lines
-from tallyveil.accounting.gaussian_lines import is_central, log_line, log_rest_of_line
+from tallyveil.accounting import envelope
+from tallyveil.accounting.envelope import is_central, log_line, log_rest_of_line
 
 
 def exact(mu: float, best_at: float, epsilon: float) -> tuple[mpmath.mpf, mpmath.mpf]:
@@ -66,7 +66,7 @@ def test_a_line_is_rounded_by_its_terms(
     mu: float, best_at: float, epsilon: float, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of both Mills' ratios, of a difference of exponentials, and of a point that is the best one elsewhere."""
-    monkeypatch.setattr(gaussian_lines, "ERROR", LARGE)
+    monkeypatch.setattr(envelope, "ERROR", LARGE)
     y = best_at / mu - mu / 2
 
     def mills(t: float) -> float:
@@ -98,7 +98,7 @@ def test_a_line_is_rounded_by_its_terms(
 def test_one_minus_a_line_is_rounded_by_its_terms(
     mu: float, best_at: float, epsilon: float, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaussian_lines, "ERROR", LARGE)
+    monkeypatch.setattr(envelope, "ERROR", LARGE)
     a = mu / 2 - best_at / mu
     with mpmath.workdps(40):
         first = float(mpmath.log(mpmath.ncdf(-a)))

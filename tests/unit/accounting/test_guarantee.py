@@ -9,11 +9,10 @@ import pytest
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting import guarantee as module
-from tallyveil.accounting.composition import compose
 from tallyveil.accounting.engines.choose import ENGINES, choose_engine
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
-from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.guarantee import Guarantee, compose
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIAN = DiscreteGaussian(Fraction(5), 1, 10)

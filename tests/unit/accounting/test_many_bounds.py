@@ -6,9 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.losses.log_bounds import exponential, log_reflected, log_rest, log_sum
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines.tails import ManyBounds, exponential, log_reflected, log_rest, log_sum
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError
 
 

@@ -1,8 +1,8 @@
 """The few numbers beside a claim of accuracy: each one is that of the guarantee, rounded in the safe direction."""
 
 from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, compose, zcdp_to_epsilon
-from tallyveil.accounting.exact import exact_number
-from tallyveil.accounting.parameters import exact_parameters, pure_parameters, zcdp_parameters
+from tallyveil.accounting.guarantee import exact_parameters, pure_parameters, zcdp_parameters
+from tallyveil.accounting.numbers import exact_number
 
 DELTAS = ("1e-5", "1e-10", "1e-11")
 

@@ -7,25 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tallyveil.accounting import (
-    ZCDP,
-    Gaussian,
-    Laplace,
-    Neighbours,
-    RandomizedResponse,
-    compose,
-    profile_envelope,
-)
+from tallyveil.accounting import ZCDP, Gaussian, Laplace, Neighbours, RandomizedResponse, compose, envelope
+from tallyveil.accounting.engines.ball_tails import Normal
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import WithFailure
-from tallyveil.accounting.engines.normal import Normal
-from tallyveil.accounting.envelope import gaussian_envelope
+from tallyveil.accounting.engines.tails import log_rest
+from tallyveil.accounting.envelope import gaussian_envelope, is_central
 from tallyveil.accounting.events import DiscreteGaussian
-from tallyveil.accounting.gaussian_lines import is_central
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.losses.further import NormalLoss
-from tallyveil.accounting.losses.log_bounds import log_rest
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, merged
 
 
 @pytest.mark.parametrize("factors", [((600, 2, 30), (700, 1, 30)), ((20, 1, 100), (31, 1, 80))])
@@ -33,7 +23,7 @@ def test_the_bracket_meets_the_one_from_all_knots(factors) -> None:
     law = merged(tuple(GaussianLoss(Fraction(v), k, n) for v, k, n in factors))
     engine = Dithered.build(law, 1e-5)
     assert engine is not None
-    found, knots = profile_envelope.profile_envelope(engine), gaussian_envelope(law)
+    found, knots = envelope.profile_envelope(engine), gaussian_envelope(law)
     assert found.lower <= knots.upper
     assert knots.lower <= found.upper
     assert found.width <= 2e-3 * found.upper
@@ -50,8 +40,8 @@ def test_where_nothing_covers_the_rest_there_is_no_upper_end(monkeypatch) -> Non
     """As for noise that protects next to nobody: the grid then ends before the bound beyond it begins to hold."""
     engine = Dithered.build((GaussianLoss(Fraction(600), 1, 60),), 1e-4)
     assert engine is not None
-    monkeypatch.setattr(profile_envelope, "_END", 0.4)
-    found = profile_envelope.profile_envelope(engine)
+    monkeypatch.setattr(envelope, "_END", 0.4)
+    found = envelope.profile_envelope(engine)
     assert 0 < found.lower < found.upper == math.inf
 
 
@@ -81,7 +71,7 @@ def test_answers_one_by_one_bound_all_of_them_together() -> None:
         (GaussianLoss(Fraction(3), 1, 4), GaussianLoss(Fraction(5), 2, 3), LaplaceLoss(Fraction(4), 1, 2))
     )
     knots = gaussian_envelope(law)
-    parts = profile_envelope._of_parts(law)
+    parts = envelope._of_parts(law)
     assert knots.lower <= parts <= 1.05 * knots.upper
 
 
@@ -116,7 +106,7 @@ def test_at_single_epsilons_mu_is_found_to_the_digits_of_delta(mu: float) -> Non
     for chosen in (epsilons, epsilons[is_central(mu, epsilons)], epsilons[~is_central(mu, epsilons)]):
         if chosen.size:
             deltas = engine.log_deltas(chosen.tolist())
-            found = profile_envelope._reached(chosen, deltas, log_rest(deltas), mu)
+            found = envelope._reached(chosen, deltas, log_rest(deltas), mu)
             assert mu * (1 - 1e-7) < found <= mu * (1 + 1e-12)
 
 
@@ -126,44 +116,44 @@ def test_lines_are_above_delta_for_a_larger_mu_and_for_no_smaller_one(mu: float)
     epsilons = np.linspace(0.0, mu * mu / 2 + 3 * mu, 40)
     deltas = engine.log_deltas(epsilons.tolist())
     rests = log_rest(deltas)
-    assert profile_envelope._is_above(mu * (1 + 1e-6), epsilons, epsilons, deltas, rests).all()
-    assert not profile_envelope._is_above(mu * (1 - 1e-6), epsilons, epsilons, deltas, rests).any()
+    assert envelope._is_above(mu * (1 + 1e-6), epsilons, epsilons, deltas, rests).all()
+    assert not envelope._is_above(mu * (1 - 1e-6), epsilons, epsilons, deltas, rests).any()
     # A line that is best elsewhere is lower.
     moved = epsilons + 0.5 * mu
-    assert not profile_envelope._is_above(mu * (1 + 1e-6), moved, epsilons, deltas, rests).any()
+    assert not envelope._is_above(mu * (1 + 1e-6), moved, epsilons, deltas, rests).any()
 
 
 def test_a_search_between_two_numbers_has_three_ends() -> None:
     for bound in (2.0, 2.7, 3.999):
-        low, high = profile_envelope._between(bound.__le__, 1.0, 4.0)
+        low, high = envelope._between(bound.__le__, 1.0, 4.0)
         assert low < bound <= high
         assert high - low <= 3.1 / 2**30
-    assert profile_envelope._between(lambda x: True, 1.0, 4.0) == (0.0, 1.0)
-    assert profile_envelope._between(lambda x: False, 1.0, 4.0) == (4.0, 4.0)
+    assert envelope._between(lambda x: True, 1.0, 4.0) == (0.0, 1.0)
+    assert envelope._between(lambda x: False, 1.0, 4.0) == (4.0, 4.0)
 
 
 def test_each_engine_has_its_way_to_mu() -> None:
     normal = Normal(Fraction(9, 4))
     law = (NormalLoss(Fraction(9, 4), 1),)
-    exact = profile_envelope.smallest_mu(law, normal)
+    exact = envelope.smallest_mu(law, normal)
     assert exact.lower <= 1.5 <= exact.upper
     assert exact.width < 1e-15
     failing = WithFailure(Fraction(1, 10**9), Fraction(1, 10**9), normal, law)
-    assert profile_envelope.smallest_mu(law, failing).lower == math.inf
+    assert envelope.smallest_mu(law, failing).lower == math.inf
     factors = (GaussianLoss(Fraction(9), 1, 4),)
-    assert profile_envelope.smallest_mu(factors, choose_engine(factors)) == gaussian_envelope(factors)
-    assert profile_envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) == pytest.approx(1.5, rel=1e-11)
-    assert profile_envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) > 1.5
+    assert envelope.smallest_mu(factors, choose_engine(factors)) == gaussian_envelope(factors)
+    assert envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) == pytest.approx(1.5, rel=1e-11)
+    assert envelope._of_parts((NormalLoss(Fraction(1, 4), 9),)) > 1.5
 
 
 def test_a_grid_that_would_take_too_long_leaves_the_lower_end(monkeypatch) -> None:
     law = (GaussianLoss(Fraction(600), 1, 60),)
     engine = Dithered.build(law, 1e-4)
     assert engine is not None
-    whole = profile_envelope.profile_envelope(engine)
+    whole = envelope.profile_envelope(engine)
     for name, limit in (("_MOST_EPSILONS", 100), ("_MOST_NODES", 1.0)):
         with monkeypatch.context() as patch:
-            patch.setattr(profile_envelope, name, limit)
-            cut = profile_envelope.profile_envelope(engine)
+            patch.setattr(envelope, name, limit)
+            cut = envelope.profile_envelope(engine)
             assert cut.upper == math.inf
             assert whole.lower * (1 - 1e-3) < cut.lower <= whole.upper

@@ -8,12 +8,19 @@ import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import DiscreteGaussian, compose
-from tallyveil.accounting.curves import beta_at, betas_at, zcdp_cost
+from tallyveil.accounting.curves import (
+    _cap,
+    _Places,
+    _Search,
+    beta_at,
+    betas_at,
+    betas_from_profile,
+    zcdp_cost,
+)
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.many_bounds import ManyBounds
-from tallyveil.accounting.profile_tradeoff import _cap, _Places, _Search, betas_from_profile
+from tallyveil.accounting.engines.tails import ManyBounds
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
 
 ALPHAS = (*tuple(Fraction(i, 100) for i in range(1, 100)), Fraction(1, 10**9), 1 - Fraction(1, 10**9))
 

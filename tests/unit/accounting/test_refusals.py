@@ -35,17 +35,12 @@ from tallyveil.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.costs import folded_cost
-from tallyveil.accounting.decimals import at_least, at_most, both_ends
+from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, require_distance
 from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.accounting.losses.loss_laws import loss_law_of
-from tallyveil.accounting.subspace_events import (
-    IntegerSubspaceGaussian,
-    IntegerSubspaceLaplace,
-    require_distance,
-)
+from tallyveil.accounting.losses import loss_law_of
+from tallyveil.accounting.numbers import Bounds, at_least, at_most, both_ends
 from tallyveil.errors import BudgetError
 
 GAUSSIAN, LAPLACE = DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(3))
@@ -163,7 +158,7 @@ def test_powers_of_ten_have_their_own_leading_digit(power):
 
 
 def test_balls_of_nothing_are_refused():
-    from tallyveil.accounting.engines.integer_polynomial import _floor
+    from tallyveil.accounting.engines.ball_tails import _floor
     from tallyveil.errors import SolverError
 
     with pytest.raises((SolverError, ValueError)):

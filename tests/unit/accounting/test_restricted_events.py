@@ -9,9 +9,8 @@ import pytest
 from tallyveil.accounting import Neighbours, compose
 from tallyveil.accounting.calibration import scaled
 from tallyveil.accounting.costs import epsilon_of, has_gaussian, rho_of
-from tallyveil.accounting.events import DiscreteGaussian, SequentialEvent
-from tallyveil.accounting.ledger.event_json import event_from_mapping
-from tallyveil.accounting.subspace_events import IntegerSubspaceLaplace
+from tallyveil.accounting.events import DiscreteGaussian, IntegerSubspaceLaplace, SequentialEvent
+from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.errors import BudgetError
 
 FREE = IntegerSubspaceLaplace("1/4", "l1", 2, ("total",))

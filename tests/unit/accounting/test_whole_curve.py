@@ -18,13 +18,12 @@ from tallyveil.accounting import (
     ZcdpCurve,
     calibrate,
     calibrate_to_curve,
+    calibration,
     compose,
     curve_excess,
     rho_of,
-    whole_curve,
 )
-from tallyveil.accounting.calibration import scaled
-from tallyveil.accounting.whole_curve import _difference, _largest_between, _Point
+from tallyveil.accounting.calibration import _difference, _largest_between, _Point, scaled
 from tallyveil.errors import BudgetError
 
 ADD_REMOVE = Neighbours.UNBOUNDED
@@ -164,7 +163,7 @@ def test_the_textbook_curve_by_hand():
 def test_the_bound_between_two_points_is_that_of_the_tangents_and_their_roundings(monkeypatch) -> None:
     """ln of the chord of delta is concave: below both of its tangents at the ends, which meet inside."""
     large = 2.0**-20
-    monkeypatch.setattr(whole_curve, "_ROUNDING", large)
+    monkeypatch.setattr(calibration, "_ROUNDING", large)
     for fall, steep in ((0.3, 0.2), (2.0, 1.9), (2.0, 0.1), (0.0, 0.3)):
         left, right = _Point(1.0, -0.5, -0.7), _Point(1.6, -0.5 - fall, -0.7 - steep)
         growth = math.exp(0.6) - 1

@@ -14,7 +14,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.accounting.zcdp import epsilon_to_rho
+from tallyveil.accounting.renyi import epsilon_to_rho
 from tallyveil.errors import BudgetError
 
 RATES = [Fraction(1, 10**12), Fraction(1, 100), Fraction(293764, 114921), Fraction(50), Fraction(10**6)]

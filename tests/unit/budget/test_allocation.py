@@ -9,9 +9,8 @@ import pytest
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.costs import epsilon_of, rho_of
-from tallyveil.accounting.events import DiscreteGaussian, ParallelEvent, SequentialEvent
-from tallyveil.accounting.losses.loss_laws import alternatives_of
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import DiscreteGaussian, Neighbours, ParallelEvent, SequentialEvent
+from tallyveil.accounting.losses import alternatives_of
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget import Mechanism, Strategy
 from tallyveil.budget.fitted_shares import AccuracyTarget, _rounded, _rounded_up, fit_shares
-from tallyveil.budget.spine.precision import answer_precisions
-from tallyveil.budget.spine.variance import entity_variances, spine_variances
+from tallyveil.budget.spine.variance import answer_precisions, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.geography import spine_from_columns
 

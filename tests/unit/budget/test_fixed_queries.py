@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.fixed_queries import Saving, find_saving, fixed_queries, is_fixed
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.queries import Saving, find_saving, fixed_queries, is_fixed
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.presets import load_preset
@@ -203,7 +203,7 @@ def test_a_large_schema_is_looked_at_by_kinds():
 @pytest.mark.parametrize(("limit", "fixed"), [(6, True), (5, False)])
 def test_above_the_limit_of_kinds_no_query_is_called_fixed(monkeypatch, limit, fixed):
     """Three kinds of ages and two of homes."""
-    monkeypatch.setattr("tallyveil.budget.fixed_queries.MOST_KINDS", limit)
+    monkeypatch.setattr("tallyveil.budget.queries.MOST_KINDS", limit)
     assert is_fixed(SCHEMA.query("age"), [SCHEMA.query("age")], SCHEMA) == fixed
 
 
@@ -213,5 +213,5 @@ def test_above_the_limit_of_entries_no_query_is_called_fixed_by_several(monkeypa
     assert is_fixed(query, known, SCHEMA)
     kinds, answers = 4, 4 + 3 + 2
     for limit in (kinds * answers, kinds * answers - 1):
-        monkeypatch.setattr("tallyveil.budget.fixed_queries.MOST_KINDS", limit)
+        monkeypatch.setattr("tallyveil.budget.queries.MOST_KINDS", limit)
         assert is_fixed(query, known, SCHEMA) == (limit == kinds * answers)

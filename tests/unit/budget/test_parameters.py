@@ -5,22 +5,10 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
-from tallyveil.accounting.engines import revivals
-from tallyveil.accounting.parameters import (
-    BETA,
-    DELTAS,
-    MU,
-    epsilon_name,
-    exact_parameters,
-    zcdp_parameters,
-)
+from tallyveil.accounting.engines import loss_transform
+from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
 from tallyveil.budget import Mechanism, Strategy, load_product
-from tallyveil.budget.parameters import (
-    TOGETHER,
-    cost_parameters,
-    query_parameters,
-    strategy_parameters,
-)
+from tallyveil.budget.guarantees import TOGETHER, cost_parameters, query_parameters, strategy_parameters
 
 HALVES = (("total", Fraction(1, 4)), ("detailed", Fraction(3, 4)))
 
@@ -91,7 +79,7 @@ def test_losses_without_a_lattice_are_accounted_for_exactly():
 
 
 def test_losses_that_only_the_slowest_engine_takes_are_accounted_for_by_zcdp(monkeypatch):
-    monkeypatch.setattr(revivals, "MOST_STATES", 10)
+    monkeypatch.setattr(loss_transform, "MOST_STATES", 10)
     plan = load_product("redistricting-units-pr").strategies[0]
     row = strategy_parameters(plan, with_mu=False)[-1]
     assert (row["geolevel"], row["accountant"]) == (TOGETHER, "zcdp")

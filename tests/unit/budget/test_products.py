@@ -10,7 +10,7 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.budget.products import DELTA, NEIGHBOURS, load_product, product_names
+from tallyveil.budget.presets import DELTA, NEIGHBOURS, load_product, product_names
 from tallyveil.errors import BudgetError
 from tallyveil_studies.fdp_census.products import product_row
 

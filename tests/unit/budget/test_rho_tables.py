@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tallyveil.accounting import Neighbours, rho_of
-from tallyveil.budget.rho_tables import load_rho_table, strategy_of_rho
+from tallyveil.budget.presets import load_rho_table, strategy_of_rho
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 

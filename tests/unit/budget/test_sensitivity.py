@@ -9,9 +9,8 @@ import pytest
 
 from tallyveil.accounting import Neighbours, epsilon_of, rho_of
 from tallyveil.budget import Mechanism, Strategy
-from tallyveil.budget.fixed_queries import is_fixed
-from tallyveil.budget.sensitivity import require_sensitivities, sensitivities_of
-from tallyveil.budget.spine.precision import answers_summed, precision_of
+from tallyveil.budget.queries import is_fixed, require_sensitivities, sensitivities_of
+from tallyveil.budget.spine.variance import answers_summed, precision_of
 from tallyveil.errors import BudgetError
 from tallyveil.schema import Attribute, Recode, Schema, load_preset
 

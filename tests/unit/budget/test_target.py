@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours, compose
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon
+from tallyveil.budget.guarantees import geolevel_savings, rho_for_target
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.budget.target import geolevel_savings, rho_for_target
 from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)

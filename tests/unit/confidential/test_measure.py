@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.histograms import histogram_from_triplets
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.confidential import sealed_counts

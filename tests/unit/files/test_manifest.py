@@ -11,10 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, NonPrivateEvent
+from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, Neighbours, NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.declared import MisfitError, adapter_of, validated
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import LedgerRecord, ledger_record

@@ -9,10 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting.events import DiscreteGaussian
+from tallyveil.accounting.events import DiscreteGaussian, Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import ledger_record
 from tallyveil.files.manifest import ListedFile, ReleaseKind, Spent, StageTime

@@ -1,6 +1,6 @@
 """Figures of a guarantee: plain labels, the same bytes every time."""
 
-from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.report.accounting_plots import draw_profile
 
 

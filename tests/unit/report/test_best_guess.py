@@ -3,9 +3,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.events import Neighbours, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.report.best_guess import (
     composed_guess,

@@ -1,6 +1,6 @@
 """Privacy parameters beside a claim of accuracy, as text."""
 
-from tallyveil.accounting.parameters import BETA, MU, epsilon_name
+from tallyveil.accounting.guarantee import BETA, MU, epsilon_name
 from tallyveil.report.parameters import parameter_table
 
 ROW = {"level": "A", "spent": "1/3", **{epsilon_name(one): 2.00001 for one in ("1e-5", "1e-10", "1e-11")}}

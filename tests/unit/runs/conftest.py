@@ -11,9 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.accounting.events import DiscreteGaussian
+from tallyveil.accounting.events import DiscreteGaussian, Neighbours
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.key import insecure_key
 from tallyveil.runs.observer import Observer

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.selftest import algorithms, costs, draws, releases
 from tallyveil.selftest.all_answers import known_answers
 from tallyveil.selftest.answers import equal

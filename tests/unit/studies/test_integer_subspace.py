@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting import Neighbours, compose
-from tallyveil.accounting.subspace_events import IntegerSubspaceLaplace
+from tallyveil.accounting.events import IntegerSubspaceLaplace
 from tallyveil.cli.main import main
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting import Neighbours
-from tallyveil.accounting.parameters import BETA, DELTAS, MU, epsilon_name
+from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name
 from tallyveil.cli.study import _make_release
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.report.draw import write_plot

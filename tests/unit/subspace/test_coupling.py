@@ -11,9 +11,11 @@ from tests.oracles.mcmc import algorithm_1, algorithm_3
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.coupling import MeetingTimes, choose_lag, meeting_times
 from tallyveil.subspace.diagnostics import (
+    MeetingTimes,
     added_delta,
+    choose_lag,
+    meeting_times,
     overdispersed,
     potential_scale_reduction,
     require_converged,
@@ -23,8 +25,7 @@ from tallyveil.subspace.diagnostics import (
 )
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import plan_chain
+from tallyveil.subspace.mcmc_moves import basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 
 KEY = insecure_key("coupled chains")

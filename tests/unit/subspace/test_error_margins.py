@@ -6,10 +6,9 @@ import numpy as np
 
 from tallyveil.noise import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.error_margins import error_margins, rank
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil.subspace.noise_plan import plan_noise, plan_restricted
+from tallyveil.subspace.noise_plan import error_margins, plan_noise, plan_restricted, rank
 
 SUMS = ConstraintSystem.from_sets([[0, 1, 2], [0, 1], range(5)], 5)
 

@@ -5,16 +5,15 @@ import pytest
 from flint import fmpq_mat, fmpz_mat
 
 from tallyveil.errors import ConstraintError
-from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.kernel import flint_matrix
+from tallyveil.subspace.constraints import ConstraintSystem, StructureKind
 from tallyveil.subspace.lattice import (
     NoIntegerSolution,
     check_lattice,
+    flint_matrix,
     lattice_of,
     particular_solution,
     require_totals,
 )
-from tallyveil.subspace.structure import StructureKind
 
 
 def two_way(n_rows: int, n_columns: int) -> ConstraintSystem:

@@ -12,11 +12,19 @@ from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.mcmc import estimate_seconds, run_chain, tune_jumps
-from tallyveil.subspace.mcmc_columns import basis_columns, butterfly_pairs, lattice_columns
-from tallyveil.subspace.mcmc_moves import JumpMoves, SliceMoves, plan_chain
-from tallyveil.subspace.mcmc_stream import SINGLE, ChainStream
-from tallyveil.subspace.mcmc_tables import chain_target, greatest_size, jump_laws, slack_thresholds
+from tallyveil.subspace.mcmc import SINGLE, ChainStream, estimate_seconds, run_chain, tune_jumps
+from tallyveil.subspace.mcmc_moves import (
+    JumpMoves,
+    SliceMoves,
+    basis_columns,
+    butterfly_pairs,
+    chain_target,
+    greatest_size,
+    jump_laws,
+    lattice_columns,
+    plan_chain,
+    slack_thresholds,
+)
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
 
 KEY = insecure_key("subspace chains")

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.errors import BudgetError, ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.lattice import Lattice, lattice_of
-from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil.subspace.nearest import (
+from tallyveil.subspace.guarantee import (
     least_distance,
     least_size,
     nearest_tables,
@@ -22,6 +20,8 @@ from tallyveil.subspace.nearest import (
     require_pairs,
     require_record,
 )
+from tallyveil.subspace.lattice import Lattice, lattice_of
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
 from tallyveil_studies.integer_subspace.published_tables import delinquent_children
 
 L1, L2 = (GeneralisedLaplace(norm, Fraction(1, 4)) for norm in Norm)

@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.costs import delta_with_total_variation
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.diagnostics import added_delta
-from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta
-from tallyveil.subspace.lattice import lattice_of
+from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_delta, least_distance
+from tallyveil.subspace.lattice import lattice_of, shortest_vectors
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil.subspace.nearest import least_distance
 from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise
-from tallyveil.subspace.reduction import shortest_vectors
 from tallyveil_studies.integer_subspace.published_tables import delinquent_children
 
 KEY = insecure_key("noise plans")

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.errors import ConfigError, SolverError
-from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil.subspace.nonnegative import nearest_nonnegative
-from tallyveil.subspace.outputs import Outputs, require_outputs
-from tallyveil.subspace.structure import recognise
+from tallyveil.subspace.nonnegative import Outputs, nearest_nonnegative, require_outputs
 
 
 def two_way(rows, columns):

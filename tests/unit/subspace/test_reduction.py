@@ -5,8 +5,7 @@ import pytest
 
 from tallyveil.errors import ConstraintError
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.lattice import lattice_of
-from tallyveil.subspace.reduction import lll_reduced, shortest_vectors
+from tallyveil.subspace.lattice import lattice_of, lll_reduced, shortest_vectors
 
 
 def two_way(n_rows: int, n_columns: int) -> ConstraintSystem:

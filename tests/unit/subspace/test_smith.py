@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tallyveil.subspace.kernel import flint_matrix
-from tallyveil.subspace.smith import (
+from tallyveil.subspace.constraints import (
     elementary_divisors,
     hermite_columns,
     independent_columns,
     smith_form,
 )
+from tallyveil.subspace.lattice import flint_matrix
 
 matrices = hnp.arrays(
     np.int64, st.tuples(st.integers(1, 4), st.integers(1, 6)), elements=st.integers(-9, 9)

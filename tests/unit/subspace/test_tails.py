@@ -9,9 +9,9 @@ from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.guarantee import paper_tail, tail_bound, tail_radius
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil.subspace.tails import paper_tail, tail_bound, tail_radius
 from tallyveil_studies.integer_subspace.published_tables import delinquent_children
 
 L1, L2 = GeneralisedLaplace(Norm.L1, Fraction(1, 4)), GeneralisedLaplace(Norm.L2, Fraction(1, 4))

@@ -26,21 +26,18 @@ from typing import Final
 
 import numpy as np
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.atom_lists import Listable, listed
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.enumeration import Enumeration
-from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded
-from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.engines.normal import Normal
+from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
+from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
+from tallyveil.accounting.engines.moments import estimated_length
 from tallyveil.accounting.engines.quadrature import Quadrature
-from tallyveil.accounting.engines.renyi_bound import RenyiUpper
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
     LossEngine,
+    ManyBounds,
     Tails,
     exact_epsilon,
     lower_fraction,
@@ -48,24 +45,27 @@ from tallyveil.accounting.engines.tails import (
     upper_fraction,
 )
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
-from tallyveil.accounting.engines.tilts import estimated_length
-from tallyveil.accounting.losses.divergences import no_divergence
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of, merged
-from tallyveil.accounting.losses.further import (
+from tallyveil.accounting.losses import (
     AnyLoss,
     Base,
     ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
+    GaussianLoss,
+    LaplaceLoss,
     Law,
+    LossFactor,
     NormalLoss,
     SampledLoss,
     cost_hint,
     further,
+    lattice_of,
+    merged,
     merged_law,
     of_integers,
 )
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.numbers import Bounds
+from tallyveil.accounting.renyi import no_divergence
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational

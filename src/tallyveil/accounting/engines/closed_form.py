@@ -23,26 +23,22 @@ from typing import Final
 
 import numpy as np
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.gaussian_sums import UNIT, log_excess, log_tail
-from tallyveil.accounting.engines.lattice_nodes import (
+from tallyveil.accounting.engines.lattice_points import (
+    FARTHEST,
+    LARGEST_MIRROR,
     MOST_POINTS,
+    UNIT,
+    EpsilonPlaces,
     LatticeFactors,
+    LossPoints,
     find_places,
+    log_excess,
+    log_tail,
     log_theta_constant,
 )
-from tallyveil.accounting.engines.tails import Tails
-from tallyveil.accounting.losses.factors import (
-    GaussianLoss,
-    LaplaceLoss,
-    LossFactor,
-    LossLattice,
-    lattice_of,
-    merged,
-)
-from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.points import FARTHEST, LARGEST_MIRROR, EpsilonPlaces, LossPoints
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines.tails import ManyBounds, Tails, log_rest, log_sum
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, LossLattice, lattice_of, merged
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Floats, Integers
 
 LARGEST_ETA: Final = 1e-10

@@ -1,7 +1,16 @@
-"""Engines made of other engines: two that enclose the truth, and one with a chance of failure.
+"""Engines made of other bounds: of engines that enclose the truth, of failures, of Renyi divergences.
 
-`Between` takes its upper bounds from one engine and its lower bounds from another one. `WithFailure` adds a chance D
-that everything is revealed: delta is D + (1 - D) times the delta of the rest.
+Engines made of other engines: two that enclose the truth, and one with a chance of failure.
+
+`Between` takes its upper bounds from one engine and its lower bounds from another one. `WithFailure` adds a
+chance D that everything is revealed: delta is D + (1 - D) times the delta of the rest.
+
+An upper bound of delta from Renyi divergences, for losses of which nothing else is known; there is no lower
+bound.
+
+The variables: x the excess of the order over 1; tau the divergence; ln delta <= x (tau - epsilon) - saved(x),
+by the conversion of Canonne, Kamath and Steinke (2020, Proposition 12). Floats choose x, and balls evaluate
+the bound there.
 """
 
 import math
@@ -11,11 +20,28 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.chords import tails_by_chords
-from tallyveil.accounting.engines.tails import LossEngine, Tails, fraction_bounds, log_bounds_of
-from tallyveil.accounting.losses.further import Law
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines.tails import (
+    LossEngine,
+    ManyBounds,
+    Tails,
+    float_bounds,
+    fraction_bounds,
+    log_bounds_of,
+    log_reflected,
+    tails_by_chords,
+    within_floats,
+)
+from tallyveil.accounting.losses import Law
+from tallyveil.accounting.numbers import Bounds, log_of, round_up
+from tallyveil.accounting.renyi import (
+    BITS,
+    best_excess,
+    certified_divergence,
+    saved,
+    saved_ball,
+    searched_divergence,
+)
+from tallyveil.noise.balls import precision, rational
 
 # Rounding of the few operations on logarithms here: 4.5 units in the last place. Twice of it would show in the
 # sixteenth digit alone; below about 1 unit, the bounds would not be certain.
@@ -122,3 +148,68 @@ class WithFailure:
             slack = 8 * _SLACK * (1 + np.where(np.isfinite(mixed), np.abs(mixed), 0.0))
             ends.append(np.minimum(mixed + side * slack, 0.0))
         return ManyBounds(np.minimum(ends[0], ends[1]), ends[1])
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiUpper:
+    """Upper bounds of delta for a law whose Renyi divergences are known.
+
+    Attributes:
+        law: The losses, each with a divergence that is the same for both neighbours.
+        name: "renyi".
+    """
+
+    law: Law
+    name: str = "renyi"
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Delta from above. Of the probabilities nothing is known but Q <= exp(-epsilon)."""
+        exact = within_floats(epsilon)
+        # Q(L > epsilon) = E[exp(-L); L > epsilon] under P, so at most exp(-epsilon). Its rounding is one of a product:
+        # 1e-15 covers it, since exp(-epsilon) must not fall below the truth.
+        below = Bounds(-math.inf, min(0.0, -float(exact) * (1 - 1e-15)))
+        return Tails(Bounds(-math.inf, 0.0), below, self._log_delta(exact))
+
+    def epsilon(self, delta: Fraction) -> float:
+        """An epsilon that holds with this delta, between 0 and 1, rounded up."""
+        log_delta = log_of(delta)
+
+        def bound(excess: float) -> float:
+            # Epsilon at one order, in floats. It is only minimised here: every order gives a valid bound, so no error
+            # in the search can do more than widen the answer.
+            return searched_divergence(self.law, excess) - (log_delta + saved(excess)) / excess
+
+        best = best_excess(bound)
+        with precision(BITS):
+            # The chosen order is an exact fraction from here on; the bound itself is evaluated in balls.
+            x = rational(best)
+            log_ball = rational(delta).log() + saved_ball(x)
+            # 0 is a larger bound, so it holds too, where the formula gives less.
+            return max(0.0, round_up(rational(certified_divergence(self.law, best)) - log_ball / x))
+
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        """Ln delta from above at each epsilon."""
+        return ManyBounds.of([self._log_delta(within_floats(epsilon)) for epsilon in epsilons])
+
+    def _best(self, epsilon: Fraction) -> Fraction:
+        allowed = float(epsilon)
+
+        def log_delta(excess: float) -> float:
+            # Canonne, Kamath, Steinke (2020), Proposition 12, with the order 1 + x; convex in x, so one minimum.
+            return excess * (searched_divergence(self.law, excess) - allowed) - saved(excess)
+
+        return best_excess(log_delta)
+
+    def _log_delta(self, epsilon: Fraction) -> Bounds:
+        # delta(-e) follows from delta(e) by the reflection of the loss, while the formula needs epsilon >= 0.
+        if epsilon < 0:
+            there = self._log_delta(-epsilon)
+            return Bounds(-math.inf, log_reflected(float(epsilon), there).upper)
+        best = self._best(epsilon)
+        with precision(BITS):
+            x = rational(best)
+            logarithm = x * (rational(certified_divergence(self.law, best)) - rational(epsilon)) - saved_ball(
+                x
+            )
+            # ln delta is at most 0: for a small epsilon, the best order may give more than everything.
+            return Bounds(-math.inf, min(0.0, float_bounds(logarithm).upper))

@@ -32,7 +32,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.loss_transform import (
     NEGLIGIBLE,
     UNIT,
@@ -45,20 +44,27 @@ from tallyveil.accounting.engines.loss_transform import (
     wide_exponents,
     wide_power,
 )
+from tallyveil.accounting.engines.moments import (
+    OUTSIDE,
+    certified_log_moment,
+    estimated_length,
+    greatest_loss,
+    tilt_grid,
+    window,
+)
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
     Tails,
     log_of,
+    log_rest,
+    log_sum,
     narrower,
     probability,
     within_floats,
 )
-from tallyveil.accounting.engines.tilts import OUTSIDE, estimated_length, tilt_grid, window
-from tallyveil.accounting.losses.factors import GaussianLoss, LossFactor, LossLattice, lattice_of, merged
-from tallyveil.accounting.losses.largest_loss import greatest_loss
-from tallyveil.accounting.losses.log_bounds import log_rest, log_sum
-from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.accounting.losses import GaussianLoss, LossFactor, LossLattice, lattice_of, merged
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
 

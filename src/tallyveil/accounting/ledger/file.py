@@ -18,7 +18,6 @@ from typing import Any, Literal, Self
 
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
-from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.lines import (
     LEDGER_FORMAT,
     NO_LINE,
@@ -29,6 +28,7 @@ from tallyveil.accounting.ledger.lines import (
     parse_ledger,
     spent,
 )
+from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.system import flush, lock, open_for_lock, regular_bytes
 from tallyveil.storage.write import store_error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tallyveil.accounting.costs import delta_with_total_variation, total_variation_of
 from tallyveil.accounting.events import (
     UNPROTECTED,
+    Neighbours,
     NonPrivateEvent,
     PrivacyEvent,
     SequentialEvent,
@@ -16,7 +17,6 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.storage.paths import real
@@ -82,7 +82,7 @@ def read_joint(ledgers: Iterable[Path], copied: Mapping[Path, int] | None = None
         stated = ", ".join(f"{path} under {relation.value}" for relation, path in relations.items())
         raise BudgetError(
             f"the ledgers are stated under different neighbours ({stated}), so their costs do not add up. Translate "
-            "the events of one relation first (tallyveil.accounting.translation), or account for each relation "
+            "the events of one relation first (tallyveil.accounting.costs), or account for each relation "
             "separately."
         )
     entries = [(path, entry) for path, (_, part) in zip(paths, contents, strict=True) for entry in part]
@@ -162,7 +162,7 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     Raises:
         BudgetError: a run used an insecure test key or added no noise, so that nothing it published is protected.
     """
-    from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.guarantee import compose
 
     require_protection(joint)
     return compose(joint.paid, neighbours=joint.neighbours, engine=engine)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from tallyveil.budget.fractions import can_be_wanted
+from tallyveil.budget.strategy import can_be_wanted
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given, in_short
 

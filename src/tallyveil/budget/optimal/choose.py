@@ -1,4 +1,7 @@
-"""From aims to shares: the program of the aims, its solution, and the strategy with the resulting shares."""
+"""From aims to shares: the program of the aims, its solution, and the strategy with the resulting shares.
+
+Shares are found as floats and stated as exact fractions.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -6,17 +9,49 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyveil.accounting.composition import compose
-from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.arrays import Floats
+from tallyveil.budget.guarantees import rho_for_target
 from tallyveil.budget.optimal.aims import Aims, Goal
-from tallyveil.budget.optimal.fractions import LOSS, PARTS_OF_A_SHARE, rounded_shares, with_shares
-from tallyveil.budget.optimal.program import SLACK, ShareProgram, Variances
-from tallyveil.budget.optimal.solve import solve
+from tallyveil.budget.optimal.solve import SLACK, ShareProgram, Variances, solve
 from tallyveil.budget.strategy import Strategy
-from tallyveil.budget.target import rho_for_target
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import LARGEST_VARIANCE
+
+PARTS_OF_A_SHARE = 2500
+"""The denominator is this many times the number of shares."""
+LOSS = 1 / PARTS_OF_A_SHARE
+"""Rounding makes every variance larger by at most this fraction, because it divides no share by more than 1 + LOSS."""
+
+
+def rounded_shares(shares: Floats) -> tuple[Fraction, ...]:
+    """Fractions with a common denominator that sum to exactly 1, near the given shares.
+
+    Each share is rounded up to a whole number of parts, and all are divided by the sum of these numbers. For n shares
+    and D parts, the sum is at most D + n. So no share becomes smaller than 1 / (1 + n / D) of what it was. Rounding to
+    the nearest part instead could lose much: a tiny share may be all that determines an answer.
+
+    Args:
+        shares: Above 0; they sum to 1.
+    """
+    parts = PARTS_OF_A_SHARE * len(shares)
+    whole = [max(1, int(part)) for part in np.ceil(shares * parts)]
+    return tuple(Fraction(part, sum(whole)) for part in whole)
+
+
+def with_shares(strategy: Strategy, shares: tuple[Fraction, ...]) -> Strategy:
+    """A strategy that measures the same with other shares, geolevel by geolevel in its own order."""
+    left = list(shares)
+    divided = []
+    for geolevel in strategy.geolevels:
+        queries = strategy.queries(geolevel)
+        parts, left = left[: len(queries)], left[len(queries) :]
+        together = sum(parts, Fraction(0))
+        pairs = zip(queries, parts, strict=True)
+        divided.append((geolevel, together, [(query, part / together) for query, part in pairs]))
+    return strategy.with_shares(divided)
+
 
 DIGITS = 9
 """Significant digits of the least rho, which is rounded up."""

@@ -1,39 +1,390 @@
 """Chooses groups of geounits so that published variances become small, by local search with exact variances.
 
-Problem. A spine has a geolevel of groups (such as block groups) between containers (such as tracts) and their children
-(such as blocks). Each container's children may be grouped in any way that keeps the largest group size. Wanted are
-groups that make an aim small: a weighted sum of mean variances, or the largest weighted variance. Limits on other
-families and geolevels must hold.
+What the rest of a spine means for one geounit: the terms that remain fixed while its inside is changed.
 
-Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's effect on
-every variance of the spine is then known exactly (`surroundings`). The round's changes are combined, and all variances
-are computed again from the whole spine. The round is kept only if this computation shows an improvement that breaks no
-limit that held before. Otherwise only half, a fifth or a twentieth of the containers that gain most are changed.
-If a part that may not grow did grow, its weight is multiplied by 3 and the search repeated.
+Problem. The groups inside a geounit (the container) are to be changed. Every variance of the spine then
+changes through the container's total only. Wanted are the few numbers that describe the measurements outside
+the container.
 
-Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round limit.
+Variables. For a geounit at some level: v is its variance from the measurements in its own subtree; pi is the
+precision of its parent's total from the parent's own measurement and from outside the parent; s is the sum of
+v over the geounit's siblings; d = 1 + pi s.
 
-Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and the
-container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2 have independent
-errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4}, the first group is the
-entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
+Steps. The recursion goes from the roots down to the wanted geolevel.
+- The outside measurements determine the geounit's total with precision pi / d.
+- If the geounit's total is given and grows by 1, the parent's total moves by 1 / d and the total of a sibling
+  with variance v' moves by -pi v' / d.
+- Adding these moves gives each entity's slope outside the geounit, and the weighted sum of squared slopes.
+
+Stopping rule. There is one step for each geolevel above the wanted one.
+
+Worked case. A root and its two children are each measured with variance 1. For one child, pi = 1, s = 1 and d
+= 2. Its sibling and the root determine its total with precision 1/2: the root's measurement minus the
+sibling's has variance 2. Together with its own measurement, the child's variance is 1 / (1 + 1/2) = 2/3.
+
+Searches for good groups in every container of a spine, one container at a time, with the rest fixed.
+
+Problem. A container's children are to be put into groups of limited size so that the weighted sum of all
+variances becomes small. With everything else fixed, this sum depends on the container's groups only through a
+few numbers. They are the terms of `FixedTerms`: for each child its variance from below and what depends on
+it, for each entity its slope and weight, and for the surroundings a precision and a weight.
+
+Steps. The compiled kernel (`kernels.tree.regrouping`) starts from the present groups and does passes. A pass
+moves each child to the group where the sum is smallest, then merges pairs of groups. For finest geounits the
+kernel starts a second time, from groups of children that are in the same entities, and the better result is
+kept.
+
+Stopping rule. A start ends when a pass changes nothing, or after `MOST_PASSES` passes.
+
+Worked case of the second start: children of kinds a a a b b with at most two in a group give the groups aa,
+a, bb.
+
+Problem. A spine has a geolevel of groups (such as block groups) between containers (such as tracts) and their
+children (such as blocks). Each container's children may be grouped in any way that keeps the largest group
+size. Wanted are groups that make an aim small: a weighted sum of mean variances, or the largest weighted
+variance. Limits on other families and geolevels must hold.
+
+Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's
+effect on every variance of the spine is then known exactly (`surroundings`). The round's changes are
+combined, and all variances are computed again from the whole spine. The round is kept only if this
+computation shows an improvement that breaks no limit that held before. Otherwise only half, a fifth or a
+twentieth of the containers that gain most are changed. If a part that may not grow did grow, its weight is
+multiplied by 3 and the search repeated.
+
+Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round
+limit.
+
+Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and
+the container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2
+have independent errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4},
+the first group is the entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.caps import FIRST_WEIGHT, CapTrial, excess, limiting_weights, over
-from tallyveil.budget.spine.search import search_containers
-from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
+from tallyveil.budget.spine.variance import SpineVariances, entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
 from tallyveil.geography.build import first_appearance
-from tallyveil.geography.steps import insert_groups
+from tallyveil.geography.steps import insert_groups, membership_classes, together
+
+if TYPE_CHECKING:
+    from tallyveil.kernels.tree.regrouping import Container
+    from tallyveil.kernels.tree.variance import EntityParts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """For every geounit of a geolevel, what the measurements outside it contribute.
+
+    Given a geounit's total, the part of an entity outside the geounit is estimated as slope x the geounit's total, plus
+    an error that is independent of the measurements inside the geounit.
+
+    Attributes:
+        precision: Precision with which all measurements outside determine the geounit's total; shape (n_geounits,).
+        weight: Sum of weight times squared slope on the total, over all variances outside except those of entities that
+            touch the geounit.
+        outside_slope: For every entry of the geolevel (an entity in a geounit), the slope of the entity's part outside.
+    """
+
+    precision: Floats
+    weight: Floats
+    outside_slope: Floats
+
+
+class _Weights(NamedTuple):
+    """Weights of the variances whose sum is wanted.
+
+    Attributes:
+        geounits: For each geolevel, weight of each geounit's variance.
+        carried: For each geolevel, weight of each geounit's variance and of all below it, from `carried_weights`.
+        entities: Weight of each entity's variance.
+    """
+
+    geounits: tuple[Floats, ...]
+    carried: tuple[Floats, ...]
+    entities: Floats
+
+
+def carried_weights(variances: SpineVariances, weights: tuple[Floats, ...]) -> tuple[Floats, ...]:
+    """For every geounit, how much the weighted sum of variances in its subtree grows with its own variance."""
+    carried = [weights[-1]]
+    for level in range(variances.spine.finest - 1, -1, -1):
+        total = variances.family(level).total
+        shares = np.add.reduceat(
+            carried[0] * variances.below[level + 1] ** 2, variances.spine.child_offsets[level][:-1]
+        )
+        carried.insert(0, weights[level] + _over(shares, total**2))
+    return tuple(carried)
+
+
+def outside_of(
+    variances: SpineVariances,
+    levels: "tuple[tuple[EntityParts, Integers | None], ...]",
+    entity_weights: Floats,
+    weights: tuple[Floats, ...],
+    level: int,
+) -> Surroundings:
+    """Go down from the roots to a geolevel and describe the surroundings of its geounits.
+
+    Args:
+        variances: Variances; all must be finite.
+        levels: The entries of the entities at each geolevel, from `entity_parts`.
+        entity_weights: Weight of each entity's variance.
+        weights: For each geolevel, weight of each geounit's variance.
+        level: The wanted geolevel.
+    """
+    weighing = _Weights(weights, carried_weights(variances, weights), entity_weights)
+    n_roots = variances.spine.n_geounits(0)
+    here = Surroundings(np.zeros(n_roots), np.zeros(n_roots), np.zeros(len(levels[0][0].geounit)))
+    for upper in range(level):
+        entries, above = levels[upper + 1]
+        if above is None:
+            break
+        here = _down(variances, levels[upper][0], entries, above, weighing, upper, here)
+    return here
+
+
+def _down(
+    variances: SpineVariances,
+    parents: "EntityParts",
+    children: "EntityParts",
+    above: Integers,
+    weighing: _Weights,
+    level: int,
+    here: Surroundings,
+) -> Surroundings:
+    """One step of the recursion in the head of this module: from the parents of a geolevel to their children."""
+    family = variances.family(level)
+    weights, carried, entity_weights = weighing
+    pi = variances.precisions[level] + here.precision
+    known = np.isinf(pi)
+    finite = np.where(known, 1.0, pi)
+    v = variances.below[level + 1]
+    siblings = np.maximum(family.total[family.parent] - v, 0.0)
+    # For an exactly known parent, pi is infinite. Dividing everything by pi replaces 1 by 0 and pi by 1.
+    finite_share = np.where(known, 0.0, 1.0)
+    d = finite_share[family.parent] + finite[family.parent] * siblings
+    precision = np.where(d > 0, finite[family.parent] / np.where(d > 0, d, 1.0), np.inf)
+    moved = (
+        finite_share[parents.geounit] * here.outside_slope
+        - finite[parents.geounit] * parents.slope * family.total[parents.geounit]
+    )
+    child = children.geounit
+    passed_down = finite[family.parent[child]] * children.slope * v[child]
+    outside_slope = _over(moved[above] + passed_down, d[child])
+    entity = np.repeat(np.arange(len(children.begin) - 1), np.diff(children.begin))
+    entity_above = np.repeat(np.arange(len(parents.begin) - 1), np.diff(parents.begin))
+    touching = np.bincount(parents.geounit, entity_weights[entity_above] * moved**2, minlength=len(pi))
+    touched_here = np.bincount(child, entity_weights[entity] * moved[above] ** 2, minlength=len(v))
+    share = carried[level + 1] * v**2
+    shares = np.add.reduceat(share, variances.spine.child_offsets[level][:-1])
+    from_outside = finite_share**2 * (here.weight + weights[level])
+    outside = from_outside[family.parent] + np.maximum(touching[family.parent] - touched_here, 0.0)
+    outside += finite[family.parent] ** 2 * np.maximum(shares[family.parent] - share, 0.0)
+    return Surroundings(precision, _over(outside, d**2), outside_slope)
+
+
+def _over(numerator: Floats, denominator: Floats) -> Floats:
+    quotient: Floats = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), 0.0)
+    return quotient
+
+
+MOST_PASSES = 6
+"""Largest number of passes from one start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedTerms:
+    """What the search of all containers needs, laid out so that each container's part is contiguous.
+
+    Attributes:
+        below: Variance of every child from its own subtree.
+        carried: Weight of every child's variance, including all variances below that depend on it.
+        alike: Children with the same number are interchangeable. None treats all children as different.
+        begin_child, entry, slope: Entities that touch each child, numbered within its container, and their slopes.
+        begin_outer, weight, outside_slope: Entities that touch each container, their weights, and the slopes of their
+            parts outside the container.
+        outside: For every container: weight of the surroundings, precision from them, own precision, own weight.
+    """
+
+    below: Floats
+    carried: Floats
+    alike: Integers | None
+    begin_child: Integers
+    entry: Integers
+    slope: Floats
+    begin_outer: Integers
+    weight: Floats
+    outside_slope: Floats
+    outside: tuple[Floats, Floats, Floats, Floats]
+
+    def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
+        """Container u, as the kernel takes it."""
+        from tallyveil.kernels.tree.regrouping import Container
+
+        first, last = int(self.begin_child[children.start]), int(self.begin_child[children.stop])
+        touching = slice(int(self.begin_outer[u]), int(self.begin_outer[u + 1]))
+        n = children.stop - children.start
+        alike = np.arange(n) if self.alike is None else _numbered(self.alike[children])
+        weight, precision, own_precision, own_weight = (float(column[u]) for column in self.outside)
+        below = self.below[children].copy()
+        # An exactly published total gets a precision far above all others, because the kernel needs a finite number.
+        known = not np.isfinite(own_precision)
+        return Container(
+            below,
+            self.carried[children].copy(),
+            alike,
+            self.begin_child[children.start : children.stop + 1] - first,
+            self.entry[first:last],
+            self.slope[first:last],
+            self.weight[touching],
+            self.outside_slope[touching],
+            weight,
+            precision,
+            1e9 / float(below.min()) if known else own_precision,
+            own_weight,
+            group_precision,
+            limit,
+        )
+
+
+def fixed_terms(
+    variances: SpineVariances, families: Sequence[EntityFamily], weights: Mapping[str, Floats], level: int
+) -> FixedTerms:
+    """Compute everything that remains fixed while the groups of a geolevel change.
+
+    Args:
+        variances: Variances on the spine.
+        families: Families of the spine, named in `weights`.
+        weights: Weight of every single variance, by family and by geolevel.
+        level: Level of the groups.
+
+    Raises:
+        BudgetError: some variance cannot be estimated.
+        GeographyError: there is no geolevel above the groups.
+    """
+    spine = variances.spine
+    if any(not np.all(np.isfinite(below)) for below in variances.below):
+        raise BudgetError(
+            "the measurements do not determine the answer of some geounit, so its variance is infinite. Measure the "
+            "finest geolevel."
+        )
+    everything = together(families) if families else _nothing(spine)
+    entity_weights = np.concatenate([np.zeros(0), *(weights[family.name] for family in families)])
+    by_level = tuple(
+        np.asarray(weights.get(name, np.zeros(spine.n_geounits(i)))) for i, name in enumerate(spine.geolevels)
+    )
+    levels = entity_parts(variances, everything)
+    out = outside_of(variances, levels, entity_weights, by_level, level - 1)
+    outer, (children, up), own_precision = levels[level - 1][0], levels[level + 1], levels[level][1]
+    if own_precision is None or up is None:
+        raise GeographyError(
+            "groups of geounits need a geolevel above them, and this is the root. Name a geolevel below the root."
+        )
+    order = np.argsort(outer.geounit, kind="stable")
+    begin_outer = _begin(outer.geounit, spine.n_geounits(level - 1))
+    local = np.empty(len(order), dtype=np.int64)
+    local[order] = np.arange(len(order)) - begin_outer[outer.geounit[order]]
+    entity = np.repeat(np.arange(len(outer.begin) - 1), np.diff(outer.begin))
+    by_child = np.argsort(children.geounit, kind="stable")
+    return FixedTerms(
+        variances.below[level + 1],
+        carried_weights(variances, by_level)[level + 1],
+        membership_classes(spine, families, level + 1) if level + 1 == spine.finest else None,
+        _begin(children.geounit, spine.n_geounits(level + 1)),
+        local[own_precision[up]][by_child],
+        children.slope[by_child],
+        begin_outer,
+        entity_weights[entity[order]],
+        out.outside_slope[order],
+        (out.weight, out.precision, variances.precisions[level - 1], by_level[level - 1]),
+    )
+
+
+def search_containers(
+    variances: SpineVariances,
+    families: Sequence[EntityFamily],
+    weights: Mapping[str, Floats],
+    level: int,
+    limit: FanOutLimit,
+    group_precision: float,
+    *,
+    from_classes: bool = True,
+) -> tuple[Integers, Floats]:
+    """Search for good groups in every container, with everything else fixed.
+
+    Args:
+        found, families, weights, level: As in `fixed_terms`.
+        limit: Largest number of children in a group.
+        group_precision: Precision of a group's own measurement.
+        from_classes: Whether to start also from finest geounits grouped by the entities that contain them.
+    Returns:
+        For every child, its group within its container, numbered from 0. For every container, the amount by which its
+        new groups lower the weighted sum.
+    """
+    spine = variances.spine
+    fixed = fixed_terms(variances, families, weights, level)
+    by_class = from_classes and fixed.alike is not None
+    first_child = spine.child_offsets[level][spine.child_offsets[level - 1]]
+    parent = spine.parents(level + 1)
+    group_of = np.empty(len(parent), dtype=np.int64)
+    gains = np.zeros(spine.n_geounits(level - 1))
+    for u in range(len(gains)):
+        children = slice(int(first_child[u]), int(first_child[u + 1]))
+        here = parent[children] - parent[children.start]
+        group_of[children] = here
+        if len(here) > 1 and np.isfinite(fixed.outside[1][u]):
+            container = fixed.container(u, children, float(group_precision), limit.limit(len(here)))
+            group_of[children], gains[u] = _searched_container(container, here, by_class)
+    return group_of, gains
+
+
+def _searched_container(container: "Container", here: Integers, by_class: bool) -> tuple[Integers, float]:
+    """The best groups found for one container, from its present groups and from classes of alike children."""
+    from tallyveil.kernels.tree.regrouping import regroup
+
+    best = here.copy()
+    start, least = regroup(container, best, MOST_PASSES)
+    if by_class:
+        other = _classes(container.alike, container.limit)
+        _, value = regroup(container, other, MOST_PASSES)
+        if value < least - abs(least) * 1e-11:
+            best, least = other, value
+    return best, start - least
+
+
+def _classes(alike: Integers, limit: int) -> Integers:
+    """Groups of alike children, split into as few nearly equal parts as the limit allows."""
+    order = np.argsort(alike, kind="stable")
+    size = np.bincount(alike)
+    rank = np.empty(len(alike), dtype=np.int64)
+    rank[order] = np.arange(len(alike)) - np.repeat(np.cumsum(size) - size, size)
+    parts = -(-size // limit)
+    return _numbered(alike * len(alike) + rank * parts[alike] // size[alike])
+
+
+def _numbered(labels: Integers) -> Integers:
+    numbers: Integers = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+    return numbers
+
+
+def _nothing(spine: Spine) -> EntityFamily:
+    none = np.zeros(0, dtype=np.int64)
+    return EntityFamily("none", (), np.zeros(1, dtype=np.int64), none, spine.n_geounits(spine.finest))
+
+
+def _begin(labels: Integers, n: int) -> Integers:
+    return np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n))]).astype(np.int64)
+
 
 POWER = 8
 """For the maximum, the search uses the derivatives of the sum of variances to this power."""

@@ -82,8 +82,8 @@ def show_parameters(rows: Sequence[Mapping[str, Any]]) -> None:
     Args:
         rows: Of `budget.parameters`. A row is named by its columns `spine` and `geolevel`, or `level`.
     """
-    from tallyveil.accounting.decimals import at_most
-    from tallyveil.accounting.parameters import BETA, DELTAS, MU, parameter_texts
+    from tallyveil.accounting.guarantee import BETA, DELTAS, MU, parameter_texts
+    from tallyveil.accounting.numbers import at_most
 
     if not rows:
         return

@@ -19,7 +19,7 @@ A state may be *extended*: cells first, then coordinates, which the size leaves 
 starts[k] to ends[k] are cells and those up to starts[k + 1] are coordinates.
 
 Key: starts, ends, rows, steps: columns in compressed form; thresholds, guide: table of the slack's base-256 digits
-(`tallyveil.subspace.mcmc_tables`); limit: greatest size a chain may reach; u: 64 random bits.
+(`tallyveil.subspace.mcmc_moves`); limit: greatest size a chain may reach; u: 64 random bits.
 
 Specification: `tests.oracles.chain`.
 """

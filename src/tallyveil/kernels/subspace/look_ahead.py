@@ -29,7 +29,7 @@ a margin, or are reported as open.
 
 Worked case: 2 rows. The first row w is taken with probability prod L(w_k) L(-w_k) / g_2(0)**c, and the second is -w.
 
-Specification: the exact decisions of `tallyveil.subspace.exact.look_ahead_row`.
+Specification: the exact decisions of `tallyveil.subspace.exact.look_ahead`.
 """
 
 from typing import NamedTuple

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.budget.expected import expected_errors
-from tallyveil.budget.fractions import parse_fraction
+from tallyveil.budget.strategy import expected_errors, parse_fraction
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.first_file import FirstFile, relative_to, release_text, tables_of
 from tallyveil.plans.from_toml.first_levels import FirstAttribute

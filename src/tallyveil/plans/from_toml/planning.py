@@ -6,11 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.guarantees import rho_for_target
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
-from tallyveil.budget.sensitivity import sensitivities_of
+from tallyveil.budget.queries import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.budget.target import rho_for_target
 from tallyveil.errors import ConfigError
 from tallyveil.geography.optimise import geolevels_after
 from tallyveil.plans.fitting import known_query, refuse_unfit

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tallyveil.accounting.decimals import at_most
+from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Integers
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.bypass import BypassRule

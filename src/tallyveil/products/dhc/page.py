@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tallyveil.accounting.decimals import claim_text
+from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.numbers import claim_text
 from tallyveil.files.finished import refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines

@@ -16,10 +16,9 @@ from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import ConstraintError, SchemaError, SolverError
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import collect_batches, require_counts, require_levels, scan_table, whole_number
-from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.constraints import ConstraintSystem, Structure
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.restricted import draw_restricted
-from tallyveil.subspace.structure import Structure
+from tallyveil.subspace.nonnegative import draw_restricted
 from tallyveil.subspace.table import TableConstraints
 
 LARGEST_COUNT = 1 << 40

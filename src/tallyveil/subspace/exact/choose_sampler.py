@@ -30,20 +30,31 @@ from typing import Final
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.subspace.constraints import StructureKind
 from tallyveil.subspace.exact.column_tables import LARGEST_WORK, planned_work
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided
-from tallyveil.subspace.exact.margins import two_column_sampler
+from tallyveil.subspace.exact.look_ahead import look_ahead_proposal, sided, two_column_sampler
 from tallyveil.subspace.exact.mixture import mixture_sampler
-from tallyveil.subspace.exact.nearest_planes import NearestPlanesProposal, nearest_planes, planes_of
-from tallyveil.subspace.exact.proposals import Proposal, block_proposal, two_way_proposal
-from tallyveil.subspace.exact.sampler import TrialSampler, VectorSampler, acceptance_rate, split_sampler
-from tallyveil.subspace.exact.tensor_basis import tensor_orthogonalised, tensor_shape
+from tallyveil.subspace.exact.nearest_planes import (
+    NearestPlanesProposal,
+    nearest_planes,
+    planes_of,
+    tensor_orthogonalised,
+    tensor_shape,
+)
+from tallyveil.subspace.exact.sampler import (
+    Proposal,
+    TrialSampler,
+    VectorSampler,
+    acceptance_rate,
+    block_proposal,
+    split_sampler,
+    two_way_proposal,
+)
+from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw
-from tallyveil.subspace.structure import StructureKind
-from tallyveil.subspace.two_way_grid import two_way_grid
 
 MOST_EXPECTED_TRIALS: Final = 1e5
 """If a draw is expected to need more trials than this, a chain is the better method."""

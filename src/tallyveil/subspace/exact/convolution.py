@@ -1,38 +1,95 @@
-"""Certified probabilities of sums of independent noise.
+"""Certified probabilities of single cells and of sums of independent noise.
+
+Weights of single cells, and the law of a cell that stands for several.
+
+Problem. Samplers of tables need the weight of a value, bounds on the weight of large values, and laws whose
+weights are products. If z and -z are both cells of a table, one number decides two cells, and its weight is
+the product of two.
+
+Steps. The weight of a Laplace law is exp(-abs(x) / scale), and that of a Gaussian law is exp(-x^2 / (2
+variance)). In a product of weights, the rates 1 / scale or 1 / variance add up.
+
+Worked case. Two cells with the Laplace scale 4 and values x and -x have the joint weight exp(-abs(x) / 2).
+This is a cell with scale 2.
+
+Certified probabilities of sums of independent noise.
 
 Problem. A sum of n independent cells with the same law has the n-fold convolution of the law. Wanted are its
 probabilities, with a proved bound on the error.
 
-Variables. A table holds integers, in units of 2**-bits, and one bound on the error of every entry in these units. The
-bound also covers sums beyond the table.
+Variables. A table holds integers, in units of 2**-bits, and one bound on the error of every entry in these
+units. The bound also covers sums beyond the table.
 
 Steps.
 - One cell: differences of certified floors (`IntegerLaw.tail_floors`). Each is off by at most 2 units.
-- A sum of two parts: let p, q be the exact laws and P, Q their tables with errors a, b. Every entry of P * Q / 2**bits
-is
-  off by at most a |q|_1 + b |P|_1, where |q|_1 = 1 and |P|_1 is below 1 + 1 / b. Rounding down adds one unit. So the
-  new error is a + b + 2.
+- A sum of two parts: let p, q be the exact laws and P, Q their tables with errors a, b. Every entry of P * Q
+  / 2**bits is off by at most a |q|_1 + b |P|_1, where |q|_1 = 1 and |P|_1 is below 1 + 1 / b. Rounding down
+  adds one unit. So the new error is a + b + 2.
 
 Stopping rule. n cells are halved until single cells remain.
 
-Worked case. In units of 2**-4, let one cell have the table 4, 8, 4. For two cells the product is 16, 64, 96, 64, 16;
-divided by 2**4 it is the table 1, 4, 6, 4, 1.
+Worked case. In units of 2**-4, let one cell have the table 4, 8, 4. For two cells the product is 16, 64, 96,
+64, 16; divided by 2**4 it is the table 1, 4, 6, 4, 1.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz_poly
+from flint import arb, fmpz_poly
 
 from tallyveil.errors import SolverError
-from tallyveil.noise.laws import Law
+from tallyveil.noise.balls import rational
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian, DiscreteLaplace, Law
 
 if TYPE_CHECKING:
     from tallyveil.kernels.subspace.sums import FloatTables
+
+
+def cell_weight(law: Law, x: int) -> arb:
+    """The weight L(x) of one cell, with L(0) = 1, at the current precision."""
+    if isinstance(law, DiscreteGaussian):
+        return (-(x * x) / (2 * rational(law.variance))).exp()
+    return (-abs(x) / rational(law.scale)).exp()
+
+
+def weight_beyond(law: Law, reach: int) -> arb:
+    """An upper bound of the sum of L(w) over w > reach >= 0: a geometric sum, which is exact for the Laplace law."""
+    first, second = cell_weight(law, reach + 1), cell_weight(law, reach + 2)
+    return first / (1 - second / first)
+
+
+def joint_law(laws: Sequence[Law]) -> Law:
+    """The law whose weights are the products of the weights of these laws.
+
+    Raises:
+        SolverError: some laws are Gaussian and others are Laplace laws, so that the product is neither; or the product
+            is narrower than every law that can be drawn.
+    """
+    if all(isinstance(law, DiscreteGaussian) for law in laws):
+        return DiscreteGaussian(_joint(law.variance for law in laws if isinstance(law, DiscreteGaussian)))
+    if all(isinstance(law, DiscreteLaplace) for law in laws):
+        return DiscreteLaplace(_joint(law.scale for law in laws if isinstance(law, DiscreteLaplace)))
+    raise SolverError(
+        "The constraints make several cells equal up to the sign, and some of them have Gaussian noise, others Laplace "
+        "noise. Give these cells laws of one kind."
+    )
+
+
+def _joint(parameters: Iterable[Fraction]) -> Fraction:
+    parameter = 1 / sum((1 / parameter for parameter in parameters), Fraction(0))
+    if parameter < SMALLEST_PARAMETER:
+        raise SolverError(
+            f"The constraints make several cells equal up to the sign. Together they have a law with parameter "
+            f"{parameter}, wanted {SMALLEST_PARAMETER} or more. Use more noise."
+        )
+    return parameter
+
 
 FLOAT_TABLE_BITS: Final = 192
 """Bits of the tables from which floats are computed."""

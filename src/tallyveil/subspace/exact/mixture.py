@@ -42,10 +42,8 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.convolution import SumLaws, unit_float
-from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.inversion_table import ChoiceTable, is_below
-from tallyveil.subspace.exact.proposals import Proposal, single_mass
-from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS
+from tallyveil.subspace.exact.digits import ChoiceTable, NoiseAddress, is_below
+from tallyveil.subspace.exact.sampler import MOST_TRIALS, ROUND_CELLS, Proposal, single_mass
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 
 MakeProposal = Callable[[SumLaws], Proposal]

@@ -1,24 +1,49 @@
 """The lattice Gaussian on any lattice, by nearest planes with rejection.
 
+The basis of a table all of whose sums along one attribute vanish, and its orthogonal form, both in closed
+form.
+
+The problem: nearest planes need a basis and its Gram-Schmidt form, in exact fractions. For a general lattice
+this takes the cube of the dimension, and the fractions grow. Where a table of n_1 x ... x n_k cells keeps the
+sums of all its *lines* (all cells that differ in one attribute alone), both are known. For three attributes
+these are all two-way margins.
+
+The variables: A_n is the lattice of n integers with sum zero, with the basis a_i = e_i - e_(i+1), i = 1 ..
+n - 1. Its Gram-Schmidt form is a*_i, with a_i = a*_i - ((i - 1) / i) a*_(i-1) and |a*_i|^2 = (i + 1) / i.
+
+The lattice of the table is the tensor product of A_(n_1) .. A_(n_k). Its basis vectors are all products of
+the a_i, in the order of the cells. The tensor products of the a*_i are orthogonal. Multiplied out, the
+formula for a_i gives each basis vector as its own product of a*_i plus earlier ones, so they are its
+Gram-Schmidt form. A coefficient's centre then depends on at most 2^k - 1 later coefficients, with the
+denominator (i_1 + 1) ... (i_k + 1).
+
+The steps: look for sizes n_1 .. n_k whose product is the number of cells and for which the product of all
+n_i - 1 is the dimension, with the cells in this order. Then test that the constraints vanish on the basis. The
+two lattices then span the same space. Both hold all integer vectors of this space, so they are equal.
+
+Example: 3 x 3 x 3 cells with all two-way margins have dimension 8, and the last basis vector has |b*|^2 = (3
+/ 2)^3.
+
 Problem. Wanted are lattice vectors z with probability proportional to exp(-|z|^2 / (2 variance)).
 
-Variables. b_1 .. b_m is a basis and b*_i its orthogonalised (Gram-Schmidt) form. s_i^2 = variance / |b*_i|^2. rho_i(c)
-is the sum of exp(-(x - c)^2 / (2 s_i^2)) over all integers x, and rho_i = rho_i(0).
+Variables. b_1 .. b_m is a basis and b*_i its orthogonalised (Gram-Schmidt) form. s_i^2 = variance / |b*_i|^2.
+rho_i(c) is the sum of exp(-(x - c)^2 / (2 s_i^2)) over all integers x, and rho_i = rho_i(0).
 
-Steps. Coefficients are drawn from the last to the first. The later coefficients determine a centre c for coefficient i.
-The coefficient is x with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i. By Poisson summation rho_i(c) is at most
-rho_i; with the remaining probability the trial fails. So a trial gives the vector z with probability exactly
-exp(-|z|^2 / (2 variance)) / (product of the rho_i).
+Steps. Coefficients are drawn from the last to the first. The later coefficients determine a centre c for
+coefficient i. The coefficient is x with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i. By Poisson summation
+rho_i(c) is at most rho_i; with the remaining probability the trial fails. So a trial gives the vector z with
+probability exactly exp(-|z|^2 / (2 variance)) / (product of the rho_i).
 
-Stopping rule. Trials are repeated until one succeeds (`TrialSampler`). A trial succeeds with probability at least the
-product of rho_i(1/2) / rho_i, which is near 1 if every s_i is above about 1. The theorem below assumes such a
-threshold; here the probability is computed.
+Stopping rule. Trials are repeated until one succeeds (`TrialSampler`). A trial succeeds with probability at
+least the product of rho_i(1/2) / rho_i, which is near 1 if every s_i is above about 1. The theorem below
+assumes such a threshold; here the probability is computed.
 
-Worked case. If s_i^2 = 1/4, then rho_i = 1.271 and rho_i(1/2) = 1.235. With centre 1/2 the coefficient fails with
-probability 1 - 1.235 / 1.271 = 0.03. If s_i^2 = 1, it fails with probability 1e-8.
+Worked case. If s_i^2 = 1/4, then rho_i = 1.271 and rho_i(1/2) = 1.235. With centre 1/2 the coefficient fails
+with probability 1 - 1.235 / 1.271 = 0.03. If s_i^2 = 1, it fails with probability 1e-8.
 
-Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022), after
-Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here each coefficient has its own.
+Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022),
+after Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here each coefficient has
+its own.
 """
 
 import math
@@ -26,10 +51,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from flint import arb
 
 from tallyveil.arrays import Floats, Integers
@@ -37,12 +64,84 @@ from tallyveil.errors import SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.subspace.exact.convolution import SumLaws
-from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.inversion_table import ChoiceTable
-from tallyveil.subspace.exact.proposals import MOST_TRIALS_AT_ONCE
-from tallyveil.subspace.exact.tensor_basis import Orthogonalised, tensor_orthogonalised, tensor_shape
-from tallyveil.subspace.lattice import Lattice
-from tallyveil.subspace.reduction import gram_schmidt, lll_reduced
+from tallyveil.subspace.exact.digits import ChoiceTable, NoiseAddress
+from tallyveil.subspace.exact.sampler import MOST_TRIALS_AT_ONCE
+from tallyveil.subspace.lattice import Lattice, gram_schmidt, lll_reduced
+
+LEAST_ATTRIBUTES: Final = 3
+"""Tables of two attributes have faster samplers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Orthogonalised:
+    """A basis with its exact Gram-Schmidt form, as far as nearest planes need it.
+
+    Attributes:
+        basis: Sparse int64 [n_cells, m].
+        later: For each coefficient i, the later coefficients j on which its centre depends, and the factors mu[j][i]
+            times the denominator of i.
+        denominators: One for each coefficient.
+        squares: |b*_i|^2.
+    """
+
+    basis: Any
+    later: tuple[tuple[Integers, Any], ...]
+    denominators: tuple[int, ...]
+    squares: tuple[Fraction, ...]
+
+
+def tensor_shape(lattice: Lattice) -> tuple[int, ...] | None:
+    """The numbers of levels of three or more attributes whose lines all sum to zero, or None for any other lattice."""
+    for shape in _shapes(lattice.n_cells, lattice.dimension):
+        # Dimensions agree and the basis keeps the invariants: the two lattices are then the same.
+        if not (lattice.system.matrix @ _tensor_basis(shape)).count_nonzero():
+            return shape
+    return None
+
+
+def tensor_orthogonalised(shape: tuple[int, ...]) -> Orthogonalised:
+    """The basis of a table of this shape, and its Gram-Schmidt form."""
+    places = list(product(*(range(1, n) for n in shape)))
+    strides = [math.prod(n - 1 for n in shape[axis + 1 :]) for axis in range(len(shape))]
+    later, denominators, squares = [], [], []
+    for number, place in enumerate(places):
+        indices, factors = [], []
+        for moves in product((0, 1), repeat=len(shape)):
+            if any(moves) and all(i + move < n for i, move, n in zip(place, moves, shape, strict=True)):
+                indices.append(
+                    number + sum(move * stride for move, stride in zip(moves, strides, strict=True))
+                )
+                factors.append(math.prod(-i if move else i + 1 for i, move in zip(place, moves, strict=True)))
+        later.append((np.array(indices, dtype=np.int64), np.array(factors, dtype=np.int64)))
+        denominators.append(math.prod(i + 1 for i in place))
+        squares.append(math.prod((Fraction(i + 1, i) for i in place), start=Fraction(1)))
+    return Orthogonalised(_tensor_basis(shape), tuple(later), tuple(denominators), tuple(squares))
+
+
+def _tensor_basis(shape: tuple[int, ...]) -> Any:
+    """Sparse int64 [n_cells, m]."""
+    basis: Any = sp.eye_array(1, dtype=np.int64, format="csc")
+    for n in shape:
+        differences = sp.diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, -1], shape=(n, n - 1))
+        basis = sp.kron(basis, differences.astype(np.int64), format="csc")
+    return basis
+
+
+def _shapes(n_cells: int, dimension: int) -> Iterator[tuple[int, ...]]:
+    """All shapes with these numbers of cells and of basis vectors, of three attributes or more."""
+
+    def of(cells: int, vectors: int) -> Iterator[tuple[int, ...]]:
+        if cells == 1 and vectors == 1:
+            yield ()
+        for n in range(2, cells + 1):
+            if cells % n == 0 and vectors % (n - 1) == 0:
+                for rest in of(cells // n, vectors // (n - 1)):
+                    yield (n, *rest)
+
+    for shape in of(n_cells, dimension):
+        if len(shape) >= LEAST_ATTRIBUTES:
+            yield shape
+
 
 _FIRST_CANDIDATES_BITS = 72
 """Candidates around a centre reach so far that all others together have about 2**-72 of the mass."""

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from tallyveil.accounting.engines import atom_lists
-from tallyveil.accounting.engines.atom_lists import Listable, listed
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.further import Base, ResponseLoss, SampledLoss
+from tallyveil.accounting.engines import gridded
+from tallyveil.accounting.engines.gridded import Listable, listed
+from tallyveil.accounting.losses import Base, GaussianLoss, LaplaceLoss, ResponseLoss, SampledLoss
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 
@@ -167,7 +166,7 @@ def test_losses_that_cannot_be_listed_are_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SolverError, match="standard deviations at one tilt"):
         listed(far, 38.6)
     k = 12
-    monkeypatch.setattr(atom_lists, "MOST_ATOMS", k)
+    monkeypatch.setattr(gridded, "MOST_ATOMS", k)
     assert len(listed(LaplaceLoss(Fraction(2), k, 1), 0.0).losses) == k + 1
     with pytest.raises(SolverError, match="14 values"):
         listed(LaplaceLoss(Fraction(2), k + 1, 1), 0.0)
@@ -184,7 +183,7 @@ LARGE = 2.0**-30
 def test_the_errors_of_a_list_are_those_of_its_exponents_and_losses(
     loss: Listable, tilt: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atom_lists, "UNIT", LARGE)
+    monkeypatch.setattr(gridded, "UNIT", LARGE)
     found = listed(loss, tilt)
     base = loss.base if isinstance(loss, SampledLoss) else loss
     left_out = slip = 0.0

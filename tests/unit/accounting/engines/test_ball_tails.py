@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from tallyveil.accounting.engines.ball_tails import log_bounds, resolving_bits
-from tallyveil.accounting.losses.factors import GaussianLoss
+from tallyveil.accounting.losses import GaussianLoss
 from tallyveil.errors import BudgetError
 
 

@@ -8,16 +8,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import choose
+from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
-from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
-from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, Tails
+from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, ManyBounds, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError
 
 GAUSSIANS = (GaussianLoss(Fraction(5, 2), 1, 3),)

@@ -7,15 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines import chords
+from tallyveil.accounting.engines import tails
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal
 from tallyveil.accounting.engines.choose import NoLoss
-from tallyveil.accounting.engines.chords import tails_by_chords
-from tallyveil.accounting.engines.enumeration import Enumeration
-from tallyveil.accounting.engines.normal import Normal
-from tallyveil.accounting.engines.tails import NOTHING, LossEngine, Tails
-from tallyveil.accounting.losses.factors import LaplaceLoss
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines.tails import NOTHING, LossEngine, ManyBounds, Tails, tails_by_chords
+from tallyveil.accounting.losses import LaplaceLoss
+from tallyveil.accounting.numbers import Bounds
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def test_both_probabilities_take_the_ends_that_hurt_and_the_roundings(
 ) -> None:
     """The two chords, from both sides of delta, and P = delta + exp(epsilon) Q."""
     slack, d, e = 1e-5, 0.25, float(epsilon)
-    monkeypatch.setattr(chords, "_SLACK", slack)
+    monkeypatch.setattr(tails, "_SLACK", slack)
     before, here, after = (Bounds(-x, -x + 0.01) for x in (4.0, 5.0, 6.5))
     chord = Fraction(d)
     found = tails_by_chords(

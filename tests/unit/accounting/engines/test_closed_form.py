@@ -9,9 +9,9 @@ import pytest
 from flint import arb, ctx, fmpq
 
 from tallyveil.accounting.engines import closed_form
+from tallyveil.accounting.engines.ball_tails import Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError
 
 CENSUS = tuple(

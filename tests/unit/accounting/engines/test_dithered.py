@@ -10,19 +10,17 @@ import pytest
 
 from tallyveil.accounting import DiscreteGaussian, Neighbours, compose
 from tallyveil.accounting.conversion import epsilon_at
-from tallyveil.accounting.engines import choose, dithered, revivals
+from tallyveil.accounting.engines import choose, dithered, loss_transform
+from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import FallbackEngine, choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.dithered_contour import contour_at, log_moment_bounds
-from tallyveil.accounting.engines.enumeration import Enumeration
+from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered, contour_at, log_moment_bounds
 from tallyveil.accounting.engines.gridded import Gridded
+from tallyveil.accounting.engines.moments import log_moment, moments
 from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.tails import ManyBounds, log_reflected, log_rest
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
-from tallyveil.accounting.losses.log_bounds import log_reflected, log_rest
-from tallyveil.accounting.losses.moments import log_moment, moments
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
 from tallyveil.budget import load_strategy_preset
 from tallyveil.errors import BudgetError
 
@@ -139,11 +137,11 @@ def test_periods_that_floats_cannot_resolve_are_refused(monkeypatch) -> None:
 def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch) -> None:
     """The scan has a limit of states; above it, and without Gaussian noise, losses are listed or moved to a grid."""
     factors = incommensurable(1, 100, 1)
-    monkeypatch.setattr(revivals, "MOST_STATES", 50)
+    monkeypatch.setattr(loss_transform, "MOST_STATES", 50)
     assert "too often" in str(Dithered.why_not(factors))
     assert isinstance(choose_engine(factors), Gridded)
     monkeypatch.undo()
-    monkeypatch.setattr(revivals, "MOST_WINDOWS", 1)
+    monkeypatch.setattr(loss_transform, "MOST_WINDOWS", 1)
     assert "too often" in str(Dithered.why_not(factors))
     monkeypatch.undo()
     laplaces = tuple(LaplaceLoss(Fraction(10**6 + n, 10**6 - n), 1, 1) for n in (1, 5, 7))

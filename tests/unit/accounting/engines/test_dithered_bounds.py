@@ -7,24 +7,25 @@ import mpmath
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines import dithered_bounds
-from tallyveil.accounting.engines.dithered_bounds import (
+from tallyveil.accounting.engines import dithered
+from tallyveil.accounting.engines.dithered import (
+    DitheredContour,
+    Scan,
     _dithered,
     _less,
     _log_added,
     _log_gap,
     _logarithms,
     _slopes,
+    contour_at,
     log_excess,
     tails_of_delta,
     tails_of_rest,
 )
-from tallyveil.accounting.engines.dithered_contour import DitheredContour, Scan, contour_at
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, find_windows
-from tallyveil.accounting.losses.factors import GaussianLoss
-from tallyveil.accounting.losses.log_bounds import exponential, log_reflected, log_rest, log_sum
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines.loss_transform import Depth, GaussianFactors, find_windows
+from tallyveil.accounting.engines.tails import ManyBounds, exponential, log_reflected, log_rest, log_sum
+from tallyveil.accounting.losses import GaussianLoss
+from tallyveil.accounting.numbers import Bounds
 
 RANDOM = np.random.default_rng(7)
 SIZES = 10.0 ** RANDOM.uniform(-14, 2.8, 300)
@@ -116,7 +117,7 @@ LARGE = 2.0**-20
 
 @pytest.fixture
 def large_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dithered_bounds, "UNIT", LARGE)
+    monkeypatch.setattr(dithered, "UNIT", LARGE)
 
 
 @pytest.mark.usefixtures("large_unit")
@@ -200,7 +201,7 @@ def test_probabilities_follow_from_delta_at_three_places(
 ) -> None:
     asked: list[list[Fraction]] = []
     contour, e, here = some_contour(0.8), float(epsilon), AROUND[0]
-    monkeypatch.setattr(dithered_bounds, "log_excess", known(AROUND, asked))
+    monkeypatch.setattr(dithered, "log_excess", known(AROUND, asked))
     found = tails_of_delta(contour, epsilon, here)
     d = math.sqrt(2 * here.width) / 0.8
     assert [float(one - epsilon) for one in asked[0]] == pytest.approx([-d, d])
@@ -227,7 +228,7 @@ def test_probabilities_follow_from_one_minus_delta_at_three_places(monkeypatch: 
     """Where delta is nearly 1. One minus delta rises with epsilon."""
     asked: list[list[Fraction]] = []
     around = {-1: Bounds(-3.3, -3.1), 0: Bounds(-2.4, -2.3), 1: Bounds(-1.9, -1.8)}
-    monkeypatch.setattr(dithered_bounds, "log_excess", known(around, asked))
+    monkeypatch.setattr(dithered, "log_excess", known(around, asked))
     contour, epsilon, e, rest = some_contour(-0.4), Fraction(3, 10), 0.3, around[0]
     found = tails_of_rest(contour, epsilon, rest)
     d = math.sqrt(2 * rest.width) / 0.4
@@ -251,7 +252,7 @@ def test_probabilities_follow_from_one_minus_delta_at_three_places(monkeypatch: 
 def test_many_epsilons_are_summed_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     contour, epsilons = some_contour(0.8), [Fraction(i, 7) for i in range(9)]
     whole = log_excess(contour, epsilons)
-    monkeypatch.setattr(dithered_bounds, "_MOST_AT_ONCE", 2 * contour.frequencies.size)
+    monkeypatch.setattr(dithered, "_MOST_AT_ONCE", 2 * contour.frequencies.size)
     parts = log_excess(contour, epsilons)
     np.testing.assert_allclose(parts.lower, whole.lower, rtol=1e-12)
     np.testing.assert_allclose(parts.upper, whole.upper, rtol=1e-12)

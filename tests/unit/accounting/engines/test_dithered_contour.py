@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from mpmath import binomial, exp, factorial, mp, mpf
 
-from tallyveil.accounting.engines.dithered_bounds import _dithered
-from tallyveil.accounting.engines.dithered_contour import DitheredContour, Scan, contour_at
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows, find_windows
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.engines.dithered import DitheredContour, Scan, _dithered, contour_at
+from tallyveil.accounting.engines.loss_transform import Depth, GaussianFactors, Windows, find_windows
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor
 
 HALF_WIDTH, PARTS = 0.5, 10
 FINE, COARSE = 36.0, 9.0

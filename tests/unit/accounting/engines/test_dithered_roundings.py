@@ -10,8 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.engines.dithered_contour import (
+from tallyveil.accounting.engines.dithered import (
     DitheredContour,
     Scan,
     _dither,
@@ -20,10 +19,10 @@ from tallyveil.accounting.engines.dithered_contour import (
     contour_at,
     log_moment_bounds,
 )
-from tallyveil.accounting.engines.loss_transform import UNIT, atoms
-from tallyveil.accounting.engines.revivals import Depth, GaussianFactors, Windows
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.moments import certified_log_moment
+from tallyveil.accounting.engines.loss_transform import UNIT, Depth, GaussianFactors, Windows, atoms
+from tallyveil.accounting.engines.moments import certified_log_moment
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.numbers import Bounds
 
 WIDE = [
     GaussianLoss(Fraction(1, 4), 1, 6),

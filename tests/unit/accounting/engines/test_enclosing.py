@@ -6,12 +6,12 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import enclosing
+from tallyveil.accounting.engines.ball_tails import Normal
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.normal import Normal
 from tallyveil.accounting.engines.tails import float_bounds
-from tallyveil.accounting.losses.further import NormalLoss
+from tallyveil.accounting.losses import NormalLoss
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.noise.balls import precision, rational
 
 MU_SQUARED = Fraction(3, 2)

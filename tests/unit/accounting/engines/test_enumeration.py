@@ -6,9 +6,8 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from tallyveil.accounting.engines.enumeration import Enumeration, _table
-from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.engines.ball_tails import Enumeration, Proved, _table
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.noise.balls import precision, rational
 
 

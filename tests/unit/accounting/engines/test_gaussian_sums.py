@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines import gaussian_sums
+from tallyveil.accounting.engines import lattice_points
 from tallyveil.accounting.engines.closed_form import coset_excess
-from tallyveil.accounting.engines.gaussian_sums import log_excess, log_tail, scaled_tail
-from tallyveil.accounting.losses.factors import GaussianLoss, lattice_of
+from tallyveil.accounting.engines.lattice_points import log_excess, log_tail, scaled_tail
+from tallyveil.accounting.losses import GaussianLoss, lattice_of
 
 DEVIATIONS = (-1.0, -0.4, 0.0, 0.3, 2.0, 8.0, 12.0, 37.0)
 
@@ -34,10 +34,10 @@ def test_scaled_tail(variance: float) -> None:
 
 @pytest.mark.parametrize("variance", [0.25, 3.0, 999.0])
 def test_what_a_short_sum_leaves_out_is_bounded(variance: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussian_sums, "_NEGLIGIBLE", 3.0)
+    monkeypatch.setattr(lattice_points, "_NEGLIGIBLE", 3.0)
     firsts = np.ceil(np.array(DEVIATIONS) * math.sqrt(variance))
     for first in firsts.tolist():
-        value, error = (one[0] for one in gaussian_sums._summed_tail(np.array([first]), variance))
+        value, error = (one[0] for one in lattice_points._summed_tail(np.array([first]), variance))
         left_out = plain_tail(first, variance) - value
         assert 0 <= left_out <= error <= 4 * left_out + 1e-13 * value
 
@@ -47,14 +47,14 @@ def test_the_remainder_of_the_expansion_is_bounded(variance: float) -> None:
     """At a variance so small that the remainder is far above all roundings."""
     for deviations in (-1.0, 0.0, 1.0, 2.5):
         first = np.array([round(deviations * math.sqrt(variance))], dtype=np.float64)
-        value, error = (one[0] for one in gaussian_sums._expanded_tail(first, variance))
+        value, error = (one[0] for one in lattice_points._expanded_tail(first, variance))
         assert abs(value - plain_tail(float(first[0]), variance)) <= error < 0.02
-    roots = [gaussian_sums._rest(1.0, root) for root in (2.0, 4.0)]
+    roots = [lattice_points._rest(1.0, root) for root in (2.0, 4.0)]
     assert roots[0] == pytest.approx(2**11 * roots[1])
-    assert gaussian_sums._rest(0.0, 2.0) < gaussian_sums._rest(1.0, 2.0) < gaussian_sums._rest(3.0, 2.0)
+    assert lattice_points._rest(0.0, 2.0) < lattice_points._rest(1.0, 2.0) < lattice_points._rest(3.0, 2.0)
     # The derivative of order 12 at 0, times |B_12| / 12! and the integral of the Gaussian.
     hermite = 10395 * 5.3e-10 * math.sqrt(2 * math.pi) / 2.0**11
-    assert hermite < gaussian_sums._rest(0.0, 2.0) < 4000 * hermite
+    assert hermite < lattice_points._rest(0.0, 2.0) < 4000 * hermite
 
 
 @pytest.mark.parametrize("deviations", [1.5, 2.0, 3.0])
@@ -118,7 +118,7 @@ LARGE = 2.0**-20
 
 @pytest.fixture
 def large_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussian_sums, "UNIT", LARGE)
+    monkeypatch.setattr(lattice_points, "UNIT", LARGE)
 
 
 @pytest.mark.usefixtures("large_unit")
@@ -164,7 +164,7 @@ def test_the_roundings_of_the_expansion(variance: float) -> None:
         (found,), (error,) = scaled_tail(np.array([float(first)]), variance)
         assert found == pytest.approx(value, rel=1e-13)
         wanted = LARGE * ((min(u * u / 2, 64.0) + 80) * integral + 64 * size + 8 * value)
-        assert error == pytest.approx(wanted + gaussian_sums._rest(abs(u), root), rel=1e-9, abs=0)
+        assert error == pytest.approx(wanted + lattice_points._rest(abs(u), root), rel=1e-9, abs=0)
 
 
 @pytest.mark.usefixtures("large_unit")

@@ -7,15 +7,16 @@ import mpmath
 import pytest
 
 from tallyveil.accounting.engines import choose
+from tallyveil.accounting.engines.ball_tails import Normal
 from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.gridded import Gridded
-from tallyveil.accounting.engines.normal import Normal
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.further import (
+from tallyveil.accounting.losses import (
     ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
+    GaussianLoss,
+    LaplaceLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,

@@ -10,12 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import gridded
-from tallyveil.accounting.engines.atom_lists import Listable, listed
 from tallyveil.accounting.engines.gridded import (
     Gridded,
     GriddedLaw,
+    Listable,
     _beyond,
     _Divided,
     _excess,
@@ -25,11 +24,12 @@ from tallyveil.accounting.engines.gridded import (
     _reach,
     _summed,
     gridded_law,
+    listed,
 )
 from tallyveil.accounting.engines.loss_transform import fft_error, power_with_error
 from tallyveil.accounting.engines.tails import NOTHING
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.further import ResponseLoss, SampledLoss
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, ResponseLoss, SampledLoss
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Floats
 
 Plain = tuple[Floats, Floats]

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 from flint import arb, ctx
 
-from tallyveil.accounting.engines import integer_polynomial
-from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.engines import ball_tails
+from tallyveil.accounting.engines.ball_tails import Proved
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError, SolverError
 
 CENSUS = tuple(
@@ -124,7 +124,7 @@ def test_too_large_a_lattice_is_refused_by_its_size(factors: tuple[GaussianLoss,
 
 
 def test_every_place_of_laplace_noise_is_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integer_polynomial, "MAX_POINTS", 50)
+    monkeypatch.setattr(ball_tails, "MAX_POINTS", 50)
     with pytest.raises(BudgetError, match=r"has 6\d points"):
         Proved.build((LaplaceLoss(Fraction(30), 30, 2),))
 

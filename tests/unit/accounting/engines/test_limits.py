@@ -5,14 +5,14 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting.engines import enumeration, loss_transform, tilted_fft
+from tallyveil.accounting.engines import ball_tails, loss_transform, tilted_fft
+from tallyveil.accounting.engines.ball_tails import Enumeration
 from tallyveil.accounting.engines.choose import choose_engine
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.enumeration import Enumeration
 from tallyveil.accounting.engines.loss_transform import atoms
+from tallyveil.accounting.engines.moments import saddle_point, tilt_grid
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.engines.tilts import saddle_point, tilt_grid
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
 from tallyveil.errors import BudgetError, SolverError
 
 GAUSSIAN = GaussianLoss(Fraction(5, 2), 1, 3)
@@ -32,7 +32,7 @@ def test_enumeration_leaves_large_compositions_to_others(monkeypatch) -> None:
     assert Enumeration.build((GaussianLoss(Fraction(10**14), 1, 1),)) is None
     whole = Enumeration.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2)))
     assert whole is not None
-    monkeypatch.setattr(enumeration, "MAX_STEPS", 500)  # enough for the tables, and not for their product
+    monkeypatch.setattr(ball_tails, "MAX_STEPS", 500)  # enough for the tables, and not for their product
     assert Enumeration.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2))) is None
 
 

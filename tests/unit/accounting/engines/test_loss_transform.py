@@ -8,7 +8,7 @@ import pytest
 from flint import acb, arb
 
 from tallyveil.accounting.engines import loss_transform
-from tallyveil.accounting.engines.dithered_contour import _listed_part
+from tallyveil.accounting.engines.dithered import _listed_part
 from tallyveil.accounting.engines.loss_transform import (
     UNIT,
     _normalised,
@@ -21,7 +21,7 @@ from tallyveil.accounting.engines.loss_transform import (
     wide_exponents,
     wide_power,
 )
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.noise.balls import precision, rational
 
 BITS = 300

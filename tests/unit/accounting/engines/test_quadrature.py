@@ -9,12 +9,11 @@ import pytest
 from flint import arb, ctx
 
 from tallyveil.accounting.engines import quadrature
+from tallyveil.accounting.engines.ball_tails import Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.gaussian_sums import UNIT
-from tallyveil.accounting.engines.integer_polynomial import Proved
-from tallyveil.accounting.engines.quadrature import Quadrature, _Used
-from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossLattice
+from tallyveil.accounting.engines.lattice_points import UNIT
+from tallyveil.accounting.engines.quadrature import DELTA, FIRST, SECOND, Quadrature, _Used
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossLattice
 from tallyveil.errors import BudgetError
 
 CENSUS = tuple(

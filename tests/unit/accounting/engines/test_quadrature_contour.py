@@ -7,12 +7,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines import quadrature_contour
-from tallyveil.accounting.engines.gaussian_sums import UNIT
-from tallyveil.accounting.engines.lattice_nodes import LatticeFactors, find_places
-from tallyveil.accounting.engines.quadrature_contour import DELTA, FIRST, SECOND, LatticeContour, contour_at
-from tallyveil.accounting.engines.quadrature_nodes import contour_nodes, laplace_part
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, lattice_of
+from tallyveil.accounting.engines import quadrature
+from tallyveil.accounting.engines.lattice_points import UNIT, LatticeFactors, find_places
+from tallyveil.accounting.engines.quadrature import (
+    DELTA,
+    FIRST,
+    SECOND,
+    LatticeContour,
+    contour_at,
+    contour_nodes,
+    laplace_part,
+)
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, lattice_of
 
 GAP, STEP = 0.07, 0.2
 
@@ -74,7 +80,7 @@ def test_whole_turns_are_taken_off_exactly_in_both_ways(monkeypatch: pytest.Monk
     contour = LatticeContour(1e-3, 0.0, 0.0, n_points, places, terms, np.zeros(1))
     residues = np.concatenate([np.arange(0, n_points, 999_983), n_points // 2 + np.arange(3), [n_points - 1]])
     in_floats = contour.sums_at(residues)
-    monkeypatch.setattr(quadrature_contour, "_EXACT_PRODUCTS", 0)
+    monkeypatch.setattr(quadrature, "_EXACT_PRODUCTS", 0)
     assert np.abs(in_floats - contour.sums_at(residues)).max() < 1e-13
 
 

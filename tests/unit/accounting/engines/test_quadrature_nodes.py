@@ -11,10 +11,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines.gaussian_sums import UNIT
-from tallyveil.accounting.engines.lattice_nodes import log_theta_constant
-from tallyveil.accounting.engines.quadrature_nodes import ContourNodes, contour_nodes, laplace_part
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
+from tallyveil.accounting.engines.lattice_points import UNIT, log_theta_constant
+from tallyveil.accounting.engines.quadrature import ContourNodes, contour_nodes, laplace_part
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
 
 COMPOSITIONS: dict[str, tuple[LossFactor, ...]] = {
     "images that count": (GaussianLoss(Fraction(1, 4), 1, 3), GaussianLoss(Fraction(5, 8), 1, 2)),

@@ -6,9 +6,9 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from tallyveil.accounting.engines.normal import Normal
-from tallyveil.accounting.engines.renyi_bound import RenyiUpper
-from tallyveil.accounting.losses.further import ConcentratedLoss
+from tallyveil.accounting.engines.ball_tails import Normal
+from tallyveil.accounting.engines.enclosing import RenyiUpper
+from tallyveil.accounting.losses import ConcentratedLoss
 
 RHOS = [Fraction(1, 1000), Fraction(1, 2), Fraction(263, 100)]
 EPSILONS = [Fraction(-3), Fraction(-1, 7), Fraction(0), Fraction(1, 3), Fraction(4), Fraction(60)]

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines import revivals
-from tallyveil.accounting.engines.revivals import (
+from tallyveil.accounting.engines import loss_transform
+from tallyveil.accounting.engines.loss_transform import (
     Depth,
     GaussianFactors,
     _joined,
@@ -21,7 +21,7 @@ from tallyveil.accounting.engines.revivals import (
     number_of_nodes,
     windows_up_to,
 )
-from tallyveil.accounting.losses.factors import GaussianLoss
+from tallyveil.accounting.losses import GaussianLoss
 
 PARTS = 12
 
@@ -187,7 +187,7 @@ def test_the_square_is_completed_and_intervals_shrink_to_the_bound() -> None:
 def test_the_bound_is_raised_by_what_rounding_may_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a unit of rounding beside which floats are exact: one factor, whose only window is around 0."""
     large = 2.0**-20
-    monkeypatch.setattr(revivals, "UNIT", large)
+    monkeypatch.setattr(loss_transform, "UNIT", large)
     factors, bound, stop = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2)]), 2.5, 9.0
     segment = [_Segment(0.0, stop, bound)]
     found = _scanned(factors, segment, 1000)
@@ -207,12 +207,12 @@ def test_a_scan_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     assert windows is not None
     assert windows.first == pytest.approx(8 / math.sqrt(factors.variance))
     assert windows.end == pytest.approx(windows.first * 2.0 ** (windows.segments - 1))
-    monkeypatch.setattr(revivals, "MOST_WINDOWS", windows.lows.size)
+    monkeypatch.setattr(loss_transform, "MOST_WINDOWS", windows.lows.size)
     assert find_windows(factors, depth) is not None
-    monkeypatch.setattr(revivals, "MOST_WINDOWS", windows.lows.size - 1)
+    monkeypatch.setattr(loss_transform, "MOST_WINDOWS", windows.lows.size - 1)
     assert find_windows(factors, depth) is None
     monkeypatch.undo()
-    monkeypatch.setattr(revivals, "MOST_STATES", windows.lows.size // 2)
+    monkeypatch.setattr(loss_transform, "MOST_STATES", windows.lows.size // 2)
     assert find_windows(factors, depth) is None
 
 

@@ -6,7 +6,6 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     Tails,
@@ -20,6 +19,7 @@ from tallyveil.accounting.engines.tails import (
     upper_fraction,
     within_floats,
 )
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision, rational
 

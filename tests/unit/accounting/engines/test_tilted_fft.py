@@ -9,14 +9,13 @@ import pytest
 from flint import arb, ctx
 from scipy import fft
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.engines import tilted_fft
-from tallyveil.accounting.engines.integer_polynomial import Proved
+from tallyveil.accounting.engines.ball_tails import Proved
 from tallyveil.accounting.engines.loss_transform import atoms, centred, fft_error, listed_power, wide_power
+from tallyveil.accounting.engines.moments import certified_log_moment, log_moment, moments, tilt_grid, window
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw, smooth_length
-from tallyveil.accounting.engines.tilts import tilt_grid, window
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.moments import certified_log_moment, log_moment, moments
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 

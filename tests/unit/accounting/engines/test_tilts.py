@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tallyveil.accounting.engines.tilts import estimated_length, saddle_point, tilt_grid, window
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
+from tallyveil.accounting.engines.moments import estimated_length, saddle_point, tilt_grid, window
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
 
 COMPOSITIONS: list[tuple[LossFactor, ...]] = [
     (GaussianLoss(Fraction(5, 2), 1, 3),),

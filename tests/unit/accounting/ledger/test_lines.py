@@ -2,10 +2,9 @@
 
 from fractions import Fraction
 
-from tallyveil.accounting.events import TEST_KEY, DiscreteGaussian
+from tallyveil.accounting.events import TEST_KEY, DiscreteGaussian, Neighbours
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_lines, whole_ledger
-from tallyveil.accounting.neighbours import Neighbours
 
 DECLARED = Declaration("rho", Fraction(3), Neighbours.BOUNDED)
 EVENT = DiscreteGaussian(Fraction(5), multiplicity=2)

@@ -5,16 +5,17 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from tallyveil.accounting.losses.divergences import BITS, certified_divergence, searched_divergence
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.further import (
+from tallyveil.accounting.losses import (
     AnyLoss,
     ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
+    GaussianLoss,
+    LaplaceLoss,
     NormalLoss,
     ResponseLoss,
 )
+from tallyveil.accounting.renyi import BITS, certified_divergence, searched_divergence
 from tallyveil.errors import BudgetError
 from tallyveil.noise.balls import precision
 

@@ -34,8 +34,8 @@ from tallyveil.accounting import (
     translate,
 )
 from tallyveil.accounting.calibration import scaled
-from tallyveil.accounting.classical import classical_epsilons
 from tallyveil.accounting.ledger.lines import LedgerEntry, chained_line
+from tallyveil.accounting.proved import classical_epsilons
 from tallyveil.errors import BudgetError, StoreError
 
 UNBOUNDED, BOUNDED = Neighbours.UNBOUNDED, Neighbours.BOUNDED

@@ -5,19 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from tallyveil.accounting.bounds import Bounds
-from tallyveil.accounting.losses import log_bounds
-from tallyveil.accounting.losses.log_bounds import exponential, log_reflected, log_rest, log_sum
-from tallyveil.accounting.many_bounds import ManyBounds
+from tallyveil.accounting.engines import tails
+from tallyveil.accounting.engines.tails import ManyBounds, exponential, log_reflected, log_rest, log_sum
+from tallyveil.accounting.numbers import Bounds
 
 SLACK, PLACES, LEAST = 2.0**-16, 2.0**-18, 2.0**-40
 
 
 @pytest.fixture(autouse=True)
 def large_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_bounds, "_SLACK", SLACK)
-    monkeypatch.setattr(log_bounds, "_LAST_PLACES", PLACES)
-    monkeypatch.setattr(log_bounds, "_LEAST", LEAST)
+    monkeypatch.setattr(tails, "_SLACK", SLACK)
+    monkeypatch.setattr(tails, "_LAST_PLACES", PLACES)
+    monkeypatch.setattr(tails, "_LEAST", LEAST)
 
 
 def close(found: Bounds, lower: float, upper: float) -> None:

@@ -24,8 +24,7 @@ from tallyveil.accounting import (
     invariants_of,
     loss_law_of,
 )
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.loss_laws import dominates
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, dominates
 from tallyveil.errors import BudgetError
 
 A, B = DiscreteGaussian(3, multiplicity=2), DiscreteGaussian("5/2", 1, 4)

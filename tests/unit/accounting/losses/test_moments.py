@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from tallyveil.accounting.losses import moments
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss
-from tallyveil.accounting.losses.moments import certified_log_moment, log_moment
+from tallyveil.accounting.engines import moments
+from tallyveil.accounting.engines.moments import certified_log_moment, log_moment
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.noise.balls import precision, rational
 
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.losses import points
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
-from tallyveil.accounting.losses.points import LossPoints, are_floats
+from tallyveil.accounting.engines import lattice_points
+from tallyveil.accounting.engines.lattice_points import LossPoints, are_floats
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, lattice_of
 from tallyveil.errors import BudgetError
 
 COMPOSITIONS: list[tuple[LossFactor, ...]] = [
@@ -31,7 +31,7 @@ def test_many_places_in_floats_are_those_in_whole_numbers(factors: tuple[LossFac
     slip_units = set()
     for i, epsilon in enumerate(given):
         first, gap = found.above(abs(epsilon))
-        assert many.firsts[i] == min(first, points.FARTHEST + 1)
+        assert many.firsts[i] == min(first, lattice_points.FARTHEST + 1)
         exact = offset + step * first - Fraction(abs(epsilon))
         assert 0 < exact <= step
         assert gap == pytest.approx(float(exact), rel=1e-15, abs=0)
@@ -62,7 +62,7 @@ def test_few_places_and_exact_epsilons_are_found_in_whole_numbers() -> None:
     on = Fraction(found.offset + 4 * found.step, found.unit)
     assert found.above(on) == (5, float(Fraction(found.step, found.unit)))
     far = found.places([Fraction(10**400), Fraction(-(10**400))])
-    assert far.firsts.tolist() == [points.FARTHEST + 1] * 2
+    assert far.firsts.tolist() == [lattice_points.FARTHEST + 1] * 2
     assert far.sizes.tolist() == [1e300] * 2
     assert far.negative.tolist() == [False, True]
     for bad in ([math.nan], [0.1] * 30 + [math.inf]):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting import compose
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.optimal.aims import Aim, Aims, Goal, Target, VarianceModel
 from tallyveil.budget.optimal.choose import (
+    LOSS,
     MARGIN,
     _check_targets,
     _least,
@@ -18,8 +19,7 @@ from tallyveil.budget.optimal.choose import (
     choose_shares,
     present_shares,
 )
-from tallyveil.budget.optimal.fractions import LOSS
-from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import LARGEST_VARIANCE

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.optimal.interior import DECREMENT, _Barrier, _centred, from_inside
-from tallyveil.budget.optimal.program import Evaluated, ShareProgram
+from tallyveil.budget.optimal.solve import (
+    BARRIER_DECREMENT,
+    Evaluated,
+    ShareProgram,
+    _Barrier,
+    _centred_barrier,
+    from_inside,
+)
 
 FACTORS = np.array([1.0, 4.0, 9.0])
 
@@ -20,7 +26,7 @@ def test_centring_ends_where_no_move_improves(of_maximum):
     start = np.full(3, 1 / 3)
     first = variances(start)
     barrier = _Barrier(program, variances, first, whole=10.0)
-    point, found = _centred(barrier, variances, np.append(start, 1.1 * first.values.max()), first)
+    point, found = _centred_barrier(barrier, variances, np.append(start, 1.1 * first.values.max()), first)
     assert found.values == pytest.approx(FACTORS / point[:-1])
     least = barrier.at(point, found)
     assert least < barrier.at(np.append(start, 1.1 * first.values.max()), first)
@@ -28,7 +34,7 @@ def test_centring_ends_where_no_move_improves(of_maximum):
         move[:3] -= move[:3].mean()  # shares keep their sum
         there = point + move
         if there[:-1].min() > 1e-3:
-            assert barrier.at(there, variances(there[:-1])) > least - DECREMENT
+            assert barrier.at(there, variances(there[:-1])) > least - BARRIER_DECREMENT
 
 
 @pytest.mark.parametrize("of_maximum", [False, True])

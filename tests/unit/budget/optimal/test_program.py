@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.optimal.program import NOISE, SLACK, Evaluated, ShareProgram
-from tallyveil.budget.optimal.solve import solve
+from tallyveil.budget.optimal.solve import NOISE, SLACK, Evaluated, ShareProgram, solve
 
 N_AIMS, N_SHARES = 4, 5
 SUM, MAXIMUM = False, True

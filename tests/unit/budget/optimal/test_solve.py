@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.budget.optimal.fractions import LOSS, rounded_shares
-from tallyveil.budget.optimal.program import Evaluated, ShareProgram
-from tallyveil.budget.optimal.solve import _seen, solve
-from tallyveil.budget.optimal.step import InteriorStep
+from tallyveil.budget.optimal.choose import LOSS, rounded_shares
+from tallyveil.budget.optimal.solve import Evaluated, InteriorStep, ShareProgram, _seen, solve
 from tallyveil.errors import SolverError
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.optimal.program import SLACK, Evaluated, ShareProgram
-from tallyveil.budget.optimal.step import _model_of, step_from
+from tallyveil.budget.optimal.solve import SLACK, Evaluated, ShareProgram, _model_of, step_from
 
 N_AIMS, N_SHARES, N_CELLS = 5, 7, 4
 LEAST = np.full(N_SHARES, 1e-3)

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from tests.oracles.spine_matrices import strategy_shares
 
-from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies, measured_variances
-from tallyveil.budget.spine.precision import answer_precisions
-from tallyveil.budget.spine.variance import entity_variances, spine_variances
+from tallyveil.budget.spine.variance import (
+    answer_precisions,
+    entity_variances,
+    family_accuracies,
+    geolevel_accuracies,
+    measured_variances,
+    spine_variances,
+)
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (

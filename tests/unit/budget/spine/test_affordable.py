@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.oracles.spine_matrices import SpineMatrix, StrategyMatrix, strategy_shares
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget import Mechanism, Strategy
-from tallyveil.budget.spine.affordable import require_affordable
+from tallyveil.budget.allocation import require_affordable
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (
     BypassRule,

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.budget.spine.measures import AS_GOOD_AS_EXACT, TotalMeasures
-from tallyveil.budget.spine.variance import entity_variances, spine_variances
+from tallyveil.budget.spine.variance import AS_GOOD_AS_EXACT, TotalMeasures, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography import (

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from tests.oracles.spine_matrices import StrategyMatrix, strategy_shares
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
-from tallyveil.budget.spine.precision import (
+from tallyveil.budget.spine.variance import (
     answer_precisions,
     answers_summed,
     precision_of,
+    spine_variances,
     totals_summed,
 )
-from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import GeounitShares
 from tallyveil.schema import Attribute, Recode, Schema, load_preset

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from tests.samples import every
 
-from tallyveil.budget.spine.regroup import Measure, RegroupingAim, group_by_variance
-from tallyveil.budget.spine.surroundings import carried_weights, outside_of
+from tallyveil.budget.spine.regroup import (
+    Measure,
+    RegroupingAim,
+    carried_weights,
+    group_by_variance,
+    outside_of,
+)
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import FanOutLimit

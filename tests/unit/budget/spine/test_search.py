@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from tallyveil.budget.spine.regroup import _regrouped, _RegroupingState
-from tallyveil.budget.spine.search import _classes, fixed_terms, search_containers
+from tallyveil.budget.spine.regroup import (
+    _classes,
+    _regrouped,
+    _RegroupingState,
+    fixed_terms,
+    search_containers,
+)
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import (

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.sensitivity import sensitivities_of
+from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.queries import sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.intervals.answers import level_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance

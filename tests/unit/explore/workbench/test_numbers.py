@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.unit.explore.workbench.in_node import ask_node, node_needed
 
-from tallyveil.accounting.decimals import at_most
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.numbers import at_most
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 
 pytestmark = node_needed

@@ -10,8 +10,8 @@ import tomlkit
 from tests.unit.explore.workbench.in_node import LAPLACE, SMALL, STEPS, ask_node, node_needed, random_moves
 
 from tallyveil.accounting import compose
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.expected import expected_errors
+from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.strategy import expected_errors
 from tallyveil.explore.workbench.site import plan_content
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of

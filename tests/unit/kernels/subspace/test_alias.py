@@ -6,9 +6,8 @@ from tests.oracles.alias import fill_alias_reference, split_by_alias_reference
 
 from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
-from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, alias_tables
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
-from tallyveil.subspace.exact.split import split_tree
+from tallyveil.subspace.exact.split import LARGEST_ENTRIES, alias_tables, split_tree
 
 
 @pytest.mark.parametrize("ignored", [0, 30, 44, 45])

@@ -37,9 +37,7 @@ from tallyveil.kernels.subspace.chain_coupled import (
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import chain_arrays, jump_arrays
-from tallyveil.subspace.mcmc_columns import basis_columns, lattice_columns
-from tallyveil.subspace.mcmc_moves import JumpMoves, plan_chain
-from tallyveil.subspace.mcmc_tables import jump_laws
+from tallyveil.subspace.mcmc_moves import JumpMoves, basis_columns, jump_laws, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
 
 LAWS = {

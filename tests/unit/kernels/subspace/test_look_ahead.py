@@ -8,8 +8,8 @@ from tests.oracles.look_ahead import look_ahead_of
 
 from tallyveil.kernels.subspace.look_ahead_tables import AddedCell, next_head
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
-from tallyveil.subspace.exact.column_histories import LawGrid, histories, norm_exponent
 from tallyveil.subspace.exact.column_tables import column_tables, inflations, scratch_memory
+from tallyveil.subspace.exact.two_way_grid import LawGrid, histories, norm_exponent
 
 # From a variance of 2 on, a formula gives the tables of the Gaussian law.
 LAWS = (DiscreteLaplace(Fraction(2)), DiscreteGaussian(Fraction(3, 2)))

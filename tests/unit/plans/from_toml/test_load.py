@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import compose, rho_of
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, ConfigError, StoreError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan, release_file_schema
 from tallyveil.runs.cluster.site import ClusterSettings

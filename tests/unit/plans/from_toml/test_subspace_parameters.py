@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyveil.accounting.zcdp import epsilon_to_rho, zcdp_to_epsilon
+from tallyveil.accounting.renyi import epsilon_to_rho, zcdp_to_epsilon
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
 from tallyveil.products.lattice.run.run import noise_of

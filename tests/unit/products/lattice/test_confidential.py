@@ -28,10 +28,9 @@ from tallyveil.products.lattice.confidential import (
 )
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
-from tallyveil.subspace.constraints import ConstraintSystem
+from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.restricted import draw_restricted
-from tallyveil.subspace.structure import recognise
+from tallyveil.subspace.nonnegative import draw_restricted
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 
 SCHEMA = Schema("t", (Attribute("a", ("x", "y")), Attribute("b", ("1", "2", "3"))))

@@ -10,11 +10,17 @@ from tallyveil.noise import (
     insecure_key,
 )
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.exact.alias import LARGEST_ENTRIES, NOTHING_GIVEN, alias_tables
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.split import BlockSplitter, exact_split, split_tree
+from tallyveil.subspace.exact.split import (
+    LARGEST_ENTRIES,
+    NOTHING_GIVEN,
+    BlockSplitter,
+    alias_tables,
+    exact_split,
+    split_tree,
+)
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
 

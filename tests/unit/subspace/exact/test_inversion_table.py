@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from tallyveil.subspace.exact.inversion_table import ChoiceTable, is_below
+from tallyveil.subspace.exact.digits import ChoiceTable, is_below
 
 
 def thirds() -> list[arb]:

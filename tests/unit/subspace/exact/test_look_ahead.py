@@ -20,19 +20,20 @@ from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact import choose_sampler as choose_sampler_module
 from tallyveil.subspace.exact import column_tables as column_tables_module
-from tallyveil.subspace.exact.cell_laws import cell_weight, weight_beyond
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
-from tallyveil.subspace.exact.column_histories import LawGrid, histories
-from tallyveil.subspace.exact.column_tables import column_tables, scratch_memory
+from tallyveil.subspace.exact.column_tables import column_tables, exponential, scratch_memory
+from tallyveil.subspace.exact.convolution import cell_weight, weight_beyond
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.gaussian_tables import exponential
-from tallyveil.subspace.exact.look_ahead import LookAheadProposal, look_ahead_proposal, unequal_sampler
-from tallyveil.subspace.exact.look_ahead_row import ExactRow
-from tallyveil.subspace.exact.proposals import single_mass
-from tallyveil.subspace.exact.sampler import TrialSampler
+from tallyveil.subspace.exact.look_ahead import (
+    ExactRow,
+    LookAheadProposal,
+    look_ahead_proposal,
+    unequal_sampler,
+)
+from tallyveil.subspace.exact.sampler import TrialSampler, single_mass
+from tallyveil.subspace.exact.two_way_grid import LawGrid, histories, two_way_grid
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace
-from tallyveil.subspace.two_way_grid import two_way_grid
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("look-ahead")), 0, 1)
 LAWS = (DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(2)))

@@ -6,7 +6,7 @@ import numpy as np
 from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.mixture import mixture_sampler
-from tallyveil.subspace.exact.proposals import block_proposal
+from tallyveil.subspace.exact.sampler import block_proposal
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 

@@ -12,16 +12,11 @@ from tallyveil.noise import (
 )
 from tallyveil.noise.balls import precision
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.exact import proposals
+from tallyveil.subspace.exact import sampler
 from tallyveil.subspace.exact.convolution import SumLaws
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.nearest_planes import nearest_planes
-from tallyveil.subspace.exact.proposals import (
-    accepted_sums,
-    block_proposal,
-    single_mass,
-    two_way_proposal,
-)
+from tallyveil.subspace.exact.sampler import accepted_sums, block_proposal, single_mass, two_way_proposal
 from tallyveil.subspace.lattice import lattice_of
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("trials")), 0, 1)
@@ -39,7 +34,7 @@ def test_whole_number_acceptance_agrees_with_floats(monkeypatch):
     sums = rng.integers(-4, 5, (300, 3))
     words = ADDRESS.numbers(draws, 0, 1)[:, 0]
     quick = accepted_sums(laws, (1, 2, 5), sums, words, ADDRESS, draws, sites)
-    monkeypatch.setattr(proposals, "_FLOOR", 2.0)  # nothing is clear in floats any more
+    monkeypatch.setattr(sampler, "_FLOOR", 2.0)  # nothing is clear in floats any more
     assert (accepted_sums(laws, (1, 2, 5), sums, words, ADDRESS, draws, sites) == quick).all()
     assert 0 < quick.mean() < 1
 

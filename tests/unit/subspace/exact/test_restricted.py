@@ -12,11 +12,10 @@ from scipy.stats import chi2
 
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.noise.balls import precision
-from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.exact import restricted
+from tallyveil.subspace import nonnegative
+from tallyveil.subspace.constraints import ConstraintSystem, recognise
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.exact.restricted import TiltedCell, draw_restricted
-from tallyveil.subspace.structure import recognise
+from tallyveil.subspace.nonnegative import TiltedCell, draw_restricted
 
 SOURCE = NoiseSource(insecure_key("restricted"))
 
@@ -86,7 +85,7 @@ def test_undecided_digits_are_followed_by_more():
             asked.append(word)
             yield word
 
-    assert restricted._positive(digits(), lambda u: u - arb(1) / 2)  # a half and 2**-187 * 5
+    assert nonnegative._positive(digits(), lambda u: u - arb(1) / 2)  # a half and 2**-187 * 5
     assert len(asked) == 3
 
 
@@ -95,8 +94,8 @@ def test_undecided_digits_are_followed_by_more():
 )
 def test_few_trials_are_enough_whatever_the_counts(counts, monkeypatch):
     trials = []
-    trial = restricted._trial
-    monkeypatch.setattr(restricted, "_trial", lambda *a: trials.append(0) or trial(*a))
+    trial = nonnegative._trial
+    monkeypatch.setattr(nonnegative, "_trial", lambda *a: trials.append(0) or trial(*a))
     found = draws(counts, Fraction(1, 10), 2)
     assert (found >= 0).all()
     assert (found.sum(axis=1) == sum(counts)).all()

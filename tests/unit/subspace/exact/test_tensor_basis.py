@@ -13,10 +13,9 @@ from tallyveil.subspace.exact import nearest_planes as planes
 from tallyveil.subspace.exact.choose_sampler import choose_sampler
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.exact.mixture import mixture_sampler
-from tallyveil.subspace.exact.tensor_basis import tensor_orthogonalised, tensor_shape
-from tallyveil.subspace.lattice import check_lattice, lattice_of
+from tallyveil.subspace.exact.nearest_planes import tensor_orthogonalised, tensor_shape
+from tallyveil.subspace.lattice import check_lattice, gram_schmidt, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace
-from tallyveil.subspace.reduction import gram_schmidt
 
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("tensor")), 0, 1)
 

@@ -31,7 +31,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
-from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, Passes

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, null_space
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.estimation.intervals.axis import DENSE, Axis, derive_axis, factor_rows

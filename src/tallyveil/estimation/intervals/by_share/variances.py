@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.budget.optimal.program import Evaluated
+from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.estimation.intervals.by_share.dual import Dual
 from tallyveil.estimation.intervals.by_share.measured import BlockPart, MeasuredQueries
 

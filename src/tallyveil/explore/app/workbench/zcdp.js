@@ -1,5 +1,5 @@
 /**
- * Epsilon that follows from rho alone, as `tallyveil.accounting.zcdp` has it.
+ * Epsilon that follows from rho alone, as `tallyveil.accounting.renyi` has it.
  *
  * The bound holds at every order of the Renyi divergence. A search chooses the order, and the bound there is raised by
  * more than its rounding errors, so that it is never below the least one.

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import Neighbours, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.ledger.joint import JointLedgers
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import BudgetError
 from tallyveil.files.total import Costed, total_guarantee
 from tallyveil.plans.constraints import Agreement, Residents

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.ledger.event_json import event_from_mapping
+from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.files.finished import PRIVATE, PROGRAMME
 from tallyveil.files.manifest_files import require_whole

@@ -130,9 +130,8 @@ def total_variation_curve(chain: ChainWay) -> pl.DataFrame:
 def scale_reduction(chain: ChainWay, labels: Sequence[str]) -> pl.DataFrame:
     """Potential scale reduction factor of each cell, from chains that start from a distribution twice as wide."""
     from tallyveil.subspace.diagnostics import overdispersed, potential_scale_reduction
-    from tallyveil.subspace.mcmc import run_chain
+    from tallyveil.subspace.mcmc import STARTS, run_chain
     from tallyveil.subspace.mcmc_moves import plan_chain
-    from tallyveil.subspace.mcmc_stream import STARTS
 
     wide = plan_chain(overdispersed(chain.plan.law), chain.plan.columns)
     states = []

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, short_decimal
+from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.numbers import at_most, short_decimal
 from tallyveil.files.evaluation import FOLDER
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind, TablePlan

@@ -6,8 +6,8 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import epsilon_to_rho
+from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.renyi import epsilon_to_rho
 from tallyveil.declared import Exact, Name
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.load import parse_file
@@ -22,7 +22,7 @@ from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import column_names, read_table
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 from tallyveil.subspace.noise_plan import ChainSettings
-from tallyveil.subspace.outputs import Outputs
+from tallyveil.subspace.nonnegative import Outputs
 from tallyveil.subspace.table import Margin, WeightedSum, constrain
 
 COLUMNS: Final = frozenset({"count", "noisy", "margin", "draw", "noise"})

@@ -8,20 +8,18 @@ from typing import Any, Literal
 
 import scipy.sparse as sp
 
-from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.exact import exact_text
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
+from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.guarantee import event_of
+from tallyveil.subspace.guarantee import event_of, nearest_tables, protected, require_record
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
-from tallyveil.subspace.nearest import nearest_tables, protected, require_record
 from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
-from tallyveil.subspace.outputs import Outputs
+from tallyveil.subspace.nonnegative import Outputs
 from tallyveil.subspace.table import Margin, TableConstraints, constrain
 
 SUBSPACE_FORMAT = 1

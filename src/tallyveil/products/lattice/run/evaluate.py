@@ -5,9 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
+from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import table_errors, write_errors

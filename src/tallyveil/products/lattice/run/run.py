@@ -37,19 +37,21 @@ from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.error_margins import (
+from tallyveil.subspace.exact.digits import NoiseAddress
+from tallyveil.subspace.guarantee import require_pairs
+from tallyveil.subspace.mechanisms import GeneralisedLaplace
+from tallyveil.subspace.noise_plan import (
     CONFIDENCE,
     LEVEL,
     ErrorMargins,
+    NoisePlan,
     error_margins,
+    guarantee_record,
     margin_draws,
+    plan_noise,
+    plan_restricted,
 )
-from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.mechanisms import GeneralisedLaplace
-from tallyveil.subspace.nearest import require_pairs
-from tallyveil.subspace.noise_plan import NoisePlan, guarantee_record, plan_noise, plan_restricted
-from tallyveil.subspace.nonnegative import nearest_nonnegative
-from tallyveil.subspace.outputs import Outputs, require_outputs
+from tallyveil.subspace.nonnegative import Outputs, nearest_nonnegative, require_outputs
 from tallyveil.subspace.table import cell_labels
 
 TABLE = "table.parquet"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 from pydantic import Field
 
-from tallyveil.accounting.decimals import short_decimal
+from tallyveil.accounting.numbers import short_decimal
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation import FOLDER
 from tallyveil.files.manifest import Manifest, ReleaseKind

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.accounting.decimals import bound_cell, short_decimal
+from tallyveil.accounting.numbers import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation import FOLDER, PARAMETERS, WARNING

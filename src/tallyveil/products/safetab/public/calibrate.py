@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallyveil.accounting.composition import compose
-from tallyveil.accounting.decimals import at_least, at_most
+from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.products.safetab.public.config import (
     CONFIG,

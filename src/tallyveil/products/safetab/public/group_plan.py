@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
-from tallyveil.accounting.exact import exact_text
+from tallyveil.accounting.numbers import exact_text
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, SchemaError

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from tallyveil.accounting.events import (
     AdaptiveEvent,
+    Neighbours,
     ParallelEvent,
     PrivacyEvent,
     Release,
@@ -26,7 +27,6 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussianEvent
 from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplaceEvent
-from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError

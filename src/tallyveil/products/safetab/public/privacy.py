@@ -9,8 +9,7 @@ from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
 from tallyveil.accounting.proved import proved_epsilon
-from tallyveil.accounting.renyi import renyi_epsilon
-from tallyveil.accounting.zcdp import zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
@@ -201,7 +200,7 @@ def _noise_factor(run: RunPlan, epsilon: Fraction | str, delta: Fraction | str) 
     used in the search.
     """
     from tallyveil.accounting.calibration import calibrate, scaled
-    from tallyveil.accounting.composition import compose
+    from tallyveil.accounting.guarantee import compose
 
     gaussian = isinstance(run.sets[0].stage_1, DiscreteGaussian)
     event = run.event(total_only=not gaussian)

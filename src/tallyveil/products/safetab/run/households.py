@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.accounting.bounds import Bounds
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.files.manifest import ReleaseKind

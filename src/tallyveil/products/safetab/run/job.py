@@ -8,7 +8,7 @@ import polars as pl
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.budget.parameters import parameters_of_cost
+from tallyveil.budget.guarantees import parameters_of_cost
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.runs.folder_state import PLAN

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tallyveil.budget.expected import ExpectedError
-from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.strategy import ExpectedError, Strategy
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.estimation.tiles import TileStatus
 from tallyveil.files.marks import marks_of

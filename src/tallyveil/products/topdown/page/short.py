@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tallyveil.budget.expected import ExpectedError
+from tallyveil.budget.strategy import ExpectedError
 from tallyveil.report.best_guess import (
     NO_SECRET,
     composed_guess,

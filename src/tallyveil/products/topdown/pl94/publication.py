@@ -13,10 +13,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tallyveil.accounting.decimals import at_most, delta_text
-from tallyveil.accounting.exact import exact_text
 from tallyveil.accounting.ledger.joint import JointLedgers, read_joint
 from tallyveil.accounting.ledger.joint_cost import joint_cost, least_epsilon
+from tallyveil.accounting.numbers import at_most, delta_text, exact_text
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import listed_file

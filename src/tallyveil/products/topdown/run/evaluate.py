@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.parameters import TOGETHER, strategy_parameters
+from tallyveil.budget.guarantees import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import Evaluation, error_metrics, find_artefacts, write_evaluation

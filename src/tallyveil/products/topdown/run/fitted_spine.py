@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil.budget.fitted_shares import AccuracyTarget, FittedShares, fit_shares
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.spine.accuracy import family_accuracies, geolevel_accuracies
-from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.spine.variance import TotalMeasures, family_accuracies, geolevel_accuracies
+from tallyveil.budget.strategy import Strategy, parse_fraction
 from tallyveil.errors import ConfigError
 from tallyveil.geography import EntityFamily, Spine
 from tallyveil.geography.tables import read_spine_file

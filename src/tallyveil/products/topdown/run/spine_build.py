@@ -6,10 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
 from tallyveil.budget.spine.regroup import Measure, Regrouped
+from tallyveil.budget.spine.variance import TotalMeasures
+from tallyveil.budget.strategy import parse_fraction
 from tallyveil.errors import ConfigError
 from tallyveil.geography import (
     EntityFamily,

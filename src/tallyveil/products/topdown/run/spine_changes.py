@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.caps import EXACT_DEVIATION, MOST_LOSS
-from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.regroup import GIVEN, Regrouped
-from tallyveil.budget.spine.variance import entity_variances
+from tallyveil.budget.spine.variance import TotalMeasures, entity_variances
 from tallyveil.geography.areas import AreaChange, Deviation, geounits_as_entities
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.optimise import OptimisedSpine

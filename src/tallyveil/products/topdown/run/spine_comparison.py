@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tallyveil.budget.parameters import cost_parameters, strategy_parameters
-from tallyveil.budget.spine.accuracy import AreaAccuracy, family_accuracies, geolevel_accuracies
-from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.variance import SpineVariances, entity_variances
+from tallyveil.budget.guarantees import cost_parameters, strategy_parameters
+from tallyveil.budget.spine.variance import (
+    AreaAccuracy,
+    SpineVariances,
+    TotalMeasures,
+    entity_variances,
+    family_accuracies,
+    geolevel_accuracies,
+)
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography import EntityFamily, Spine
@@ -33,7 +38,7 @@ def comparison(
 
     Returns:
         A row for each kind of area; a row for each area: every geounit of the first spine, every entity; and the
-        privacy parameters of both strategies, a row for each geolevel (`budget/parameters.py`). Where a spine moves
+        privacy parameters of both strategies, a row for each geolevel (`budget/guarantees.py`). Where a spine moves
         shares between geolevels there is one row, for all of them.
 
     Raises:

@@ -111,7 +111,7 @@ def weights(given: Sequence[str], known: Sequence[str]) -> dict[str, Fraction]:
     Raises:
         ConfigError: a weight that is no number above 0, or an unknown name.
     """
-    from tallyveil.budget.fractions import parse_fraction
+    from tallyveil.budget.strategy import parse_fraction
     from tallyveil.errors import TallyveilError
 
     by_name = {}

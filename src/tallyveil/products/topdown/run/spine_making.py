@@ -10,10 +10,15 @@ from typing import Any
 import numpy as np
 
 from tallyveil.budget.caps import EXACT_DEVIATION, Reference
-from tallyveil.budget.spine.measures import TotalMeasures
-from tallyveil.budget.spine.precision import answers_summed, totals_summed
 from tallyveil.budget.spine.regroup import GIVEN, Regrouped, RegroupingAim, group_by_variance
-from tallyveil.budget.spine.variance import SpineVariances, entity_variances, spine_variances
+from tallyveil.budget.spine.variance import (
+    SpineVariances,
+    TotalMeasures,
+    answers_summed,
+    entity_variances,
+    spine_variances,
+    totals_summed,
+)
 from tallyveil.declared import mapping_of
 from tallyveil.errors import GeographyError
 from tallyveil.geography.areas import AreaChange, Deviation, Hierarchies, geounits_as_entities, replaced_areas

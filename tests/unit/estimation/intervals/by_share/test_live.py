@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.live import chains_of, live_variances

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import null_space
 from tests.outer_worlds import write_persons, write_units
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.intervals.by_share.passes import Fitted, pass_variances

@@ -7,9 +7,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.budget.optimal.program import ShareProgram
-from tallyveil.budget.optimal.solve import solve
+from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.optimal.solve import ShareProgram, solve
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.intervals import (
     level_variances,

@@ -5,7 +5,7 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from tallyveil.accounting.neighbours import Neighbours
+from tallyveil.accounting.events import Neighbours
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest

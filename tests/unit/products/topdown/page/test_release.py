@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from tests.pages import PageParser, require_readable, text_of
 
-from tallyveil.accounting.events import NonPrivateEvent
+from tallyveil.accounting.events import Neighbours, NonPrivateEvent
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.zcdp import zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import StoreError
 from tallyveil.products.topdown.page.release import write_report

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tallyveil.budget.caps import Reference
-from tallyveil.budget.spine.measures import TotalMeasures
 from tallyveil.budget.spine.regroup import Measure
+from tallyveil.budget.spine.variance import TotalMeasures
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
 from tallyveil.geography import (

@@ -1,19 +1,26 @@
-"""Queries whose true answers the invariants already publish, and what their shares would gain elsewhere.
+"""Query groups of a budget: their sensitivities, and those whose answers the invariants publish already.
 
-An invariant publishes the true answers of its query at a geolevel. Sums over children publish them at every coarser
-geolevel too. So at each geolevel some sums of cells are known. A query is fixed if each of its answers is a linear
-combination of these known sums, over the cells that the structural zeros leave possible. Measuring a fixed query adds
-no information.
+Sensitivities of query groups. A sensitivity is the largest number of answers in which one record counts.
 
-The test is exact. Cells that no invariant and no structural zero distinguishes form one kind. All computation is done
-on kinds, so that large schemas take little time.
+A query group of sensitivity s gets s times the variance (Gaussian) or s times the scale (Laplace) at the same
+budget.
 
-This module does not find answers that are fixed by the data or by the geography: the answers of an only child, the
-answers below a published count of zero, and the answers that public bounds determine.
+Queries whose true answers the invariants already publish, and what their shares would gain elsewhere.
+
+An invariant publishes the true answers of its query at a geolevel. Sums over children publish them at every
+coarser geolevel too. So at each geolevel some sums of cells are known. A query is fixed if each of its
+answers is a linear combination of these known sums, over the cells that the structural zeros leave possible.
+Measuring a fixed query adds no information.
+
+The test is exact. Cells that no invariant and no structural zero distinguishes form one kind. All computation
+is done on kinds, so that large schemas take little time.
+
+This module does not find answers that are fixed by the data or by the geography: the answers of an only
+child, the answers below a published count of zero, and the answers that public bounds determine.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,8 +28,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.errors import BudgetError
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+
+
+def sensitivities_of(schema: Schema, queries: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """The sensitivity of each query group whose groups overlap, for `Strategy.sensitivities`; sorted by name.
+
+    Args:
+        schema: The universe.
+        queries: Specifications of query groups, which may repeat.
+    Raises:
+        SchemaError: the schema has overlapping recodes, and lacks one of the queries.
+    """
+    if not any(recode.overlapping for recode in schema.recodes):
+        return ()
+    groups = (schema.query(name) for name in sorted(set(queries)))
+    return tuple((group.name, group.sensitivity) for group in groups if group.overlaps)
+
+
+def require_sensitivities(strategy: Strategy, schema: Schema) -> None:
+    """Refuse a strategy that assumes that a record counts in fewer or more answers than it does.
+
+    Raises:
+        BudgetError: a measured query group has another sensitivity than the strategy states.
+        SchemaError: the schema lacks a measured query.
+
+    Privacy: without this condition, the stated cost of the strategy could be too low.
+    """
+    for geolevel in strategy.geolevels:
+        for query in strategy.queries(geolevel):
+            moved = schema.query(query).sensitivity * strategy.neighbours.answers_moved
+            if strategy.answers_moved(query) != moved:
+                raise BudgetError(
+                    f"query '{query}' at {geolevel} moves {moved} answers between {strategy.neighbours.value} "
+                    f"neighbours, and the strategy pays for {strategy.answers_moved(query)}. Give the strategy the "
+                    "sensitivities that `sensitivities_of` finds in the schema."
+                )
+
 
 MOST_KINDS = 1 << 20
 """Largest number of kinds of cells, or of entries of the matrix of known sums. Above it, no query is called fixed."""

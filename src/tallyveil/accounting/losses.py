@@ -1,18 +1,45 @@
-"""The loss laws of an event: the independent losses that it adds up to, exactly.
+"""Privacy losses: the independent losses that an event adds up to, exactly.
 
-A *law* is a composition: a tuple of loss factors, with equal factors merged. Most events have one law. An event that
-may take several ways has one law for each way that no other one dominates. These laws are its *alternatives*.
+The independent privacy losses that a composition adds up, and the lattice of their sum.
 
-Law A *dominates* law B if whoever holds the output behind A can make the output behind B from it. Then the privacy
-profile of A is nowhere below the profile of B, whatever else is composed with both. Two cases are recognised:
+The variables: v variance, t scale, k sensitivity, n multiplicity, h lattice step, W offset, a = exp(-1 / t).
+
+An answer with discrete Gaussian noise that moves by k has the loss L = (k^2 + 2 k X) / (2 v) with X ~ N_Z(0,
+v). An answer with discrete Laplace noise that moves by k has the loss L = (k - 2 j) / t, j = 0..k. Its
+probability is 1 / (1 + a) at j = 0, a^k / (1 + a) at j = k, and (1 - a) a^j / (1 + a) in between. Both laws
+are the same whichever of the two neighbours is the true population.
+
+Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1/2 and the offset 1/4.
+
+Losses beside those of integer noise: of real-valued noise, of stated guarantees, and of random samples.
+
+Every class has a `multiplicity`, the number of independent losses that are added up. The pair of laws behind
+a loss is written (P, Q); the loss is ln dP/dQ under P.
+
+- `NormalLoss`: N(mu, 1) against N(0, 1). The loss is normal with mean mu^2 / 2 and variance mu^2.
+- `ExponentialLoss`: two Laplace laws of scale 1 whose centres lie `epsilon` apart.
+- `ResponseLoss`: the loss is epsilon, 0 or -epsilon, with weights exp(epsilon), options - 2 and 1.
+- `FailureLoss`: infinite with a probability, and otherwise 0.
+- `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
+- `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
+
+The loss laws of an event: the independent losses that it adds up to, exactly.
+
+A *law* is a composition: a tuple of loss factors, with equal factors merged. Most events have one law. An
+event that may take several ways has one law for each way that no other one dominates. These laws are its
+*alternatives*.
+
+Law A *dominates* law B if whoever holds the output behind A can make the output behind B from it. Then the
+privacy profile of A is nowhere below the profile of B, whatever else is composed with both. Two cases are
+recognised:
 
 1. B is a sub-composition of A: leave some of A's outputs out.
 2. The losses of B that A lacks have pure epsilon e in total, and A has one spare discrete Laplace answer of
    sensitivity 1 and scale 1 / e or less.
 
-Laws that do not dominate each other are kept as alternatives if only the neighbouring pair and public facts decide
-which applies. The guarantee is then the largest profile among them. If what was released decides, the largest profile
-is no bound: such a choice is refused, unless nothing else is composed with it.
+Laws that do not dominate each other are kept as alternatives if only the neighbouring pair and public facts
+decide which applies. The guarantee is then the largest profile among them. If what was released decides, the
+largest profile is no bound: such a choice is refused, unless nothing else is composed with it.
 
 The proofs, also for parallel parts under bounded neighbours, are in docs/proofs/domination.md.
 """
@@ -20,47 +47,322 @@ The proofs, also for parallel parts under bounded neighbours, are in docs/proofs
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
+from typing import TypeAlias
 
 from tallyveil.accounting.events import (
+    ZCDP,
     AdaptiveEvent,
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
     InvariantEvent,
+    Laplace,
+    Neighbours,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
+    RandomizedResponse,
     Release,
     Sampleable,
     SequentialEvent,
+    SubspaceRelease,
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.further_events import ZCDP, ApproximateDP, Gaussian, Laplace, RandomizedResponse
-from tallyveil.accounting.losses.factors import GaussianLoss, LaplaceLoss, LossFactor
-from tallyveil.accounting.losses.further import (
-    AnyLoss,
-    ConcentratedLoss,
-    ExponentialLoss,
-    FailureLoss,
-    Law,
-    NormalLoss,
-    ResponseLoss,
-    SampledLoss,
-    further,
-    merged_law,
-    mirrored,
-)
-from tallyveil.accounting.neighbours import Neighbours
-from tallyveil.accounting.subspace_events import (
-    IntegerSubspaceGaussian,
-    IntegerSubspaceLaplace,
-    SubspaceRelease,
-)
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLoss:
+    """Losses of answers with discrete Gaussian noise.
+
+    Attributes:
+        variance: Parameter of the noise, exact.
+        sensitivity: By how much each answer moves, at least 1.
+        multiplicity: Number of such answers, all independent, at least 1.
+    """
+
+    variance: Fraction
+    sensitivity: int
+    multiplicity: int
+
+    @property
+    def step(self) -> Fraction:
+        """Distance between neighbouring values of one loss."""
+        return self.sensitivity / self.variance
+
+    @property
+    def offset(self) -> Fraction:
+        """Loss at noise X = 0; one loss is offset + step * X."""
+        return Fraction(self.sensitivity**2) / (2 * self.variance)
+
+    @property
+    def offset_float(self) -> float:
+        """The offset, rounded to nearest. Searches ask for it thousands of times, and fractions are slow to divide."""
+        # A quotient of two Python integers is rounded once, however long they are.
+        return self.sensitivity**2 * self.variance.denominator / (2 * self.variance.numerator)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceLoss:
+    """Losses of answers with discrete Laplace noise.
+
+    Attributes:
+        scale: Parameter of the noise, exact.
+        sensitivity: By how much each answer moves, at least 1.
+        multiplicity: Number of such answers, all independent, at least 1.
+    """
+
+    scale: Fraction
+    sensitivity: int
+    multiplicity: int
+
+    @property
+    def step(self) -> Fraction:
+        """Distance between neighbouring values of one loss."""
+        return 2 / self.scale
+
+    @property
+    def offset(self) -> Fraction:
+        """Smallest loss; one loss is offset + step * i with i = sensitivity - j in 0..sensitivity."""
+        return -self.sensitivity / self.scale
+
+    @property
+    def offset_float(self) -> float:
+        """The offset, rounded to nearest."""
+        return -self.sensitivity * self.scale.denominator / self.scale.numerator
+
+
+LossFactor = GaussianLoss | LaplaceLoss
+
+
+@dataclass(frozen=True, slots=True)
+class LossLattice:
+    """The common lattice of a composition: total loss = offset + step * sum over factors of weight * S.
+
+    S is the sum of the factor's `multiplicity` independent integers: X for Gaussian noise, i = k - j for Laplace noise.
+
+    Attributes:
+        step: h, exact, above 0.
+        offset: W, exact.
+        weights: Each factor's own step divided by h, a whole number; in the order of the factors.
+    """
+
+    step: Fraction
+    offset: Fraction
+    weights: tuple[int, ...]
+
+
+def merged(factors: tuple[LossFactor, ...]) -> tuple[LossFactor, ...]:
+    """The same composition with equal factors counted together, in a fixed order.
+
+    Raises:
+        BudgetError: a variance, scale, sensitivity or multiplicity is out of range.
+    """
+    counted: dict[tuple[type, Fraction, int], int] = {}
+    for factor in factors:
+        # Checked once more, as losses can be made without an event.
+        parameter = factor.variance if isinstance(factor, GaussianLoss) else factor.scale
+        if parameter <= 0 or factor.sensitivity < 1 or factor.multiplicity < 1:
+            raise BudgetError(
+                f"a loss needs a positive parameter, sensitivity and multiplicity, got {as_given(factor)}"
+            )
+        key = type(factor), parameter, factor.sensitivity
+        counted[key] = counted.get(key, 0) + factor.multiplicity
+    ordered = sorted(counted.items(), key=lambda item: (item[0][0].__name__, item[0][1], item[0][2]))
+    return tuple(kind(parameter, sensitivity, n) for (kind, parameter, sensitivity), n in ordered)
+
+
+def lattice_of(factors: tuple[LossFactor, ...]) -> LossLattice:
+    """The coarsest lattice that holds the total loss.
+
+    Raises:
+        BudgetError: there is no factor.
+    """
+    if not factors:
+        raise BudgetError("an empty composition has no lattice of losses")
+    steps = [factor.step for factor in factors]
+    # The coarsest step: a finer one would leave points that no loss takes, and longer transforms.
+    step = reduce(common_step, steps)
+    # The common step divides each step, so that these quotients have no remainder.
+    weights = (s.numerator * step.denominator // (s.denominator * step.numerator) for s in steps)
+    offset = sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
+    return LossLattice(step, offset, tuple(weights))
+
+
+def common_step(a: Fraction, b: Fraction) -> Fraction:
+    """Greatest common divisor of two positive fractions."""
+    # Over the product of the denominators; the fraction is reduced by itself.
+    numerator = math.gcd(a.numerator * b.denominator, b.numerator * a.denominator)
+    return Fraction(numerator, a.denominator * b.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class NormalLoss:
+    """Losses of real answers with normal noise.
+
+    Attributes:
+        mu_squared: Squared quotient of sensitivity and standard deviation, exact.
+        multiplicity: Number of answers.
+    """
+
+    mu_squared: Fraction
+    multiplicity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialLoss:
+    """Losses of real answers with Laplace noise.
+
+    Attributes:
+        epsilon: Quotient of sensitivity and scale, exact.
+        multiplicity: Number of answers.
+    """
+
+    epsilon: Fraction
+    multiplicity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseLoss:
+    """Losses of randomized response with three options or more.
+
+    Attributes:
+        epsilon: The largest loss, exact.
+        options: Number of options.
+        multiplicity: Number of answers.
+    """
+
+    epsilon: Fraction
+    options: int
+    multiplicity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLoss:
+    """Everything is revealed with a probability, and otherwise nothing.
+
+    Attributes:
+        probability: Above 0 and below 1, exact.
+        multiplicity: Number of independent chances.
+    """
+
+    probability: Fraction
+    multiplicity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConcentratedLoss:
+    """The loss of a mechanism of which rho is known.
+
+    Attributes:
+        rho: Exact.
+        multiplicity: Number of such mechanisms.
+    """
+
+    rho: Fraction
+    multiplicity: int = 1
+
+
+Base: TypeAlias = GaussianLoss | LaplaceLoss | NormalLoss | ExponentialLoss | ResponseLoss
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLoss:
+    """Losses of a mechanism that sees a Poisson sample of the records.
+
+    Attributes:
+        base: Loss of the mechanism on the sample, one answer; None for a mechanism that reveals nothing or everything.
+        probability: q, with which a record is in the sample, between 0 and 1, both excluded; exact.
+        failure: Probability with which the mechanism reveals everything that is in the sample; exact.
+        added: Whether P is the law without the record.
+        multiplicity: Number of samples, each drawn anew.
+    """
+
+    base: Base | None
+    probability: Fraction
+    failure: Fraction = Fraction(0)
+    added: bool = False
+    multiplicity: int = 1
+
+
+FurtherLoss: TypeAlias = (
+    NormalLoss | ExponentialLoss | ResponseLoss | FailureLoss | ConcentratedLoss | SampledLoss
+)
+AnyLoss: TypeAlias = LossFactor | FurtherLoss
+Law: TypeAlias = tuple[AnyLoss, ...]
+
+
+def merged_law(law: Law) -> Law:
+    """The same composition with equal losses counted together, in a fixed order; normal losses become one.
+
+    Raises:
+        BudgetError: a loss of integer noise is out of range.
+    """
+    counted: dict[FurtherLoss, int] = {}
+    # Several normal answers together are one normal answer: mu squared adds up exactly.
+    mu_squared = sum(
+        (loss.mu_squared * loss.multiplicity for loss in law if isinstance(loss, NormalLoss)), Fraction(0)
+    )
+    for loss in further(law):
+        if not isinstance(loss, NormalLoss):
+            single = replace(loss, multiplicity=1)
+            counted[single] = counted.get(single, 0) + loss.multiplicity
+    others = [replace(loss, multiplicity=n) for loss, n in counted.items()]
+    normal = (NormalLoss(mu_squared),) if mu_squared else ()
+    # In a fixed order, so that equal compositions are equal tuples however they were stated.
+    return (*merged(of_integers(law)), *normal, *sorted(others, key=repr))
+
+
+def of_integers(law: Law) -> tuple[LossFactor, ...]:
+    """The losses of integer noise in a law."""
+    # The engines on lattices take these alone; everything else needs a list or a closed form.
+    return tuple(loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss))
+
+
+def further(law: Law) -> tuple[FurtherLoss, ...]:
+    """The other losses in a law."""
+    return tuple(loss for loss in law if not isinstance(loss, GaussianLoss | LaplaceLoss))
+
+
+def mirrored(law: Law) -> Law:
+    """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
+    # All other pairs of laws are symmetric, so that the mirrored law is the same one.
+    return tuple(
+        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
+    )
+
+
+def cost_hint(loss: AnyLoss) -> float:
+    """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
+    match loss:
+        case GaussianLoss():
+            rho = loss.offset
+        case LaplaceLoss():
+            rho = loss.offset**2 / 2
+        case NormalLoss():
+            rho = loss.mu_squared / 2
+        case ExponentialLoss() | ResponseLoss():
+            rho = loss.epsilon**2 / 2
+        case ConcentratedLoss():
+            rho = loss.rho
+        case FailureLoss():
+            rho = Fraction(0)
+        case SampledLoss():
+            base = 0.0 if loss.base is None else cost_hint(loss.base)
+            # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
+            grown = min(math.expm1(min(2 * base, 600.0)) / 2, base / float(loss.probability) ** 2)
+            return loss.multiplicity * float(loss.probability) ** 2 * grown + 1e-12
+    return float(loss.multiplicity * rho)
+
 
 MOST_ALTERNATIVES = 2_500
 """Number of laws above which an event is refused. Each takes up to 30 ms to compose, so these take about a minute.
