@@ -552,9 +552,6 @@ def _delta(value: Exact) -> Fraction:
     return delta
 
 
-_CURVE_BITS = 256
-"""Bits of ball arithmetic. Slopes at points 2e-6 of x apart are subtracted, which costs some 20 of them. Half as many
-would still leave a float's 53."""
 _ASIDE = Fraction(1, 10**6)
 """Distance of the two tangents from the x found, relative to it."""
 
@@ -622,7 +619,7 @@ class ZcdpCurve:
         flattest = _flattest(as_float(self.rho), as_float(epsilon))
         if flattest is None:
             return -math.inf
-        with precision(_CURVE_BITS):
+        with precision(_BITS):
             r, e = rational(self.rho), rational(epsilon)
             # Any two points may be taken: that the minimum lies between them is proved below.
             left, right = rational(flattest * (1 - _ASIDE)), rational(flattest * (1 + _ASIDE))
