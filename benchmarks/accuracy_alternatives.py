@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from scipy import linalg, sparse
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer

@@ -41,14 +41,13 @@ from cluster_overhead import (
     processor_seconds,
 )
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.warm_up import compile_kernels
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.cluster.executor import Cluster
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Chunks, Executors, Site, Threads
+from tallyveil.runs.executor import Chunks, ClusterSettings, Executors, Site, Threads
 from tallyveil.runs.executors import executors_of
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.storage.json_files import JsonObject

@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 
 from tallyveil.runs.cluster.executor import Cluster
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Chunks, Executor, Site
+from tallyveil.runs.executor import Chunks, ClusterSettings, Executor, Site
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import flush
 

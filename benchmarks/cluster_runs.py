@@ -23,10 +23,10 @@ from tallyveil.files.geography import read_geography
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import n_parts
 from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.outer import sources_of_groups
-from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.families.chunks import cut
-from tallyveil.runs.folder_state import PLAN
+from tallyveil.postprocess.families.level import cut
+from tallyveil.runs.folder import PLAN
 from tallyveil.schema.counts import PublicCounts
 
 MEASURE = ("measure",)

@@ -32,7 +32,7 @@ from cluster_country import COUNTIES, Geolevel, country, supports
 from cluster_runs import ESTIMATES, MEASURE, Costs, MeasuredChunk, Run, fitted, spans_of
 
 from tallyveil.measurements.store import VALUES_PER_PART
-from tallyveil.postprocess.families import chunks as cutting
+from tallyveil.postprocess.families import level as cutting
 
 
 @dataclass(frozen=True, slots=True)

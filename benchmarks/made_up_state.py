@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from scipy.spatial import cKDTree
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 
 FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")
 LENGTHS = {"County": 5, "Tract": 11, "Block_Group": 12}

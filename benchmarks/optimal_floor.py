@@ -17,7 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.optimal_shares import optimal_shares

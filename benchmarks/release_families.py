@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
@@ -17,9 +17,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.families.level import estimate_level
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.runs.observer import SilentObserver

@@ -32,20 +32,19 @@ from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.products.safetab.confidential.declassify import declassify_groups
 from tallyveil.products.safetab.made_up import write_safetab_country
 from tallyveil.products.safetab.public.config import NATIONWIDE
-from tallyveil.products.safetab.public.coterminous import tabulate_all
-from tallyveil.products.safetab.public.declassified import (
+from tallyveil.products.safetab.public.estimates import noise_sum, quality_of
+from tallyveil.products.safetab.public.evaluation import (
     CELL_KEYS,
-    KEYS,
+    T1_KEYS,
     TRUE,
     TrueGroups,
     true_tables,
     true_totals,
     with_truth,
 )
-from tallyveil.products.safetab.public.estimates import quality_of
 from tallyveil.products.safetab.public.expected import detail_estimator, publication_chance
 from tallyveil.products.safetab.public.plan import LevelSet, read_plan
-from tallyveil.products.safetab.public.sums import noise_sum
+from tallyveil.products.safetab.public.regions import tabulate_all
 from tallyveil.products.safetab.public.tables import DETAIL_NAMES, TOTAL_ONLY_DETAIL
 from tallyveil.products.safetab.run.run import (
     SafetabInputs,
@@ -132,7 +131,7 @@ def measured(
     for number in range(runs):
         measurer = measurer_of(inputs, "US", NoiseSource(insecure_key(f"accuracy {number}")))
         t1, t2, _ = tables_of(run, inputs.plan, regions, measurer, tabulation)
-        t1 = with_truth(t1, [totals], KEYS).with_columns(level)
+        t1 = with_truth(t1, [totals], T1_KEYS).with_columns(level)
         counted.append(
             t1.with_columns((pl.col(TRUE) == 0).alias("empty"))
             .group_by("REGION_TYPE", "LEVEL", "empty")
@@ -143,7 +142,7 @@ def measured(
         )
         cells = [true_tables(frame, own, t1) for _, frame, own in truth]
         t2 = with_truth(t2, cells, CELL_KEYS).with_columns(level)
-        t2 = t2.join(t1.select(*KEYS, "DETAIL"), on=KEYS, how="left").filter(pl.col("AGESTART") != "*")
+        t2 = t2.join(t1.select(*T1_KEYS, "DETAIL"), on=T1_KEYS, how="left").filter(pl.col("AGESTART") != "*")
         sums += [summed(t1, "total"), summed(t2, "cell")]
     errors = pl.concat(sums).group_by(CLASS).agg(pl.all().sum())
     return errors, pl.concat(counted).group_by("REGION_TYPE", "LEVEL", "empty").agg(pl.col("published").sum())

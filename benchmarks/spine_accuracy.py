@@ -46,7 +46,7 @@ import polars as pl
 from made_up_state import FAMILIES, LENGTHS, state, write_people
 
 import tallyveil.products.topdown.run.run as running
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.spine.variance import family_accuracies, measured_variances, totals_summed
 from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities

@@ -31,7 +31,7 @@ from tallyveil.subspace.lattice import check_lattice, lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_moves import JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm, size_of
-from tallyveil_studies.integer_subspace.published_tables import illinois_counties
+from tallyveil_studies.integer_subspace.examples import illinois_counties
 
 KEY = insecure_key("benchmark of exact samplers")
 PAPER_SCALE = 1 / 2.5

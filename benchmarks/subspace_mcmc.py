@@ -27,7 +27,7 @@ from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_moves import JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import Norm, size_of
-from tallyveil_studies.integer_subspace.published_tables import (
+from tallyveil_studies.integer_subspace.examples import (
     delinquent_children,
     illinois_counties,
     intersecting_constraints,

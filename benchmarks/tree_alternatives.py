@@ -39,7 +39,7 @@ from intervals import part_of
 from scipy import sparse
 from tree_values import DATA, areas_of
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.estimation.intervals import StoredRows
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.spine import Spine
@@ -48,7 +48,7 @@ from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.level import FamilyBuilder
 from tallyveil.postprocess.intervals.model import open_release, published_invariants, release_model
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.products.topdown.run.run import run_release

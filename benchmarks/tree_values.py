@@ -48,10 +48,9 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints.implied import with_implied_bounds
+from tallyveil.postprocess.constraints import with_implied_bounds
 from tallyveil.postprocess.families import tree_values
-from tallyveil.postprocess.families.level import estimate_level
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
 from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.preparation import compile_constraints

@@ -22,7 +22,7 @@ from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.products.safetab.public.ages import DETAILS
-from tallyveil.products.safetab.public.measurements import GroupMeasurements
+from tallyveil.products.safetab.public.group_numbers import GroupMeasurements
 from tallyveil.products.safetab.public.plan import LevelSet
 
 _CANDIDATES: Final = 200

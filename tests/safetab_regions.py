@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from tests.auditing import person_scores
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.confidential.groups import PersonCounts
-from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer, PersonCounts
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
 from tallyveil.products.safetab.public.ages import FINEST_CELLS
-from tallyveil.products.safetab.public.measurements import GroupMeasurements
+from tallyveil.products.safetab.public.group_numbers import GroupMeasurements
 from tallyveil.products.safetab.public.plan import LevelSet, SafetabPlan, read_plan
 from tallyveil.products.safetab.public.regions import Regions
 

@@ -12,6 +12,13 @@ from tallyveil.version import VERSION
 
 if TYPE_CHECKING:
     from tallyveil import accounting, noise, spine, subspace
+    from tallyveil.api.areas import reliability
+    from tallyveil.api.beginning import (
+        write_country,
+        write_example,
+        write_release_file,
+        write_safetab_country,
+    )
     from tallyveil.api.estimating import estimate
     from tallyveil.api.evaluating import evaluate
     from tallyveil.api.exchange import (
@@ -25,16 +32,13 @@ if TYPE_CHECKING:
         publish_pl94,
         status,
     )
-    from tallyveil.api.first_file import write_release_file
     from tallyveil.api.guarantees import guarantee_of_plan, guarantee_of_product, total_guarantee
-    from tallyveil.api.made_up import write_country, write_example, write_safetab_country
     from tallyveil.api.making import measure, run
     from tallyveil.api.opened import Measurements, Opened
     from tallyveil.api.planned import Plan, make_workbench, optimise, plan
     from tallyveil.api.programme import plan_programme, run_programme
     from tallyveil.api.released import Release
     from tallyveil.api.released import open_folder as open  # noqa: A004 - read as `tallyveil.open`
-    from tallyveil.api.reliability import reliability
     from tallyveil.api.safetab import (
         calibrate_safetab,
         evaluate_safetab,
@@ -57,13 +61,13 @@ if TYPE_CHECKING:
     )
     from tallyveil.errors import TallyveilError
     from tallyveil.products.safetab import public as safetab
-    from tallyveil.runs.cluster.site import ClusterSettings
+    from tallyveil.runs.executor import ClusterSettings
 
 
 __version__ = VERSION
 
 _PLACES = {
-    "ClusterSettings": ("runs.cluster.site", "ClusterSettings"),
+    "ClusterSettings": ("runs.executor", "ClusterSettings"),
     "Measurements": ("api.opened", "Measurements"),
     "Opened": ("api.opened", "Opened"),
     "Plan": ("api.planned", "Plan"),
@@ -95,7 +99,7 @@ _PLACES = {
     "publish_dhc": ("api.exchange", "publish_dhc"),
     "publish_geoparquet": ("api.exchange", "publish_geoparquet"),
     "publish_pl94": ("api.exchange", "publish_pl94"),
-    "reliability": ("api.reliability", "reliability"),
+    "reliability": ("api.areas", "reliability"),
     "run": ("api.making", "run"),
     "run_programme": ("api.programme", "run_programme"),
     "run_safetab": ("api.safetab", "run_safetab"),
@@ -107,10 +111,10 @@ _PLACES = {
     "tabulate_safetab_exactly": ("api.safetab", "tabulate_safetab_exactly"),
     "total_guarantee": ("api.guarantees", "total_guarantee"),
     "validate_safetab": ("api.safetab", "validate_safetab"),
-    "write_country": ("api.made_up", "write_country"),
-    "write_example": ("api.made_up", "write_example"),
-    "write_release_file": ("api.first_file", "write_release_file"),
-    "write_safetab_country": ("api.made_up", "write_safetab_country"),
+    "write_country": ("api.beginning", "write_country"),
+    "write_example": ("api.beginning", "write_example"),
+    "write_release_file": ("api.beginning", "write_release_file"),
+    "write_safetab_country": ("api.beginning", "write_safetab_country"),
     "write_safetab_general_form": ("api.safetab", "write_safetab_general_form"),
     "write_safetab_long_form": ("api.safetab", "write_safetab_long_form"),
 }

@@ -9,13 +9,13 @@ from tallyveil.products.safetab.public.config import SafetabConfig, read_config
 from tallyveil.products.safetab.public.plan import LevelSet, RunPlan, SafetabPlan, make_plan, read_plan
 
 if TYPE_CHECKING:
+    from tallyveil.products.safetab.public.files import convert_short_form
     from tallyveil.products.safetab.public.privacy import (
         RunPrivacy,
         budget_for_margin,
         calibrate_plan,
         privacy_of,
     )
-    from tallyveil.products.safetab.public.short_form import convert_short_form
 
 __all__ = [
     "LevelSet",

@@ -1,15 +1,274 @@
-"""A table or figure of a paper, and the results of recomputing it."""
+"""A table or figure of a paper, the numbers that the paper prints, and the results of recomputing them.
 
+Printed numbers are in the file `printed.toml` of the paper's folder. The data of Figures 6, 8 and 9 of the
+census study is a user's own, or that of public data sets.
+"""
+
+import math
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import ConfigError
 from tallyveil.report.drawing import Drawing
-from tallyveil_studies.comparison import Comparison
-from tallyveil_studies.own_data import MissingDataError, OwnData
+
+
+class PrintedClaim(StrEnum):
+    """What a printed number claims.
+
+    VALUE: the number is the quantity, rounded.
+    UPPER_BOUND: the quantity is at most this number.
+    OTHER_DATA: the number was measured on data that we do not have, or with draws that cannot be repeated. It is shown
+        to the reader, but not judged.
+    """
+
+    VALUE = "value"
+    UPPER_BOUND = "upper_bound"
+    OTHER_DATA = "other_data"
+
+
+class Verdict(StrEnum):
+    """The result of comparing a printed number with ours."""
+
+    AGREES = "agrees"
+    LAST_DIGIT = "within one unit of the last digit"
+    DIFFERS = "differs"
+    HOLDS = "bound holds"
+    VIOLATED = "bound violated"
+    NOT_JUDGED = "other data"
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedNumber:
+    """A number as a paper prints it.
+
+    Attributes:
+        text: Its digits, such as "54.19" or "3e-37". They also show how it was rounded.
+        source: Its place in the paper.
+        kind: What it claims.
+        remark: A remark for the reader; may be empty.
+    """
+
+    text: str
+    source: str
+    kind: PrintedClaim = PrintedClaim.VALUE
+    remark: str = ""
+
+    @property
+    def value(self) -> Fraction:
+        """The number as an exact fraction."""
+        return Fraction(self.text)
+
+    @property
+    def unit(self) -> Fraction:
+        """One unit of its last digit."""
+        mantissa, _, exponent = self.text.lower().partition("e")
+        # Trailing zeros count: "5.00" is known to a hundredth.
+        decimals = len(mantissa.partition(".")[2])
+        return Fraction(10) ** (int(exponent or 0) - decimals)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A printed number and what we compute for the same quantity.
+
+    Attributes:
+        quantity: Name of the quantity, in words.
+        printed: The paper's number.
+        ours: Our number. If we have a lower and an upper bound, it is the upper bound. A fraction is exact.
+    """
+
+    quantity: str
+    printed: PrintedNumber
+    ours: float | Fraction
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the numbers agree, given how the paper rounded its number."""
+        if self.printed.kind is PrintedClaim.OTHER_DATA:
+            return Verdict.NOT_JUDGED
+        is_bound = self.printed.kind is PrintedClaim.UPPER_BOUND
+        # Infinity has no exact fraction.
+        if isinstance(self.ours, float) and not math.isfinite(self.ours):
+            return Verdict.VIOLATED if is_bound else Verdict.DIFFERS
+        difference = Fraction(self.ours) - self.printed.value
+        if is_bound:
+            return Verdict.HOLDS if difference <= 0 else Verdict.VIOLATED
+        # Half a unit of the last digit: the number rounds to the printed one. Exactly, in fractions.
+        if 2 * abs(difference) <= self.printed.unit:
+            return Verdict.AGREES
+        return Verdict.LAST_DIGIT if abs(difference) <= self.printed.unit else Verdict.DIFFERS
+
+
+def printed_numbers(paper: str, section: str) -> dict[str, PrintedNumber]:
+    """The numbers of one section, by name.
+
+    Args:
+        paper: Folder of the paper under `studies`.
+        section: Section of its `printed.toml`.
+
+    Raises:
+        ConfigError: there is no such section.
+    """
+    sections = _sections(paper)
+    if section not in sections:
+        raise ConfigError(
+            f"there is no section '{section}' of printed numbers; there are {', '.join(sections)}."
+        )
+    table = sections[section]
+    remarks = table.get("remarks", {})
+    return {
+        name: PrintedNumber(
+            text, table["source"], PrintedClaim(table.get("kind", "value")), remarks.get(name, "")
+        )
+        for name, text in table["values"].items()
+    }
+
+
+def beside_ours(
+    paper: str, section: str, ours: Mapping[str, float | Fraction], what: str
+) -> tuple[Comparison, ...]:
+    """The printed numbers of a section beside ours.
+
+    Args:
+        paper: Folder of the paper under `studies`.
+        section: Section of its `printed.toml`.
+        ours: Our numbers by the same names. Names that the paper does not print are left out.
+        what: The quantity, in words.
+
+    Raises:
+        ConfigError: there is no such section.
+    """
+    return tuple(
+        Comparison(f"{what}, {name}", number, ours[name])
+        # In the order of the paper.
+        for name, number in printed_numbers(paper, section).items()
+        if name in ours
+    )
+
+
+@cache
+def _sections(paper: str) -> Mapping[str, Any]:
+    # Read from the package, so that an installed copy has it, too.
+    text = (resources.files("tallyveil_studies") / paper / "printed.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+class MissingDataError(ConfigError):
+    """Public data that an exhibit needs are missing. Other exhibits can still be recomputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLevel:
+    """The counts of one geolevel.
+
+    Attributes:
+        name: Its name in the figures.
+        noise: The geolevel of Table 1 whose noise is added.
+        counts: True counts, int64 [geounits, labels].
+    """
+
+    name: str
+    noise: str
+    counts: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class CensusCounts:
+    """The counts of a place.
+
+    Attributes:
+        name: What was counted, such as the name of a State.
+        labels: Names of the counts of a geounit.
+        levels: From the coarsest geolevel to the finest.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    levels: tuple[CountedLevel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places of one geolevel that have both counts of people by category and an outcome.
+
+    Attributes:
+        counts: int64 [places, categories], such as adults by education. The share of the last category in their sum
+            explains the outcome.
+        outcome: float64 [places], such as earnings in dollars a year.
+    """
+
+    counts: Integers
+    outcome: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """One row of Figure 9.
+
+    Attributes:
+        name: What the places are.
+        places: Their counts and outcomes.
+        noise: The geolevel of Table 1 whose noise is added to the counts.
+    """
+
+    name: str
+    places: Places
+    noise: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData:
+    """A user's own data for the figures.
+
+    Attributes:
+        path: The TOML file that describes them.
+        counts: Counts for Figures 6 and 8; None if the file has none.
+        regressions: Regressions for Figure 9; empty if the file has none.
+    """
+
+    path: Path
+    counts: CensusCounts | None
+    regressions: tuple[Regression, ...]
+
+    def require(self, table: str, exhibit: str) -> None:
+        """Refuse an exhibit whose data the file does not have.
+
+        Args:
+            table: "counts" or "regressions".
+            exhibit: The exhibit that needs it.
+        Raises:
+            MissingDataError: the file has no such table.
+        """
+        # None and the empty tuple both mean that the file has no such table.
+        if not getattr(self, table):
+            name = {"counts": "[counts]", "regressions": "[[regressions]]"}[table]
+            raise MissingDataError(
+                f"{exhibit} needs the table {name}, which {self.path} does not have. Add it, or do not ask for this "
+                "exhibit."
+            )
+
+    def require_counts(self, exhibit: str) -> CensusCounts:
+        """The counts. Raises MissingDataError if the file has none, as `require` does."""
+        # Raises; the assertion is for the type checker.
+        self.require("counts", exhibit)
+        assert self.counts is not None
+        return self.counts
+
+    def require_regressions(self, exhibit: str) -> tuple[Regression, ...]:
+        """The regressions. Raises MissingDataError if the file has none, as `require` does."""
+        self.require("regressions", exhibit)
+        return self.regressions
+
 
 ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
 """Makes a release: from a release file, into a folder, with the test key that a text stands for."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.report.draw import write_plot
+from tallyveil.report.drawing import write_plot
 from tallyveil.storage.paths import file_name, inside
 from tallyveil.storage.write import write_file
 from tallyveil_studies.exhibit import Exhibit, Findings

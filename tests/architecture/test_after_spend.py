@@ -34,7 +34,7 @@ ROOTS = (
     "products.safetab.run.households:tables_of_households",
     "products.safetab.public.household_tables:write_household_tables",
     "products.safetab.public.household_tables:check_household_tables",
-    "products.safetab.public.outputs:require_passed",
+    "products.safetab.public.tables:require_passed",
     "products.lattice.run.run:_TableWork.release",
     "products.lattice.run.run:_TableWork.check",
     "products.lattice.confidential:release_table",
@@ -54,7 +54,7 @@ ROOTS = (
     "runs.cluster.worker:ClusterWorker.open",
     "runs.cluster.worker:ClusterWorker.do",
     "products.topdown.run.on_worker:open_run",
-    "postprocess.on_worker:open_estimate",
+    "postprocess.estimation:open_estimate",
 )
 """What runs once the spend is in the ledger; all that it calls follows. Executors and openers are called by names that
 the source does not show."""

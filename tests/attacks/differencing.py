@@ -14,7 +14,7 @@ from tests.attacks.statistics import area_under_curve, power_at
 from tests.attacks.worlds import published, release_of
 
 import tallyveil
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.schema.presets import load_preset
 
 TABLES = ("total", "votingage", "hispanic*cenrace")

@@ -10,7 +10,7 @@ import polars as pl
 from tests.attacks.budgets import groups_of, people_schema
 
 import tallyveil
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema, schema_from_mapping
 

@@ -13,8 +13,7 @@ from tests.unit.explore.workbench.test_estimates import geography
 
 from tallyveil.budget.strategy import expected_errors
 from tallyveil.explore.serving import served
-from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.estimates import WorkbenchAreas
+from tallyveil.explore.workbench import WorkbenchAreas, make_workbench
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.products.topdown.run.inputs import read_hierarchies

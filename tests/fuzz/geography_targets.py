@@ -11,7 +11,7 @@ import product_inputs as products
 import shapely
 from targets import Builder, Target, at
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.geography.census import Sources, import_geography
 from tallyveil.geography.geometry import POLYGONS, geo_metadata
 from tallyveil.geography.tables import read_aimed, read_spine_file, write_spine
@@ -19,9 +19,9 @@ from tallyveil.measurements.layouts.census_2020.source import ANSWERS, CONSTRAIN
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.published_products import published_products
+from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
-from tallyveil.postprocess.exchange.opened import open_published
+from tallyveil.postprocess.exchange.imported import open_published
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.run import measure_release
 

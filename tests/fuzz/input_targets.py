@@ -20,8 +20,7 @@ from tallyveil.products.safetab.public.from_toml import load_group_plan
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.preparation import Inputs, prepare, read_inputs
 from tallyveil.products.topdown.run.public import read_public
-from tallyveil.runs.observer import SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import SilentObserver, Stopwatch
 
 TESTS = Path(__file__).parents[1]
 AIMS = """

@@ -22,10 +22,10 @@ from tallyveil.files.intervals import made_intervals, read_interval_table
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.stated import stated_plan
 from tallyveil.postprocess.intervals.model import open_release
-from tallyveil.postprocess.public_inputs import read_constraints
+from tallyveil.postprocess.measured import read_constraints
 from tallyveil.products.dhc.public.programme_file import stated_programme
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.report.release_files import read_release_files

@@ -10,7 +10,7 @@ from targets import Builder, Target, at
 
 from tallyveil.errors import TallyveilError
 from tallyveil.noise.key import insecure_key
-from tallyveil.products.dhc.run.state import read_state
+from tallyveil.products.dhc.run.run import read_state
 from tallyveil.runs.cluster.channel import DriverEnd, WorkerEnd
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets, _mac_of, key_file, read_key_file

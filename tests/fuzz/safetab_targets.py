@@ -5,7 +5,7 @@ from pathlib import Path
 import base_inputs as base
 from targets import Builder, Target, at
 
-from tallyveil.products.safetab.confidential.households import read_households
+from tallyveil.products.safetab.confidential.measure import read_households
 from tallyveil.products.safetab.public.household_tables import read_group_totals
 from tallyveil.products.safetab.public.households import read_household_plan
 from tallyveil.products.safetab.public.regions import read_regions

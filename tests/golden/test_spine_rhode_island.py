@@ -31,8 +31,7 @@ from tallyveil.geography import (
 )
 from tallyveil.geography.areas import geounits_as_entities
 from tallyveil.plans.inputs import Regroup
-from tallyveil.products.topdown.run.spine_changes import area_changes, warnings_of
-from tallyveil.products.topdown.run.spine_making import choose_groups
+from tallyveil.products.topdown.run.spine_making import area_changes, choose_groups, warnings_of
 from tallyveil.schema import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

@@ -13,7 +13,7 @@ import pytest
 from tallyveil.errors import StoreError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import parsed_manifest
-from tallyveil.plans.stated import stated_plan
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.storage.json_files import digest_of
 
 FOLDER = Path(__file__).parent / "stored"

@@ -3,8 +3,15 @@
 import numpy as np
 
 from tallyveil.noise.laws import Law
-from tallyveil.products.safetab.public.estimates import UNIT, DetailEstimator, chosen_law
-from tallyveil.products.safetab.public.sums import MARGIN_STEPS, NoisePair, NoiseSum, noise_sum
+from tallyveil.products.safetab.public.estimates import (
+    MARGIN_STEPS,
+    UNIT,
+    DetailEstimator,
+    NoisePair,
+    NoiseSum,
+    chosen_law,
+    noise_sum,
+)
 
 
 def coverage_of_sum(law: NoiseSum, margin: int) -> float:

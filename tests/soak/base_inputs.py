@@ -260,7 +260,7 @@ def spine(scratch: Path) -> Folder:
     import numpy as np
 
     from tallyveil.geography.tables import write_spine
-    from tallyveil.products.topdown.run.spine_inputs import read_geography
+    from tallyveil.products.topdown.run.spine_design import read_geography
 
     geography = make_geography(60, np.random.default_rng(3))
     entities = pl.concat(make_entities(geography, 3)).with_columns(

@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from tests.cluster_nodes import Nodes
 
 import tallyveil
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 
 KEY = "soak of clusters"
 EVENTS = ("worker process", "second node", "head", "run")

@@ -36,16 +36,15 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported: forked runs
 from fork_server import forked, prepare
 from loading import module_of
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.errors import TallyveilError
 from tallyveil.geography.census import Sources, import_geography, write_imported
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.published_products import published_products
+from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.exchange.exported import export_measurements
-from tallyveil.postprocess.exchange.imported import import_measurements
-from tallyveil.postprocess.exchange.opened import open_published
+from tallyveil.postprocess.exchange.imported import import_measurements, open_published
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.dhc.public.from_toml import load_programme
 from tallyveil.products.dhc.run.run import ProgrammeSettings, run_programme

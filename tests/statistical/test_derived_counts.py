@@ -22,8 +22,7 @@ from tallyveil.estimation.intervals import (
 )
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
-from tallyveil.postprocess.derived.counted_cells import CountedCells
-from tallyveil.postprocess.derived.quantities import Quantities
+from tallyveil.postprocess.derived.quantities import CountedCells, Quantities
 from tallyveil.schema import Attribute, Schema
 
 DRAWS = 1200

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.public.coterminous import tabulate_all
+from tallyveil.products.safetab.public.regions import tabulate_all
 from tallyveil.products.safetab.public.tables import SetTables
 from tallyveil.products.safetab.run.run import measurer_of, read_safetab_inputs
 

@@ -24,7 +24,7 @@ from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import run_chain, tune_jumps
 from tallyveil.subspace.mcmc_moves import basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import Norm
-from tallyveil_studies.integer_subspace.published_tables import (
+from tallyveil_studies.integer_subspace.examples import (
     DELINQUENT_CHILDREN,
     ILLINOIS_COUNTIES,
     delinquent_children,

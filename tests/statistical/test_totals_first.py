@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.strategy import Strategy
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.files.histograms import read_histogram

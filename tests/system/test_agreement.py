@@ -12,9 +12,9 @@ from tallyveil.declared import mapping_of
 from tallyveil.errors import TallyveilError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.constraint_files import read_agreed_counts, write_agreement
-from tallyveil.postprocess.other_releases import release as other_release
-from tallyveil.postprocess.other_releases.agreement import read_agreement
+from tallyveil.postprocess import other_releases as other_release
+from tallyveil.postprocess.constraint_files import read_agreed_counts, write_agreement
+from tallyveil.postprocess.other_releases import read_agreement
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
 

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster_nodes import Nodes
 
 import tallyveil
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.runs.observer import SilentObserver
 
 pytest.importorskip("ray")

@@ -20,8 +20,7 @@ from tests.found_secrets import files_with, keys_as_found
 
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.executor import RayExecutor
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Site, Threads
+from tallyveil.runs.executor import ClusterSettings, Site, Threads
 
 pytest.importorskip("ray")
 
@@ -177,7 +176,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from tallyveil.runs.cluster.executor import RayExecutor
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import ClusterSettings
 from tallyveil.runs.executor import Site
 from tests.cluster_site import OPENER, open_site
 from tests.found_secrets import files_with, keys_as_found

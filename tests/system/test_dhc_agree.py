@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tests.samples import every
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.files.between import checks_between
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key

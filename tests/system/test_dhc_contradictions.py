@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.errors import SchemaError
 
 

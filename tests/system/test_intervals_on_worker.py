@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tests.elsewhere import Elsewhere
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.cli.intervals import intervals as command
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.files import intervals

@@ -15,9 +15,9 @@ from tallyveil.errors import ConfigError, SchemaError, StoreError
 from tallyveil.estimation.intervals.questions import n_distinct_blocks
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
 from tallyveil.postprocess.derived.district import district_answers
-from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
+from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
+from tallyveil.postprocess.exchange.exported import noisy_answers
 from tallyveil.postprocess.intervals import fits as interval_fits
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_measured

@@ -17,8 +17,7 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.measured import open_measurements
-from tallyveil.postprocess.public_inputs import read_constraints
+from tallyveil.postprocess.measured import open_measurements, read_constraints
 from tallyveil.products.topdown.run.run import measure_release, run_release
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest

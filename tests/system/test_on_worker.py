@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.elsewhere import Elsewhere
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.errors import SolverError
 from tallyveil.files import tables
 from tallyveil.noise.key import insecure_key

@@ -15,7 +15,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
+from tallyveil.postprocess.exchange.exported import noisy_answers
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.run import measure_release, run_release
 

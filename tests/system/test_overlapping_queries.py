@@ -10,7 +10,7 @@ import pytest
 
 from tallyveil.accounting.costs import rho_of
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.errors import ConfigError, ConstraintError, SchemaError
 from tallyveil.files.tables import table_folder
 from tallyveil.noise.key import insecure_key

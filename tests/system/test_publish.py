@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.errors import GeographyError, SchemaError, StoreError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

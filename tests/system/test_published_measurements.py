@@ -10,18 +10,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.cli.measurements import import_files
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
-from tallyveil.plans.from_toml.published_products import published_products
+from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.exchange.exported import export_measurements
-from tallyveil.postprocess.exchange.imported import import_measurements
-from tallyveil.postprocess.exchange.opened import open_published
+from tallyveil.postprocess.exchange.imported import import_measurements, open_published
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.measured import Measured, open_measurements
 from tallyveil.products.topdown.run.run import measure_release

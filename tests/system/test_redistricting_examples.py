@@ -12,7 +12,7 @@ from tests.pages import text_of
 
 import tallyveil
 from tallyveil.accounting.numbers import at_most
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.dhc.public.from_toml import load_programme

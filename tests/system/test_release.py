@@ -14,8 +14,7 @@ from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.families.level import estimate_level
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
 from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.products.topdown.run.preparation import compile_constraints

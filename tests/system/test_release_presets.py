@@ -9,7 +9,7 @@ from tests.samples import every
 from typer.testing import CliRunner
 
 import tallyveil.products.topdown.run.spine_making as making
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.budget.spine.variance import entity_variances, measured_variances, totals_summed
 from tallyveil.cli.main import app
@@ -19,7 +19,7 @@ from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.products.topdown.run.spine_changes import is_worse
+from tallyveil.products.topdown.run.spine_making import is_worse
 from tallyveil.runs.observer import SilentObserver
 
 KEY = insecure_key("presets")

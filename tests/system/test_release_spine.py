@@ -15,11 +15,11 @@ from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreErro
 from tallyveil.files.geography import read_areas, read_geography
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.page.evaluation import write_evaluation_report
 from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.evaluate import evaluate_release
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.run import run_release
-from tallyveil.report.evaluation_page import write_evaluation_report
 
 KEY = insecure_key("spine test")
 GEOLEVELS = ("Region", "Region_Part", "Town_Group", "Town", "Cluster", "Block")
@@ -158,7 +158,7 @@ def test_tables_are_of_areas_people_know(outcome, spine_release):
 
 
 def test_a_changed_entity_table_is_noticed(spine_release, tmp_path, monkeypatch):
-    import tallyveil.postprocess.final_checks as running
+    import tallyveil.postprocess.publish as running
     from tallyveil.files.checks import check_release
 
     def tampered(root, promises):

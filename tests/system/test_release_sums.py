@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-import tallyveil.postprocess.final_checks as running
+import tallyveil.postprocess.publish as running
 from tallyveil.budget.optimal.aims import Aim, Aims, VarianceModel
 from tallyveil.budget.optimal.choose import present_shares
 from tallyveil.errors import BudgetError, ConstraintError, GeographyError, SolverError

@@ -207,7 +207,7 @@ def test_killed_at_every_write(inputs: tuple[Path, Path], tmp_path, killed_at, b
     number, killed, modules = (
         first - 2,
         True,
-        (writing, sys.modules["tallyveil.products.safetab.public.outputs"]),
+        (writing, sys.modules["tallyveil.products.safetab.public.tables"]),
     )
     while killed:
         number += 2
@@ -231,7 +231,7 @@ def arguments(inputs, out: Path) -> list[str]:
 POINTS = [
     ("tallyveil.accounting.ledger.file Ledger spend", 1),
     (
-        "tallyveil.products.safetab.run.job write_json",
+        "tallyveil.products.safetab.run.run write_json",
         1,
     ),  # the ledger has the spend, the plan is not written yet
     (
@@ -239,7 +239,7 @@ POINTS = [
         5,
     ),  # stage 1 of a level set measured, stage 2 not
     ("tallyveil.products.safetab.run.run write_tables", 1),
-    ("tallyveil.products.safetab.public.outputs write_parquet", 2),  # some tables written
+    ("tallyveil.products.safetab.public.tables write_parquet", 2),  # some tables written
     ("tallyveil.runs.folder RunFolder seal", 1),
     ("tallyveil.runs.folder RunFolder publish", 1),  # the manifest is sealed, the key still there
     ("tallyveil.runs.folder RunFolder remove_private", 1),  # the release is finished, the key gone

@@ -16,7 +16,7 @@ from tallyveil.accounting import rho_of
 from tallyveil.cli.main import main
 from tallyveil.errors import BudgetError, SchemaError, StoreError
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
+from tallyveil.products.safetab.confidential.measure import HouseholdMeasurer, read_households
 from tallyveil.products.safetab.public.household_tables import listed_groups, read_group_totals
 from tallyveil.products.safetab.public.households import read_household_plan
 from tallyveil.products.safetab.public.regions import read_regions

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.optimal.aims import FLOOR, Aim, Aims, VarianceModel
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.optimal_shares import optimal_shares

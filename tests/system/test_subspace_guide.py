@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil_studies.integer_subspace.published_tables import DELINQUENT_CHILDREN
+from tallyveil_studies.integer_subspace.examples import DELINQUENT_CHILDREN
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "subspace.md").read_text()
 LEVELS = ("low", "medium", "high", "very high")

@@ -17,7 +17,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import estimation_from_mapping, load_estimation, load_plan
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.postprocess.estimate import estimate_release
-from tallyveil.postprocess.families import chunks, tree_values
+from tallyveil.postprocess.families import level as chunks
+from tallyveil.postprocess.families import tree_values
 from tallyveil.postprocess.measured import open_measurements
 from tallyveil.products.topdown.run.inputs import read_hierarchies, read_histograms
 from tallyveil.products.topdown.run.run import measure_release, run_release

@@ -7,7 +7,7 @@ import pytest
 from tallyveil.errors import SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.families import chunks, level, unsolved
+from tallyveil.postprocess.families import chunk_files, level
 from tallyveil.products.topdown.run.run import run_release
 
 KEY = insecure_key("unsolved")
@@ -29,9 +29,9 @@ def test_an_unsolved_family_costs_nothing_but_the_time(small_release, tmp_path, 
         raise SolverError(f"{problem.where}: not certified")
 
     with monkeypatch.context() as patch:
-        patch.setattr(unsolved, "estimate_family", fail)
-        for module in (chunks, level):
-            patch.setattr(module, "estimate_or_keep", unsolved.estimate_or_keep)
+        patch.setattr(chunk_files, "estimate_family", fail)
+        for module in (level, level):
+            patch.setattr(module, "estimate_or_keep", chunk_files.estimate_or_keep)
         with pytest.raises(SolverError, match="same command") as raised:
             run_release(plan, out, test_key=KEY)
     assert raised.value.code == "family-unsolved"

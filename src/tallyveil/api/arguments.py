@@ -28,7 +28,7 @@ from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import has_bytes, is_one_line
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import ClusterSettings
 from tallyveil.runs.executors import WORDS, Where
 from tallyveil.runs.observer import Observer
 from tallyveil.storage.addresses import addressed, is_object

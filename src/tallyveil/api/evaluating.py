@@ -68,8 +68,8 @@ def evaluate(
         TallyveilError: the records are not those of the release.
     Privacy: none. The ledger of the release says that true counts were looked at.
     """
+    from tallyveil.products.topdown.page.evaluation import write_evaluation_report
     from tallyveil.products.topdown.page.release import write_report
-    from tallyveil.report.evaluation_page import write_evaluation_report
 
     require_understood(
         i_understand_this_is_not_private,
@@ -97,7 +97,7 @@ def evaluate(
 
 def _table_errors(folder: Path, truth: Path) -> TableErrors:
     from tallyveil.products.lattice.page.table import write_table_evaluation, write_table_report
-    from tallyveil.products.lattice.run.evaluate import evaluate_table
+    from tallyveil.products.lattice.run.run import evaluate_table
 
     # In the same order as above, and for the same reasons.
     write_table_report(folder)

@@ -150,9 +150,9 @@ def import_measurements(
         TallyveilError: the files are not of this layout, or cannot be read.
     """
     from tallyveil.measurements.layouts.layout import Layout
-    from tallyveil.plans.from_toml.published_products import published_products
+    from tallyveil.plans.from_toml.planning import published_products
     from tallyveil.postprocess.exchange import imported
-    from tallyveil.postprocess.exchange.opened import open_published
+    from tallyveil.postprocess.exchange.imported import open_published
 
     # Checked first, because opening many large files takes minutes.
     if layout != Layout.CENSUS_2020.value:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.api.arguments import Name, checked, fixed
+from tallyveil.api.guarantees import StatedGuarantee
 from tallyveil.api.products import write_page
-from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.printable import described
@@ -136,7 +136,7 @@ class WithMeasurements(Opened):
             ConfigError: the query was not measured at this geolevel.
             StoreError: the folder keeps no measurements, or they are damaged.
         """
-        from tallyveil.postprocess.exchange.noisy_answers import noisy_answers
+        from tallyveil.postprocess.exchange.exported import noisy_answers
 
         return noisy_answers(self.path, self.manifest, geolevel, query)
 

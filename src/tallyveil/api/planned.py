@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.api.arguments import AnyPath, Flag, Names, WholeNumber, as_path, checked, fixed
+from tallyveil.api.guarantees import StatedGuarantee
 from tallyveil.api.products import require_input
-from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
@@ -100,8 +100,7 @@ class Plan:
         Raises:
             ConfigError: there is no finest geounit, or the number of records is negative.
         """
-        from tallyveil.plans.resources import predict
-        from tallyveil.plans.sizes import sizes_of_blocks
+        from tallyveil.plans.resources import predict, sizes_of_blocks
 
         return predict(self.content, sizes_of_blocks(len(self.geolevels), blocks, people))
 
@@ -160,9 +159,8 @@ class Plan:
             ConfigError: families are named of no table, and the release file has no [spine].
             TallyveilError: a public input is wrong.
         """
-        from tallyveil.plans.advice import impossible_levels
-        from tallyveil.plans.resources import predict
-        from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
+        from tallyveil.plans.record import impossible_levels
+        from tallyveil.plans.resources import predict, sizes_of_blocks, sizes_of_spine
 
         plan, resources, deviations = self.content, None, None
         if families is not None and entities is None and plan.spine is None:
@@ -208,7 +206,7 @@ class Plan:
         return f"<Plan {self.name}: {self.schema.name}, {self.schema.size:,} cells; {levels}>"
 
     def _repr_html_(self) -> str:
-        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.release_files import schema_titles
         from tallyveil.report.wording import listed, rounded
 
         guarantee, titles = self.guarantee, schema_titles(self.schema)
@@ -326,7 +324,7 @@ class BetterShares:
 
     def to_toml(self) -> str:
         """The tables [strategy] and [estimation], to put in the place of those of the release file."""
-        from tallyveil.plans.advice import strategy_tables
+        from tallyveil.plans.record import strategy_tables
 
         return strategy_tables(self.shares.strategy, self.plan) + "\n"
 
@@ -403,7 +401,7 @@ def make_workbench(
         StoreError: the folder holds something else, or cannot be written to.
     """
     from tallyveil.explore import workbench
-    from tallyveil.explore.workbench.estimates import WorkbenchAreas
+    from tallyveil.explore.workbench import WorkbenchAreas
     from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
     from tallyveil.products.topdown.run.inputs import read_hierarchies
 

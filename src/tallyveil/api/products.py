@@ -51,7 +51,7 @@ def _safetab_page(out: Path) -> Path:
 
 
 def _households_page(out: Path) -> Path:
-    from tallyveil.products.safetab.page.households import write_households_report
+    from tallyveil.products.safetab.page.persons import write_households_report
 
     return write_households_report(out)
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import polars as pl
 
-from tallyveil.api.areas import (
-    Area,
-    Count,
-    DistrictPlan,
-    answer_named,
-    area_of,
-    counts_by_name,
-    query_named,
-)
+from tallyveil.api.areas import Area, Count, DistrictPlan, answer_named, area_of, counts_by_name, query_named
 from tallyveil.api.arguments import (
     AnyPath,
     Cluster,
@@ -147,7 +139,7 @@ class Release(WithMeasurements):
             StoreError: the release has no intervals of the query; `add_intervals` makes them.
             GeographyError: nothing has this code or name.
         """
-        from tallyveil.postprocess.derived.named_areas import areas_asked
+        from tallyveil.postprocess.derived.district import areas_asked
 
         self._read_again()
         group = query_named(self, query)
@@ -190,7 +182,7 @@ class Release(WithMeasurements):
         Raises:
             GeographyError: nothing has this code or name, or several areas have it.
         """
-        from tallyveil.postprocess.derived.named_areas import finest_geocodes
+        from tallyveil.postprocess.derived.district import finest_geocodes
 
         # As a set of finest geounits, so that geounits, entities and districts are estimated in one way.
         return Area(self, finest_geocodes(self._hierarchies, code, geolevel))
@@ -206,7 +198,7 @@ class Release(WithMeasurements):
             GeographyError: there are no geocodes, or they are not text, unknown or given twice.
             ConfigError, StoreError: the file cannot be read, or is a districting plan, which `districts` reads.
         """
-        from tallyveil.postprocess.derived.area_counts import area_family
+        from tallyveil.postprocess.derived.district import area_family
 
         if isinstance(geocodes, Path):
             from tallyveil.geography.tables import read_districts
@@ -270,7 +262,7 @@ class Release(WithMeasurements):
             ConfigError: no counts are given, or counts of another release, or the level is out of range.
             SchemaError: there is no such query or label.
         """
-        from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
+        from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
 
         # What is computed below must be of the release that was opened.
         self._read_again()
@@ -449,7 +441,7 @@ class Release(WithMeasurements):
         return [files for files in parts if files]
 
     def _lead(self) -> str:
-        from tallyveil.report.titles import schema_titles
+        from tallyveil.report.release_files import schema_titles
         from tallyveil.report.wording import listed
 
         titles = schema_titles(self._schema)

@@ -115,14 +115,14 @@ def validate_safetab(params: AnyPath, data: AnyPath, *, finished: AnyPath | None
     Raises:
         TallyveilError: an input is wrong, or a table does not pass.
     """
-    from tallyveil.products.safetab.public.outputs import check_outputs, require_passed
+    from tallyveil.products.safetab.public.tables import check_outputs, require_passed
 
     run, checks = None if finished is None else Path(finished), None
     record: dict[str, Any]
     if is_group_file(Path(params)):
         from tallyveil.products.safetab.confidential.group_records import read_group_records
-        from tallyveil.products.safetab.public.group_tables import check_group_tables
-        from tallyveil.products.safetab.run.evaluate_groups import require_groups_release
+        from tallyveil.products.safetab.public.tables import check_group_tables
+        from tallyveil.products.safetab.run.evaluate import require_groups_release
 
         plan = _group_plan(Path(params))
         # The run is checked before the records: a wrong folder should not cost reading them.
@@ -303,13 +303,13 @@ def evaluate_safetab(
     write_page(run)  # a run whose page cannot be made is refused before its ledger gets an entry
     if is_file:
         from tallyveil.products.safetab.page.groups import write_groups_evaluation
-        from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
+        from tallyveil.products.safetab.run.evaluate import evaluate_groups
 
         errors = evaluate_groups(_group_plan(Path(params)), records, run, repeats=repeats)
         page = write_groups_evaluation(run, errors)
     elif kind is ReleaseKind.HOUSEHOLDS:
-        from tallyveil.products.safetab.page.households import write_households_evaluation
-        from tallyveil.products.safetab.run.evaluate_households import evaluate_households
+        from tallyveil.products.safetab.page.persons import write_households_evaluation
+        from tallyveil.products.safetab.run.evaluate import evaluate_households
 
         table = None if published is None else Path(published)
         errors = evaluate_households(Path(params), records, run, published=table, repeats=repeats)
@@ -350,14 +350,14 @@ def calibrate_safetab(
         StoreError: a folder cannot be read or written.
     """
     from tallyveil.budget.strategy import parse_fraction
-    from tallyveil.products.safetab.public.calibrate import (
+    from tallyveil.products.safetab.public.plan import read_plan
+    from tallyveil.products.safetab.public.plan_record import plan_record
+    from tallyveil.products.safetab.public.privacy import (
         parse_margins,
         plan_for_epsilon,
         plan_for_margins,
         write_parameters,
     )
-    from tallyveil.products.safetab.public.plan import read_plan
-    from tallyveil.products.safetab.public.plan_record import plan_record
     from tallyveil.storage.outputs import own_folder, refuse_inputs
 
     source, folder = Path(params), Path(out)
@@ -399,7 +399,7 @@ def make_safetab_consistent(
     Returns:
         Paths of the files.
     """
-    from tallyveil.products.safetab.run.consistent import write_consistent
+    from tallyveil.products.safetab.public.consistent import write_consistent
     from tallyveil.storage.outputs import refuse_inputs
 
     # Inputs in the folder would be replaced by outputs.
@@ -418,7 +418,7 @@ def write_safetab_long_form(short: AnyPath, codes: AnyPath, out: AnyPath) -> int
     Returns:
         Number of rows.
     """
-    from tallyveil.products.safetab.public.short_form import convert_short_form
+    from tallyveil.products.safetab.public.files import convert_short_form
     from tallyveil.storage.outputs import claim_file
 
     claim_file(Path(out), [Path(short), Path(codes)])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tallyveil.budget.spine.variance import TotalMeasures
     from tallyveil.geography import OffSpineDistances, Spine
     from tallyveil.geography.areas import AreaChange
-    from tallyveil.products.topdown.run.fitted_spine import FittedSpine
+    from tallyveil.products.topdown.run.spine_design import FittedSpine
 
 _SCHEMA: Final = "pl94-persons"
 """Schema preset of a strategy preset if no other is named."""
@@ -121,7 +121,7 @@ def build_spine(
     from tallyveil.budget.allocation import require_affordable
     from tallyveil.budget.caps import Reference
     from tallyveil.geography.tables import write_spine
-    from tallyveil.products.topdown.run.spine_build import BuildFlags, built
+    from tallyveil.products.topdown.run.spine_design import BuildFlags, built
     from tallyveil.storage.outputs import claim_file
 
     table, file = Path(geography), Path(out)
@@ -166,7 +166,7 @@ def spine_distances(
 
     from tallyveil.geography import off_spine_distances, recipe_of
     from tallyveil.geography.tables import read_spine_file
-    from tallyveil.products.topdown.run.spine_inputs import read_families
+    from tallyveil.products.topdown.run.spine_design import read_families
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -224,7 +224,7 @@ def compare_spines(
         GeographyError: the spines are not over the same blocks.
         BudgetError: a spine has more to spend than the strategy allows, or does not fit it.
     """
-    from tallyveil.products.topdown.run.spine_comparison import comparison
+    from tallyveil.products.topdown.run.spine_design import comparison
     from tallyveil.storage.outputs import claim_file
     from tallyveil.storage.write import write_parquet
 
@@ -270,7 +270,7 @@ def fit_shares(
         ConfigError: a target does not have this form.
         BudgetError: no shares meet the targets.
     """
-    from tallyveil.products.topdown.run.fitted_spine import fitted
+    from tallyveil.products.topdown.run.spine_design import fitted
 
     measures = _measures_of(strategy, schema, exact)[0]
     return fitted(Path(spine), measures, targets, None if entities is None else Path(entities), every)
@@ -300,7 +300,7 @@ def show_spine(
     """
     from tallyveil.geography.tables import read_spine_file
     from tallyveil.products.topdown.page.spine import write_spine_page
-    from tallyveil.products.topdown.run.spine_inputs import read_points
+    from tallyveil.products.topdown.run.spine_design import read_points
     from tallyveil.storage.outputs import claim_file
 
     table = None if points is None else Path(points)

@@ -191,7 +191,7 @@ def tradeoff(
     }
     print_answer({**answer, **about(guarantee)}, as_json)
     if plot is not None:
-        from tallyveil.report.accounting_plots import draw_tradeoff
+        from tallyveil.report.figure import draw_tradeoff
 
         # A drawing needs floats, and only the drawing: all printed numbers come from the bounds.
         draw_tradeoff(plot, [float(alpha) for alpha in alphas], betas)
@@ -349,7 +349,7 @@ def _grid(end: Fraction, points: int) -> list[Fraction]:
 def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction] | None = None) -> None:
     if path is None:
         return
-    from tallyveil.report.accounting_plots import draw_profile
+    from tallyveil.report.figure import draw_profile
 
     grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
     draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))

@@ -22,7 +22,7 @@ def demo(
 
     The population and its release file are written to OUT/population, and the release to OUT/release.
     """
-    from tallyveil.api.made_up import write_country
+    from tallyveil.api.beginning import write_country
     from tallyveil.api.making import run
     from tallyveil.cli.frame.progress import observer_for
 

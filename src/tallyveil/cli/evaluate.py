@@ -91,8 +91,8 @@ def _show(evaluation: "Evaluation", path: Path) -> None:
 
 
 def _artefacts(evaluation: "Evaluation") -> Any:
-    from tallyveil.report.artefact_lines import artefact_lines
-    from tallyveil.report.titles import Titles
+    from tallyveil.products.topdown.page.evaluation import artefact_lines
+    from tallyveil.report.release_files import Titles
 
     table = plain_table(
         texts=(f"{evaluation.finest} geounits",),

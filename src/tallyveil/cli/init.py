@@ -143,7 +143,7 @@ def init(
     --levels-from-records says so. Of the records, only the names of the columns are looked at. On a terminal, the
     command asks for what is missing.
     """
-    from tallyveil.api.first_file import write_release_file
+    from tallyveil.api.beginning import write_release_file
     from tallyveil.errors import ConfigError
 
     wanted = names_if_any(attributes, "--attributes")
@@ -230,7 +230,7 @@ def _answer(value: str | None, flag: str, question: str) -> str:
 def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
     """The ranges of each column that flags give."""
     from tallyveil.errors import ConfigError
-    from tallyveil.plans.from_toml.first_levels import bands as ranges_of_bands
+    from tallyveil.plans.from_toml.first_file import bands as ranges_of_bands
 
     by_column: dict[str, str] = {}
     for flag, texts in (("--ranges", ranges), ("--bands", bands)):
@@ -246,7 +246,7 @@ def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
 
 
 def _write_example(folder: Path, *, quiet: bool, as_json: bool) -> None:
-    from tallyveil.api.made_up import write_example
+    from tallyveil.api.beginning import write_example
 
     paths = write_example(folder)
     if as_json:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tallyveil.geography.areas import AreaChange
-    from tallyveil.products.topdown.run.fitted_spine import FittedSpine
+    from tallyveil.products.topdown.run.spine_design import FittedSpine
 
 
 spine = typer.Typer(
@@ -486,7 +486,7 @@ def show_changes(changes: "Sequence[AreaChange]", *, quiet: bool = False) -> Non
         changes: The change for each family and each geolevel.
         quiet: Print only the warnings.
     """
-    from tallyveil.products.topdown.run.spine_changes import warnings_of
+    from tallyveil.products.topdown.run.spine_making import warnings_of
 
     if changes and not quiet:
         _show_changes(changes)

@@ -151,7 +151,7 @@ def _recompute(
 ) -> list[dict[str, Any]]:
     """Recompute exhibits of one paper; `skip` those whose public data are missing. Returns a record of each."""
     writing = _studies("write")
-    missing_data = _studies("own_data").MissingDataError
+    missing_data = _studies("exhibit").MissingDataError
     results: list[tuple[Exhibit, Findings]] = []
     records = []
     for exhibit in chosen:

@@ -98,7 +98,7 @@ def synth(
 
     No person in it is real, so it needs no protection. Use it for trials, tests and benchmarks.
     """
-    from tallyveil.api.made_up import NO_SIZE, write_country, write_safetab_country
+    from tallyveil.api.beginning import NO_SIZE, write_country, write_safetab_country
     from tallyveil.errors import ConfigError
 
     if safetab is not None:

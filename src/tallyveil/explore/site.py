@@ -8,14 +8,11 @@ from typing import Any, Final
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
+from tallyveil.explore.areas import Kind, kind_entries, write_lists
 from tallyveil.explore.district import DISTRICT_FILE, write_district
-from tallyveil.explore.files import OTHER, SITE_FILE, write_json_data
-from tallyveil.explore.folder import replaced_site
-from tallyveil.explore.kinds import Kind
-from tallyveil.explore.lists import kind_entries, write_lists
-from tallyveil.explore.mapped import write_map
+from tallyveil.explore.files import OTHER, SITE_FILE, copy_pages, replaced_site, write_json_data
+from tallyveil.explore.maps import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
-from tallyveil.explore.pages import copy_pages
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
 from tallyveil.files.marks import Marks, joint_marks, marks_of
 from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS

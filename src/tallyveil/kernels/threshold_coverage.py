@@ -3,7 +3,7 @@
 A group has true count theta. Its stage-1 count y chose its detail. The noise of k of its n cells is z, that of the
 other cells is r; s = k / n. Stage 1 enters the estimate of the total with weight w, which is the same for all groups
 (Gaussian noise) or depends on y (Laplace noise). The error of the sum of the k cells is, in the terms of
-`tallyveil.products.safetab.public.near_threshold`,
+`tallyveil.products.safetab.public.group_numbers`,
 
     Gaussian:  e = H(T) - theta - r - (1 - s) w y / (1 - w),   T = (1 - w) (theta + z + r) + w y,
     Laplace:   e = (1 - s w) z + s w (y - theta - r).

@@ -1,10 +1,17 @@
-"""Whether the parts of a plan fit each other: one set of rules for release files and for plans of finished releases."""
+"""Whether the parts of a plan fit each other: one set of rules for release files and finished releases.
+
+Nothing of the plan that a finished release states is used before all of it is what a run writes. It is
+checked in three steps. It is what its declaration writes. What is read from it, written again, is the same
+text. And its parts fit each other as those of a release file must.
+"""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from pathlib import Path
 
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.declared import MisfitError, read_written
+from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
@@ -12,6 +19,7 @@ from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.counts import LARGEST_COUNT, LARGEST_LEVEL
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+from tallyveil.storage.json_files import JsonObject, damaged
 
 
 def refuse_unfit(plan: StatedPlan) -> None:
@@ -182,3 +190,30 @@ def _refuse_intervals(plan: StatedPlan, level: Fraction) -> None:
             "from all noisy answers, or from those of small queries. Add it, or leave intervals out.",
             code="interval-tables",
         )
+
+
+_MEND = "Restore the folder from a copy."
+
+
+def stated_plan(path: Path, plan: JsonObject) -> StatedPlan:
+    """Read the plan of a finished release.
+
+    Args:
+        path: The file that states it, for messages.
+        plan: The plan, a JSON object.
+    Raises:
+        StoreError: the plan is not one that a run writes.
+    """
+    try:
+        # Read, and compared with what the declaration would write: a plan with a key too many is none of a run.
+        read = read_written(StatedPlan, plan)
+        # Then the same rules as for a release file, so that no plan of a folder can do what a file cannot.
+        refuse_unfit(read)
+    except MisfitError as error:
+        raise damaged(path, f"plan.{error.place}", _MEND) from None
+    except TallyveilError as error:
+        raise StoreError(
+            f"{path} is damaged: the plan in it is none that a run writes. {error} {_MEND}",
+            code="release-damaged",
+        ) from None
+    return read

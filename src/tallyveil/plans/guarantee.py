@@ -14,7 +14,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError
 from tallyveil.geography.spine import path_total
-from tallyveil.plans.terms import PrivacyTerms
+from tallyveil.plans.release import PrivacyTerms
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
 """Before the geography is opened, nobody knows which geounits are bypassed, so only the whole budget bounds epsilon."""

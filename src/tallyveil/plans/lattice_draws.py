@@ -12,8 +12,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Invariant
-from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.subspace_query import SubspaceQuery
+from tallyveil.plans.release import ReleasePlan, SubspaceQuery
 from tallyveil.schema.nested_queries import adding_up
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema

@@ -1,50 +1,128 @@
 """The plan of a release: one declaration of everything that is decided before any file is opened.
 
-`StatedPlan` is what `plan.json` says. It names no path, so that a plan does not depend on where its files are, and a
-finished release can be read by it. `ReleasePlan` is the same plan together with the inputs of a run. A key that says
-nothing is left out (`left_out`), so that plans without it keep their digest.
+`StatedPlan` is what `plan.json` says. It names no path, so that a plan does not depend on where its files
+are, and a finished release can be read by it. `PrivacyTerms` is the part of it that decides what the release
+does to privacy. `ReleasePlan` is the same plan together with the inputs of a run. A key that says nothing is
+left out (`left_out`), so that plans without it keep their digest.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from tallyveil.accounting.events import Neighbours, PrivacyEvent
+from pydantic import Field
+
+from tallyveil.accounting.events import (
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    InvariantEvent,
+    Neighbours,
+    PrivacyEvent,
+    SequentialEvent,
+)
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.queries import require_sensitivities, sensitivities_of
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.declared import (
-    UNSTATED,
-    ByName,
-    Declared,
-    Exact,
-    Flag,
-    Many,
-    Name,
-    left_out,
-    mapping_of,
-)
+from tallyveil.declared import UNSTATED, ByName, Declared, Exact, Flag, Many, Name, left_out, mapping_of
 from tallyveil.errors import BudgetError
 from tallyveil.plans.constraints import Agreement, Bounds, BoundsInput, Invariant, Residents
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
-from tallyveil.plans.inputs import (
-    GeographyInput,
-    Records,
-    RecordsInput,
-    SpineInput,
-    StatedSpine,
-)
-from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.plans.terms import PrivacyTerms
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.plans.inputs import GeographyInput, Records, RecordsInput, SpineInput, StatedSpine
+from tallyveil.runs.executor import ClusterSettings
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import StatedSchema
+from tallyveil.schema.schema import StatedSchema, Unit
 from tallyveil.storage.json_files import damaged, digest_of
+from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
+
+INTEGER_SUBSPACE = "integer-subspace"
+
+
+@dataclass(frozen=True)
+class SubspaceQuery(Declared):
+    """A query whose answers at one geolevel get noise that keeps the invariants; the noisy counts are then fixed."""
+
+    mechanism: Annotated[
+        Literal["integer-subspace"], Field(description="The mechanism; there is only one.")
+    ] = field(default="integer-subspace", kw_only=True)
+    query: Annotated[Name, Field(description="The query. Each record counts in at most one of its answers.")]
+    geolevel: Annotated[Name, Field(description="Geolevel at which the counts are drawn.")]
+    budget: Annotated[Exact, Field(description="Exact cost, in the unit of the strategy of the release.")]
+
+    def law(self, mechanism: Mechanism, neighbours: Neighbours) -> LatticeLaw:
+        """Law of the noise: Gaussian if the budget is rho, l1 Laplace if it is epsilon.
+
+        Each answer changes by at most 1 if one record changes, so the l1 distance and the squared l2 distance are both
+        the number of answers that change.
+        """
+        moved = neighbours.answers_moved
+        if mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            # rho = moved / (2 variance), solved for the variance; exact in fractions.
+            return GeneralisedGaussian(moved / (2 * self.budget))
+        # l1 Laplace noise of a scale moved / epsilon costs epsilon.
+        return GeneralisedLaplace(Norm.L1, self.budget / moved)
+
+    def event(
+        self, mechanism: Mechanism, neighbours: Neighbours, invariants: Sequence[Invariant]
+    ) -> IntegerSubspaceGaussian | IntegerSubspaceLaplace:
+        """The privacy event of drawing the counts. Its cost is exactly `budget`."""
+        names = tuple(item.statement for item in invariants)
+        law = self.law(mechanism, neighbours)
+        if isinstance(law, GeneralisedGaussian):
+            return IntegerSubspaceGaussian(law.variance, neighbours.answers_moved, names)
+        return IntegerSubspaceLaplace(law.epsilon, "l1", neighbours.answers_moved, names)
+
+    @property
+    def name(self) -> str:
+        """Name in constraints, checks and messages."""
+        return f"{INTEGER_SUBSPACE} {self.query}"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyTerms:
+    """The part of a plan that its privacy event and its guarantee follow from.
+
+    Attributes:
+        unit: What one record represents.
+        strategy: What is measured with which budget.
+        declared: Most that may be spent.
+        delta: Where epsilon is reported.
+        invariants: Queries published exactly.
+        subspace: Queries whose counts are drawn on the lattice of the invariants.
+        may_bypass: Whether geounits may be bypassed, so that the paths of the spine may differ in their shares.
+    """
+
+    unit: Unit
+    strategy: Strategy
+    declared: Fraction
+    delta: Fraction
+    invariants: tuple[Invariant, ...]
+    subspace: tuple[SubspaceQuery, ...]
+    may_bypass: bool
+
+    @property
+    def spent(self) -> Fraction:
+        """What the release costs, in the strategy's unit."""
+        # A sum of exact fractions, which the ledger and the declaration are compared with.
+        return sum((item.budget for item in self.subspace), self.strategy.total)
+
+    def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
+
+        Args:
+            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
+                spine on which nothing is bypassed, which cost the same.
+        """
+        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
+        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
+        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
+        # In this order; the digest of an event depends on it.
+        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
+
 
 OUTPUT: Final = object()
 """The mark of a key that describes what is written, not what is measured. The noise key does not depend on it. A key

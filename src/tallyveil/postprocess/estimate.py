@@ -11,25 +11,22 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of
-from tallyveil.postprocess.estimation import Estimation
+from tallyveil.postprocess.estimation import Estimation, estimating_site
 from tallyveil.postprocess.families.lattice_measurements import write_drawn
 from tallyveil.postprocess.families.tree_values import prepared_sweep
 from tallyveil.postprocess.intervals.job import PlannedIntervals
-from tallyveil.postprocess.measured import Measured
-from tallyveil.postprocess.on_worker import estimating_site
+from tallyveil.postprocess.measured import Measured, write_public_inputs
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.postprocess.public_inputs import write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
-from tallyveil.runs.observer import Observer
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
-from tallyveil.runs.progress import Progress
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.status import Progress
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.outputs import refuse_inputs, refuse_output_inside
 from tallyveil.storage.system import usable_cores

@@ -1,5 +1,10 @@
-"""The published files of one release, read for its report."""
+"""The published files of one release, read for its report: titles of its queries, and errors to expect.
 
+Queries are called by words, and not by the names of variables.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -7,15 +12,56 @@ from pathlib import Path
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
-from tallyveil.budget.strategy import Strategy
+from tallyveil.budget.strategy import ExpectedError, Strategy, expected_errors
 from tallyveil.errors import StoreError
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, read_manifest
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
-from tallyveil.plans.stated import stated_plan
-from tallyveil.report.titles import Titles, schema_titles
-from tallyveil.schema.schema import Unit
+from tallyveil.report.wording import grouped, name_title, percent, rounded
+from tallyveil.schema.presets import titles_of
+from tallyveil.schema.schema import Schema, Unit
 from tallyveil.storage.json_files import read_json_object
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """Titles of queries, all different.
+
+    Attributes:
+        unit: What a record stands for.
+        factors: Titles of attributes and recodes by name.
+    """
+
+    unit: Unit
+    factors: Mapping[str, str]
+
+    def factor(self, name: str) -> str:
+        """The title of an attribute or a recode."""
+        return self.factors.get(name, name_title(name))
+
+    def query(self, query: str) -> str:
+        """The title of a query: `total` becomes "all people", and `age*cenrace` becomes "age × race"."""
+        if query == "total":
+            return f"all {self.unit.many}"
+        if query == "detailed":
+            return "every combination"
+        return " × ".join(self.factor(name.strip()) for name in query.split("*"))
+
+    def counts_of(self, query: str) -> str:
+        """What the counts of a query are, in a sentence: "the number of people", or "the counts by age × race"."""
+        if query == "total":
+            return f"the number of {self.unit.many}"
+        return f"the count of one answer to “{self.query(query)}”"
+
+
+def schema_titles(schema: Schema) -> Titles:
+    """The titles of a schema. Where two would be the same, both are the names themselves."""
+    known = titles_of(schema)
+    titles = {name: known.get(name, name_title(name)) for name in schema.factor_names}
+    # Two factors with one title could not be told apart, so both keep their names.
+    often = Counter(titles.values())
+    return Titles(schema.unit, {name: title if often[title] == 1 else name for name, title in titles.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +136,87 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
     stated = stated_plan(run_dir / "plan.json", plan)
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
     return ReleaseFiles(run_dir, manifest, stated, declaration, entries, schema_titles(stated.schema))
+
+
+CONFIDENCE = Fraction(95, 100)
+"""Coverage of the margins on the page. 95 % is what readers of official statistics expect; another value would
+need other words in the templates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A table of queries by geolevels.
+
+    Attributes:
+        geolevels: Column titles, root first.
+        rows: Title of each row, and one text for each geolevel; None if the query is not measured there.
+    """
+
+    geolevels: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str | None, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorLine:
+    """What the plan says about one measurement, as text.
+
+    Attributes:
+        geolevel: Title of the geolevel.
+        query: Specification of the query.
+        budget_share: The measurement's share of the whole budget.
+        parameter: Exact parameter of the noise.
+        variance, standard_deviation, margin: Of the noise of one measured count.
+    """
+
+    geolevel: str
+    query: str
+    budget_share: str
+    parameter: str
+    variance: str
+    standard_deviation: str
+    margin: str
+
+
+def expected_of(files: ReleaseFiles) -> tuple[ExpectedError, ...]:
+    """Expected errors of the release's measurements, with 95 % margins."""
+    return expected_errors(files.strategy, CONFIDENCE)
+
+
+def margin_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
+    """A table of 95 % margins: queries in rows, geolevels in columns."""
+    # A query that a geolevel does not measure stays None and gets a dash.
+    return _matrix(files, {(item.query, item.geolevel): f"± {grouped(item.margin)}" for item in expected})
+
+
+def share_matrix(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> Matrix:
+    """A table of shares of the whole budget: queries in rows, geolevels in columns."""
+    total = files.strategy.total
+    # Shares are exact fractions; a float is made only for the percentage.
+    shares = {(item.query, item.geolevel): percent(float(item.share / total)) for item in expected}
+    return _matrix(files, shares)
+
+
+def error_lines(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> tuple[ErrorLine, ...]:
+    """One line for each measurement, with the exact parameter of its noise."""
+    return tuple(
+        ErrorLine(
+            geolevel=name_title(item.geolevel),
+            query=item.query,
+            budget_share=percent(float(item.share / files.strategy.total)),
+            parameter=str(item.parameter),
+            variance=rounded(item.variance, 4),
+            standard_deviation=rounded(item.standard_deviation),
+            margin=f"± {grouped(item.margin)}",
+        )
+        for item in expected
+    )
+
+
+def _matrix(files: ReleaseFiles, texts: dict[tuple[str, str], str]) -> Matrix:
+    return Matrix(
+        tuple(name_title(level) for level in files.geolevels),
+        tuple(
+            (files.titles.query(query), tuple(texts.get((query, level)) for level in files.geolevels))
+            for query in files.queries
+        ),
+    )

@@ -1,22 +1,28 @@
 """Executors do numbered chunks of work: `Threads`, or worker processes of a cluster (`cluster/executor.py`).
 
-An executor may begin and complete chunks in any order and on any machine, because noise is addressed and no chunk
-depends on another. `gathered` puts the results in the order of the numbers, so that nothing that follows depends on
-the executor.
+An executor may begin and complete chunks in any order and on any machine, because noise is addressed and no
+chunk depends on another. `gathered` puts the results in the order of the numbers, so that nothing that
+follows depends on the executor.
 
-There is one way to a piece of work: whoever holds a run makes the chunks of an address (`Workplace.chunks`). The run's
-own process does so and hands them to its executor. Threads call their work. Other processes are told the address and
-the number of a chunk, make the same chunks from the run's folder, and write the result to a file, which the run's own
-process reads.
+There is one way to a piece of work: whoever holds a run makes the chunks of an address (`Workplace.chunks`).
+The run's own process does so and hands them to its executor. Threads call their work. Other processes are
+told the address and the number of a chunk, make the same chunks from the run's folder, and write the result
+to a file, which the run's own process reads.
+
+The settings of a cluster say which one does the work, and an `Opener` what opens the run in a worker process.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from tallyveil.errors import ClusterError, ConfigError
+from tallyveil.exact import as_given
 from tallyveil.storage.json_files import JsonObject
 
 Result = TypeVar("Result")
@@ -208,3 +214,69 @@ def gathered(
     if results.keys() != set(numbers):
         raise ValueError("the executor did not complete the chunks that it was given")
     return [results[number] for number in sorted(results)]
+
+
+WANTED_ADDRESS: Final = "the address of the cluster's head with its port, such as 10.0.0.1:6379"
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text names a machine and a port of it."""
+    match = _ADDRESS.fullmatch(text)
+    # A port is 16 bits; port 0 means "any", and nobody listens there.
+    return match is not None and 1 <= int(match[1]) <= 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Which cluster does the work.
+
+    Attributes:
+        address: Of the cluster's head, such as "10.0.0.1:6379". None starts a cluster on this machine, for this run.
+        workers: Number of worker processes. None asks for one on each processor of the cluster.
+        open_allowed: Whether a cluster is used that demands no token, where everybody who reaches its ports can run
+            programs and read what its worker processes hold.
+
+    Raises:
+        ConfigError: the address names no machine and port, or the number of worker processes is no positive integer.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    open_allowed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not (isinstance(self.address, str) and is_address(self.address)):
+            raise ConfigError(
+                f"the address of a cluster is {as_given(self.address)}, wanted {WANTED_ADDRESS}. Leave it out for a "
+                "cluster of this machine alone.",
+                code="bad-argument",
+            )
+        if self.workers is not None and not (type(self.workers) is int and self.workers >= 1):
+            raise ConfigError(
+                f"the number of worker processes is {as_given(self.workers)}, wanted 1 or more, or nothing for one on "
+                "each processor of the cluster.",
+                code="bad-argument",
+            )
+
+
+Opener: TypeAlias = Callable[[JsonObject, bytes], Workplace]
+
+
+def opener_of(name: str) -> Opener:
+    """The function that a text such as "package.module:function" names.
+
+    Raises:
+        ClusterError: there is no such module or function on this machine.
+    """
+    module, _, function = name.partition(":")
+    try:
+        # By name, since functions that were pickled would bring code and state of the driver with them.
+        opener: Opener = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ClusterError(
+            f"a worker process cannot import '{name}' ({type(error).__name__}). Install the same packages on every "
+            "machine of the cluster.",
+            code="cluster-version",
+        ) from error
+    return opener

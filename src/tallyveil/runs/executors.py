@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Executors, Threads
+from tallyveil.runs.executor import ClusterSettings, Executors, Threads
 from tallyveil.runs.log import RunLog
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores

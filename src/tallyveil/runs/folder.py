@@ -2,14 +2,16 @@
 
     private/lock              held by the process that runs; removed last
     private/run.json          the key; there from before the spend until the release is sealed
-    private/programme.json    in the folder of a programme: which of its releases were begun, and on which inputs
+    private/programme.json    in the folder of a programme: the releases begun, and on which inputs
     private/<stage>.json      checkpoints
     private/progress.json     how far the run has come, for `tallyveil status`
     private/cluster/          what worker processes on other machines read and write
     private/sealed-<sha256>   the manifest, whole, before the key is removed; then it becomes manifest.json
 
-The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks that the
-file it holds is still the one in the folder. If it is not, the process tries again.
+The lock is taken on a file that the finishing process removes. A process that gets the lock therefore checks
+that the file it holds is still the one in the folder. If it is not, the process tries again.
+
+What a folder holds, as far as a run needs to know, is told without holding it (`folder_state`).
 """
 
 import errno
@@ -19,20 +21,14 @@ import shutil
 import stat
 import time
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from tallyveil.errors import StoreError
-from tallyveil.files.finished import MANIFEST, PRIVATE, PROGRAMME
-from tallyveil.runs.folder_state import (
-    CLUSTER,
-    KEY_FILE,
-    LOCK_FILE,
-    SEALED,
-    FolderState,
-    folder_state,
-)
+from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, PROGRAMME
+from tallyveil.storage.addresses import refuse_object
 from tallyveil.storage.system import (
     absent_folders,
     flush,
@@ -50,6 +46,70 @@ from tallyveil.storage.system import (
     set_mode,
 )
 from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
+
+PLAN: Final = "plan.json"
+KEY_FILE: Final = "run.json"
+LOCK_FILE: Final = "lock"
+CLUSTER: Final = "cluster"
+SEALED: Final = "sealed-"
+
+
+class FolderState(Enum):
+    """The state of an output folder."""
+
+    ABSENT = "absent or empty"
+    STARTED = "a run that can be resumed"
+    SEALED = "a release that lacks only its last steps"
+    FINISHED = "a finished release"
+    KEYLESS = "a run whose key is lost"
+    PROGRAMME = "the releases of a programme"
+    FOREIGN = "something else"
+
+
+def folder_state(path: Path) -> FolderState:
+    """The state of a folder, which is not changed. Another process may change it unless the caller holds its lock.
+
+    Raises:
+        StoreError: the path is a file, or cannot be read.
+        ConfigError: the path is the address of an object.
+    """
+    refuse_object(path)
+    try:
+        if not path.exists():
+            return FolderState.ABSENT
+        if not path.is_dir():
+            raise StoreError(f"{path} is a file; name a folder for the release.", code="folder-taken")
+        names = {entry.name for entry in path.iterdir()}
+        private = path / PRIVATE
+        inside = (
+            {entry.name for entry in private.iterdir()}
+            if private.is_dir() and not private.is_symlink()
+            else set()
+        )
+    except OSError as error:
+        raise store_error(path / MANIFEST, error) from error
+    # The order is that of a run's last steps, the last one first: a finished folder may still hold all the earlier
+    # files.
+    if MANIFEST in names:
+        return FolderState.FINISHED
+    # A name that still ends as a temporary one was never complete.
+    if any(name.startswith(SEALED) and not name.endswith(TEMPORARY_SUFFIX) for name in inside):
+        return FolderState.SEALED
+    if KEY_FILE in inside:
+        return FolderState.STARTED
+    # A ledger alone: something was spent here, and no key can repeat its draws.
+    if LEDGER in names:
+        return FolderState.KEYLESS
+    return _without_a_run(names, inside)
+
+
+def _without_a_run(names: set[str], inside: set[str]) -> FolderState:
+    """The state of a folder with these entries, and these in its private folder, that holds no run itself."""
+    if PROGRAMME in names | inside:
+        return FolderState.PROGRAMME
+    # A run killed before its key was written has spent nothing and left only its empty private folder.
+    return FolderState.ABSENT if names <= {PRIVATE} else FolderState.FOREIGN
+
 
 # Most turns in which owners that finish remove the folder under this process. Far more than processes that wait.
 _ATTEMPTS: Final = 100

@@ -1,6 +1,15 @@
-"""Progress of a run: the run tells an observer how far it has come, and the command line shows it."""
+"""Progress of a run, and its seconds and memory by stage.
 
-from typing import Protocol, runtime_checkable
+The run tells an observer how far it has come, and the command line shows it. Seconds and memory are for the
+manifest.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from tallyveil.storage.system import peak_memory_mib
 
 
 @runtime_checkable
@@ -38,3 +47,37 @@ class SilentObserver:
 
     def warned(self, message: str) -> None:
         """Pass over."""
+
+
+class Stopwatch:
+    """Times the stages of one run and tells an observer about them."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._record: Callable[[dict[str, Any]], None] = lambda stage: None
+        self.stages: list[dict[str, Any]] = []
+
+    def on_finish(self, record: Callable[[dict[str, Any]], None]) -> None:
+        """Hand the stages finished so far, and every later one, to `record`."""
+        # Stages that ended before the log was open are told as well.
+        for stage in self.stages:
+            record(stage)
+        self._record = record
+
+    def advanced(self, amount: int) -> None:
+        """Tell the observer that the stage under way has finished `amount` more."""
+        self._observer.advanced(amount)
+
+    @contextmanager
+    def stage(self, name: str, total: int = 1) -> Iterator[None]:
+        """Time what happens inside; `total` is what the observer will see advance."""
+        self._observer.stage_started(name, total)
+        # A performance counter, which no change of the wall clock disturbs.
+        start = time.perf_counter()
+        yield
+        # Not in a `finally`: a stage that fails has no time, and is not told as finished.
+        seconds = time.perf_counter() - start
+        record = {"stage": name, "seconds": round(seconds, 3), "peak_memory_mib": peak_memory_mib()}
+        self.stages.append(record)
+        self._record(record)
+        self._observer.stage_finished(name, seconds)

@@ -1,25 +1,175 @@
 """What a product brings to the one lifecycle (`once`), and what the lifecycle hands to it.
 
-A `Product` is a plan that has not opened any data. Reading its inputs makes a `Work`, which is checked in full and has
-written nothing. `once.run_product` takes a product through its whole life. A new product implements both protocols.
+A `Product` is a plan that has not opened any data. Reading its inputs makes a `Work`, which is checked in
+full and has written nothing. `once.run_product` takes a product through its whole life. A new product
+implements both protocols.
+
+The work is done in stages, whose files a resumed run keeps only if they are, byte for byte, what the stage
+wrote. A checkpoint `private/<digest of the name>.json` holds the SHA-256 of every file of its stage and what
+the stage tells the manifest. It is authenticated with the key of the run. A stage is done again if its
+checkpoint is missing or damaged, or if one of its files is missing, was changed or was added. Because noise
+is addressed, it then gives the same numbers.
 """
 
+import hashlib
+import hmac
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, TypeVar
 
 from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.errors import StoreError
+from tallyveil.files.finished import require_run
 from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, listed_file
-from tallyveil.runs.earlier import Earlier
 from tallyveil.runs.executor import Executor
 from tallyveil.runs.folder import RunFolder
-from tallyveil.runs.key_file import RunSecrets
+from tallyveil.runs.key_file import Earlier, RunSecrets
 from tallyveil.runs.observer import Observer
-from tallyveil.runs.stages import Made, Stages
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import remove
+from tallyveil.storage.write import file_digest
+
+Made = TypeVar("Made")
+
+
+class Stages:
+    """The stages of one run, and the files they have written."""
+
+    def __init__(self, folder: RunFolder, secrets: RunSecrets) -> None:
+        self._folder = folder
+        self._secrets = secrets
+        self._files: dict[str, str] = {}
+
+    def stage(self, name: str, places: Sequence[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Do a stage, unless an earlier process has done it and its files are as they were written.
+
+        Args:
+            name: Name of the stage; no other stage has it.
+            places: Files and folders, relative to the run folder, that this stage alone writes.
+            work: Does it; what it returns goes into the checkpoint as JSON.
+        Returns:
+            What `work` returned, now or then.
+        """
+        known = self._checkpoint(name)
+        # The files as they stand are hashed, also those that were added: a stage has exactly the files of its
+        # checkpoint.
+        if known is not None and self._found(places) == known["files"]:
+            self._files |= known["files"]
+            record: dict[str, Any] = known["record"]
+            return record
+        record = self.make(places, work)
+        # Hashed from disk after the work, so that the checkpoint vouches for what is really there.
+        content = {"stage": name, "files": self._found(places), "record": record}
+        text = json.dumps({**content, "mac": self._mac(content)})
+        # Written last: a kill before this line leaves a stage that is done again, a kill after it one that is kept.
+        self._folder.write(_file_of(name), text.encode())
+        # Through JSON and back, so that a stage gives the same record whether it was done now or read from its
+        # checkpoint.
+        again: dict[str, Any] = json.loads(text)["record"]
+        return again
+
+    def make(self, places: Sequence[str], work: Callable[[], Made]) -> Made:
+        """Do what every process does again, after removing what an earlier process left.
+
+        Args:
+            places: Files and folders, relative to the run folder, that this work alone writes.
+            work: Does it.
+        """
+        for place in places:
+            # What an earlier, killed process left is removed, or a file that is no longer made would stay.
+            remove(self._inside(place))
+        record = work()
+        self._files |= self._found(places)
+        return record
+
+    def remove(self, places: Sequence[str]) -> None:
+        """Remove files that stages wrote for later stages only. They are no files of the run any more.
+
+        Whoever removes them must know from a finished stage that nothing asks for them again.
+        """
+        for place in places:
+            remove(self._inside(place))
+            # The slash keeps `tables/a` from taking `tables/ab` with it.
+            self._files = {
+                path: digest
+                for path, digest in self._files.items()
+                if path != place and not path.startswith(f"{place}/")
+            }
+
+    def files(self) -> dict[str, str]:
+        """SHA-256 of every file of the run by its path, in order of paths, after a last look at each.
+
+        Raises:
+            StoreError: a file is not what its stage wrote, or is of another run.
+        """
+        for path, digest in self._files.items():
+            place = self._folder.path / path
+            if not place.is_file() or file_digest(place) != digest:
+                raise StoreError(
+                    f"{place} was changed while the run was in progress. Run the same command again: it makes the "
+                    "changed files once more, with the same numbers, and spends nothing.",
+                    code="run-damaged",
+                )
+            require_run(place, self._secrets.run_id, protected=self._secrets.protected)
+        return self.written()
+
+    def written(self) -> dict[str, str]:
+        """SHA-256 of every file of the run by its path, in order of paths, as its stage wrote it."""
+        return {path: self._files[path] for path in sorted(self._files, key=PurePosixPath)}
+
+    def _checkpoint(self, name: str) -> dict[str, Any] | None:
+        """What a finished stage recorded of itself; None if there is nothing that this run wrote for this stage."""
+        data = self._folder.read(_file_of(name))
+        try:
+            content = json.loads(data) if data is not None else None
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(content, dict) or not isinstance(content.get("mac"), str):
+            return None
+        mac = content.pop("mac")
+        # Compared in constant time, and with the name: the checkpoint of one stage must not pass for that of another.
+        if content.get("stage") != name or not hmac.compare_digest(mac.encode(), self._mac(content).encode()):
+            return None
+        return content
+
+    def _mac(self, content: dict[str, Any]) -> str:
+        return self._secrets.mac("checkpoint", content)
+
+    def _found(self, places: Sequence[str]) -> dict[str, str]:
+        """SHA-256 of the files at some places; an empty text for a link or another entry that is no plain file."""
+        digests = {}
+        for place in places:
+            top = self._inside(place)
+            # A link at the top is looked at itself; what it points to is not followed.
+            paths = [top] if top.is_symlink() or not top.is_dir() else sorted(top.rglob("*"))
+            for path in paths:
+                name = path.relative_to(self._folder.path).as_posix()
+                if path.is_file() and not path.is_symlink():
+                    digests[name] = file_digest(path)
+                elif path.is_symlink() or (path.exists() and not path.is_dir()):
+                    # No digest is the empty text, so a place with such an entry never equals a checkpoint.
+                    digests[name] = ""
+        return digests
+
+    def _inside(self, place: str) -> Path:
+        """The path of a place, which lies within the run folder."""
+        named = PurePosixPath(place)
+        # Names come from plans and so from users: `..` must not lead out of the run folder.
+        if named.is_absolute() or not named.parts or ".." in named.parts:
+            raise StoreError(
+                f"a stage would write to {place!r}, outside the run folder. Rename the geolevel, query or area from "
+                "which this path is made."
+            )
+        return self._folder.path / named
+
+
+def _file_of(stage: str) -> str:
+    """File name of a checkpoint. Names of stages come from plans and can be any text, so they are hashed."""
+    return hashlib.sha256(stage.encode()).hexdigest()[:32] + ".json"
 
 
 @dataclass(frozen=True, slots=True)

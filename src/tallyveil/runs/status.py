@@ -1,14 +1,22 @@
-"""What a run folder says of its run, seen from outside. Nothing is written, and nobody is kept waiting.
+"""How far a run has come: what it writes down for people who ask, and what is seen from outside.
 
-The folder may change while it is looked at: files appear, are replaced, and are gone. Each file is therefore read by
-itself, and a file that is missing, cut off or no plain file counts as absent. Whether a process holds the folder is
-asked of the operating system, so that a process that was killed is never taken for one that works.
+The process that holds the folder's lock writes `private/progress.json` when a stage begins, and at most once
+a second while the stage advances. The file goes with the private folder at the end. It is in no digest, and
+nothing in a run reads it. Like everything that an observer is told, it holds nothing confidential.
+
+Who asks writes nothing, and keeps nobody waiting. The folder may change while it is looked at: files appear,
+are replaced, and are gone. Each file is therefore read by itself, and a file that is missing, cut off or no
+plain file counts as absent. Whether a process holds the folder is asked of the operating system, so that a
+process that was killed is never taken for one that works.
 """
 
+import json
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -18,18 +26,128 @@ from pydantic import Field
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import spent
-from tallyveil.declared import ContentInPart
+from tallyveil.declared import ContentInPart, Declared, Format1, Many, Number, Text, Whole, mapping_of
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import LEDGER, PRIVATE, PROGRAMME
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import written_manifest
 from tallyveil.files.marks import Marks, joined, ledger_marks, marks_of
-from tallyveil.runs.folder_state import LOCK_FILE, FolderState, folder_state
+from tallyveil.runs.folder import LOCK_FILE, FolderState, RunFolder, folder_state
 from tallyveil.runs.log import LOG
-from tallyveil.runs.progress import MOST, PROGRESS, FinishedStage, ProgressFile
+from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.storage.json_files import parsed
 from tallyveil.storage.paths import inside
 from tallyveil.storage.system import is_locked, open_to_read
+
+PROGRESS: Final = "progress.json"
+_BETWEEN: Final = 1.0
+"""Least seconds between two writes while a stage advances."""
+
+# At twice this value a float would skip whole numbers; half of it would still be above everything that a run writes.
+MOST: Final = 1 << 53
+"""Above all numbers that a run writes: seconds, families, noisy answers, rows. Floats count exactly up to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStage(Declared):
+    """A stage that has ended, and how many seconds it took."""
+
+    stage: Text
+    seconds: Annotated[Number, Field(ge=0, lt=MOST)]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunStage(Declared):
+    """The stage under way: when it began, all of it, and how much of that was finished."""
+
+    stage: Text
+    begun: Text
+    total: Annotated[Whole, Field(lt=MOST)]
+    done: Annotated[Whole, Field(ge=0, lt=MOST)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressFile(Declared):
+    """The content of the file.
+
+    Attributes:
+        format: Of the file.
+        process: Number of the process that wrote it.
+        written: When.
+        finished: Stages that have ended in this process, in order.
+        under_way: The stage that the process is in.
+    """
+
+    format: Format1 = 1
+    process: Whole
+    written: Text
+    finished: Many[FinishedStage]
+    under_way: BegunStage | None
+
+
+class Progress:
+    """Hands everything on to an observer, and writes it into the private folder once that is held."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer or SilentObserver()
+        self._folder: RunFolder | None = None
+        self._finished: list[FinishedStage] = []
+        self._stage: BegunStage | None = None
+        self._written = 0.0
+
+    @classmethod
+    def of(cls, observer: Observer | None) -> "Progress":
+        """The observer itself if it writes progress already; otherwise one that hands everything on to it."""
+        # A `Progress` in a `Progress` would write the file twice.
+        return observer if isinstance(observer, Progress) else cls(observer)
+
+    def begin(self, folder: RunFolder) -> None:
+        """Write into this folder as long as its lock is held. Where the run is interrupted, the file stays."""
+        self._folder = folder
+        self._write()
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Write that a stage begins, and hand it on."""
+        self._stage = BegunStage(stage, _now(), int(total), 0)
+        # At once, whatever the time of the last write: a new stage is what people wait for.
+        self._write()
+        self._observer.stage_started(stage, total)
+
+    def advanced(self, amount: int) -> None:
+        """Write how far the stage has come, unless that was written just now, and hand it on."""
+        if self._stage is not None:
+            self._stage = replace(self._stage, done=self._stage.done + int(amount))
+        # A monotonic clock: one that is set back would stop the writes.
+        if time.monotonic() - self._written >= _BETWEEN:
+            self._write()
+        self._observer.advanced(amount)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Keep that the stage has ended for the next write, and hand it on."""
+        self._finished.append(FinishedStage(stage, round(seconds, 3)))
+        self._stage = None
+        self._observer.stage_finished(stage, seconds)
+
+    def warned(self, message: str) -> None:
+        """Hand on a warning."""
+        self._observer.warned(message)
+
+    def _write(self) -> None:
+        # After the lock is given up, the private folder may belong to another process.
+        if self._folder is None or not self._folder.is_held:
+            return
+        content = ProgressFile(
+            process=os.getpid(), written=_now(), finished=tuple(self._finished), under_way=self._stage
+        )
+        # Nothing depends on this file. Where the disk is full or fails, the run stops at a file that matters.
+        with suppress(StoreError):
+            self._folder.write(PROGRESS, json.dumps(mapping_of(content)).encode(), lasting=False)
+        self._written = time.monotonic()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
 
 _MOST_BYTES: Final = 1 << 22
 """Bytes read of the end of a file. A log of all stages of a run has some thousand."""

@@ -1,7 +1,10 @@
 """The paper's noise as privacy events: ten equal queries at each of eight geolevels, and one added record.
 
-All variances are computed from the exact shares in Table 3. The row "Bureau's" of Table 1 shows rounded variances. The
-paper's other numbers follow from the exact variances: with the rounded ones, some would differ in the last digit.
+All variances are computed from the exact shares in Table 3. The row "Bureau's" of Table 1 shows rounded
+variances. The paper's other numbers follow from the exact variances: with the rounded ones, some would differ
+in the last digit.
+
+The paper's printed numbers are read by section of `printed.toml`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +23,24 @@ from tallyveil.accounting import (
     zcdp_to_epsilon_textbook,
 )
 from tallyveil.accounting.guarantee import exact_parameters
-from tallyveil_studies.fdp_census.printed import printed
+from tallyveil_studies.exhibit import Comparison, PrintedNumber, beside_ours, printed_numbers
+
+_PAPER: Final = "fdp_census"
+
+
+def printed(section: str) -> dict[str, PrintedNumber]:
+    """The numbers of one section, by name.
+
+    Raises:
+        ConfigError: there is no such section.
+    """
+    return printed_numbers(_PAPER, section)
+
+
+def compared(section: str, ours: Mapping[str, float | Fraction], what: str) -> tuple[Comparison, ...]:
+    """The printed numbers of a section beside ours, as `beside_ours` makes them."""
+    return beside_ours(_PAPER, section, ours, what)
+
 
 FOLDS: Final = 10
 """Number of queries at each geolevel."""

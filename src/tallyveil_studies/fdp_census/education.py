@@ -18,17 +18,16 @@ from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian, NoiseSource
 from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Role
-from tallyveil_studies.exhibit import Findings, StudyInputs
+from tallyveil_studies.exhibit import Findings, Places, Regression, StudyInputs
 from tallyveil_studies.fdp_census.allocation import (
     BUREAU,
     REDUCED,
     before_and_after,
     both_noises,
+    compared,
     noise_parameters,
 )
-from tallyveil_studies.fdp_census.printed import compared
-from tallyveil_studies.fdp_census.study_noise import study_noise
-from tallyveil_studies.own_data import Places, Regression
+from tallyveil_studies.fdp_census.noisy_counts import study_noise
 
 TRIPLE: Final = 3
 """Number of repetitions in the paper."""

@@ -20,9 +20,9 @@ from tallyveil.noise import DiscreteGaussian
 from tallyveil.plans.from_toml.study_files import CountsTable, RegressionTable, StudyFile
 from tallyveil.schema.names import closest_hint
 from tallyveil.storage.read import collect, require_counts, require_text, scan_table
+from tallyveil_studies.exhibit import CensusCounts, CountedLevel, OwnData, Places, Regression
 from tallyveil_studies.fdp_census.allocation import BUREAU, both_noises, geolevels
 from tallyveil_studies.fdp_census.education import repetitions_of
-from tallyveil_studies.own_data import CensusCounts, CountedLevel, OwnData, Places, Regression
 
 LARGEST_COUNT: Final = 2**32
 """Largest count that is read. The sum of 2**31 of them still fits 64 bits."""

@@ -19,9 +19,7 @@ from tallyveil.budget import Strategy, load_product
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import before_and_after
-from tallyveil_studies.fdp_census.epsilons import BEST_ZCDP
-from tallyveil_studies.fdp_census.profiles import OURS, SMALLEST_DELTA
-from tallyveil_studies.fdp_census.zcdp_curves import zcdp_log_delta
+from tallyveil_studies.fdp_census.curves import BEST_ZCDP, OURS, SMALLEST_DELTA, zcdp_log_delta
 
 _DELTAS = ("1e-5", "1e-10", "1e-15")
 _POINTS = 33  # losses of the redistricting data share no usable lattice: seconds a point

@@ -39,8 +39,7 @@ from tallyveil_studies.fdp_census.allocation import (
     geolevel_rho,
     noise_parameters,
 )
-from tallyveil_studies.fdp_census.census_counts import FILES, QUERIES, nine_counts
-from tallyveil_studies.fdp_census.study_noise import KEY_TEXT, expected_errors
+from tallyveil_studies.fdp_census.noisy_counts import FILES, KEY_TEXT, QUERIES, expected_errors, nine_counts
 from tallyveil_studies.releases import published_counts, release_text
 
 KEYS: Final = 40

@@ -3,13 +3,7 @@
 from typing import Final
 
 from tallyveil_studies.exhibit import Exhibit
-from tallyveil_studies.integer_subspace import (
-    convergence,
-    noise,
-    nonnegative,
-    projection,
-    topdown_bias,
-)
+from tallyveil_studies.integer_subspace import convergence, noise, topdown_bias
 
 EXHIBITS: Final = (
     Exhibit("table-1", "Table 1: noise on the children, l1", noise.children_l1),
@@ -25,7 +19,7 @@ EXHIBITS: Final = (
     Exhibit("iterations", "Iterations to convergence", convergence.iterations),
     Exhibit("scale-reduction", "Scale reduction of the paper's chains", convergence.reduced),
     Exhibit("unbiasedness", "Means and margins of the exact noise", noise.unbiasedness),
-    Exhibit("projection", "Noise that keeps the sum, and noise then projected", projection.projected),
-    Exhibit("figure-9", "Figure 9: tables without negative counts", nonnegative.nonnegative),
+    Exhibit("projection", "Noise that keeps the sum, and noise then projected", noise.projected),
+    Exhibit("figure-9", "Figure 9: tables without negative counts", noise.nonnegative),
     Exhibit("topdown-bias", "TopDown's errors by size beside lattice noise", topdown_bias.topdown_bias),
 )

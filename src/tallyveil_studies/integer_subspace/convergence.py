@@ -21,10 +21,8 @@ from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mcmc import STARTS, run_chain, tune_jumps
 from tallyveil.subspace.mcmc_moves import ChainPlan, JumpMoves, basis_columns, lattice_columns, plan_chain
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
-from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
-from tallyveil_studies.exhibit import Findings, StudyInputs
-from tallyveil_studies.integer_subspace.examples import EXAMPLES, KEY, NORMS
-from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_EPSILON
+from tallyveil_studies.exhibit import Comparison, Findings, PrintedClaim, PrintedNumber, StudyInputs
+from tallyveil_studies.integer_subspace.examples import EXAMPLES, ILLINOIS_EPSILON, KEY, NORMS
 
 PAIRS: Final = 200
 """Number of pairs of chains, as in the paper."""

@@ -30,9 +30,13 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.exhibit import Findings, StudyInputs
-from tallyveil_studies.integer_subspace.examples import ILLINOIS, KEY, boxed
-from tallyveil_studies.integer_subspace.privacy import nearest_parameters
-from tallyveil_studies.integer_subspace.published_tables import ILLINOIS_EPSILON
+from tallyveil_studies.integer_subspace.examples import (
+    ILLINOIS,
+    ILLINOIS_EPSILON,
+    KEY,
+    boxed,
+    nearest_parameters,
+)
 from tallyveil_studies.releases import published_counts, release_text
 
 DISTRICT_FILE: Final = "vtd/us_2010_vtd.csv.gz"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
-from tallyveil_studies.safetab import formulas, losses, margins
+from tallyveil_studies.safetab import margins
 
 
 def _table(name: str) -> Callable[[StudyInputs], Findings]:
@@ -23,14 +23,14 @@ def _table(name: str) -> Callable[[StudyInputs], Findings]:
 
 EXHIBITS: Final = (
     Exhibit("table-1", "Table 1: budgets for margins of error", _table("table-1")),
-    Exhibit("table-2", "Table 2: privacy loss by several accountants", losses.losses),
+    Exhibit("table-2", "Table 2: privacy loss by several accountants", margins.losses),
     Exhibit("table-4", "Table 4: the same budgets by population group level", _table("table-4")),
     Exhibit(
-        "margins", "Equations 35 and 36: margins by formula, and least margins", formulas.margins_by_formula
+        "margins", "Equations 35 and 36: margins by formula, and least margins", margins.margins_by_formula
     ),
     Exhibit(
         "stability",
         "Section D.1.1: accounting by stability and by composition",
-        formulas.stability_accounting,
+        margins.stability_accounting,
     ),
 )

@@ -16,7 +16,7 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.guarantee import compose, exact_parameters
 from tallyveil.budget.strategy import Mechanism
-from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber
+from tallyveil_studies.exhibit import Comparison, PrintedClaim, PrintedNumber
 
 DELTA: Final = Fraction(1, 10**10)
 """The delta of Table 2: 1e-10."""

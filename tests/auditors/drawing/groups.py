@@ -21,8 +21,8 @@ from tests.auditors.outputs import Outputs
 from tests.safetab_regions import BASE, CELL, measured, plan_of_tracts
 
 from tallyveil.products.safetab.public.ages import DETAILS
+from tallyveil.products.safetab.public.group_numbers import GroupMeasurements
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
-from tallyveil.products.safetab.public.measurements import GroupMeasurements
 
 BUDGETS: Final = (("puredp", "3/2"), ("zcdp", "7/10"))
 

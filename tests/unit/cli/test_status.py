@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tallyveil.cli.main import app
 from tallyveil.runs.folder import RunFolder
-from tallyveil.runs.progress import Progress
+from tallyveil.runs.status import Progress
 
 
 def said(*words):

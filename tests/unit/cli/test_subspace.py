@@ -18,7 +18,7 @@ from tallyveil.errors import (
     SolverError,
     StoreError,
 )
-from tallyveil_studies.integer_subspace.published_tables import DELINQUENT_CHILDREN
+from tallyveil_studies.integer_subspace.examples import DELINQUENT_CHILDREN
 
 FILE = """
 [release]

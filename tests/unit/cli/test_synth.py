@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.errors import ConfigError, GeographyError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan

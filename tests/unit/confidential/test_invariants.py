@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from tests.histograms import histogram_from_triplets
 
-from tallyveil.confidential import invariants
-from tallyveil.confidential.invariants import check_bounds, invariant_values
-from tallyveil.confidential.subspace_counts import noisy_answers
+from tallyveil.confidential import histogram as invariants
+from tallyveil.confidential.histogram import check_bounds, invariant_values, noisy_answers
 from tallyveil.errors import ConstraintError
 from tallyveil.schema.counts import NO_LIMIT, narrow_limits
 from tallyveil.schema.presets import load_preset

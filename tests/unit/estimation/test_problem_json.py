@@ -17,7 +17,7 @@ from tallyveil.estimation import (
     estimate_family,
 )
 from tallyveil.estimation.problem_json import problem_from_mapping, problem_to_mapping
-from tallyveil.postprocess.families import unsolved
+from tallyveil.postprocess.families import chunk_files
 
 CELLS, BOTH = np.arange(2, dtype=np.int32), np.zeros(2, dtype=np.int32)
 
@@ -55,14 +55,14 @@ def test_an_unsolved_family_is_kept(tmp_path, monkeypatch):
     def fail(problem):
         raise SolverError("not certified")
 
-    monkeypatch.setattr(unsolved, "estimate_family", fail)
+    monkeypatch.setattr(chunk_files, "estimate_family", fail)
     with pytest.raises(SolverError, match="not certified") as raised:
-        unsolved.estimate_or_keep(family(False), tmp_path)
+        chunk_files.estimate_or_keep(family(False), tmp_path)
     assert raised.value.code == "family-unsolved"
     kept = problem_from_mapping(json.loads((tmp_path / "Town" / "p.json").read_text()))
     assert kept.children == ("a", "b")
     with pytest.raises(SolverError) as raised:
-        unsolved.estimate_or_keep(family(False), None)
+        chunk_files.estimate_or_keep(family(False), None)
     assert str(raised.value) == "not certified"
 
 
@@ -70,9 +70,9 @@ def test_a_hostile_geocode_keeps_its_family_in_the_folder(tmp_path, monkeypatch)
     def fail(problem):
         raise SolverError("not certified")
 
-    monkeypatch.setattr(unsolved, "estimate_family", fail)
+    monkeypatch.setattr(chunk_files, "estimate_family", fail)
     hostile = replace(family(False), geocode="../../../p")
     with pytest.raises(SolverError):
-        unsolved.estimate_or_keep(hostile, tmp_path / "kept")
+        chunk_files.estimate_or_keep(hostile, tmp_path / "kept")
     assert [path for path in tmp_path.rglob("*.json") if not path.is_relative_to(tmp_path / "kept")] == []
     assert len(list((tmp_path / "kept").rglob("*.json"))) == 1

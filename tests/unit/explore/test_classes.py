@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tallyveil.explore.classes import ClassLimits
-from tallyveil.explore.rows import Block
+from tallyveil.explore.opened import Block
+from tallyveil.explore.tables import ClassLimits
 
 
 def block(start, counts, errors=None):

@@ -18,10 +18,10 @@ from tests.unit.explore.numerics.in_node import ask_node, node_needed
 
 import tallyveil.explore.district as module
 from tallyveil.errors import StoreError
-from tallyveil.explore.covariances import inner_bytes
 from tallyveil.explore.district import (
     DISTRICT_FILE,
     NUMBERS_FILE,
+    inner_bytes,
     write_district,
     write_planned_district,
 )

@@ -5,13 +5,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.explore.files import (
-    CHUNK,
-    chunk_ranges,
-    number_columns,
-    write_data,
-    write_json_data,
-)
+from tallyveil.explore.files import CHUNK, chunk_ranges, number_columns, write_data, write_json_data
 
 
 def test_chunks_cover_every_area_once():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.explore.folder import replaced_site as held
+from tallyveil.explore.files import replaced_site as held
 
 
 def replaced_site(site, inputs=()):

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.explore.kinds import KindType, areas_of
+from tallyveil.explore.areas import KindType, areas_of
 from tallyveil.geography.areas import Hierarchies, plain_hierarchies
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.tables import entities_from_columns

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.explore.classes import CLASSES, Frequencies, class_limits, shortest
+from tallyveil.explore.tables import CLASSES, Frequencies, class_limits, shortest
 
 
 def frequencies(values):

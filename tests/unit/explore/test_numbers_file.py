@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.explore.covariances import NumbersFile
+from tallyveil.explore.district import NumbersFile
 
 
 def test_arrays_are_read_back_from_their_entries(tmp_path):

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
+from tallyveil.explore.areas import Kind, KindType
 from tallyveil.explore.files import CHUNK
-from tallyveil.explore.kinds import Kind, KindType
-from tallyveil.explore.rows import TableRows
+from tallyveil.explore.opened import TableRows
 from tallyveil.schema.presets import load_preset
 
 N = 2 * CHUNK + 100

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tallyveil.budget.presets import strategy_preset_names
-from tallyveil.plans.advice import fixed_shares, spine_advice
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.stated import stated_plan
+from tallyveil.plans.record import fixed_shares, spine_advice
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -5,11 +5,9 @@ import shutil
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.plans import disk
-from tallyveil.plans.disk import free_disk, refuse_small_disk
+from tallyveil.plans import resources
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.resources import predict
-from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.plans.resources import free_disk, predict, refuse_small_disk, sizes_of_spine
 from tallyveil.products.topdown.run.inputs import read_spine
 
 
@@ -22,7 +20,7 @@ def test_a_release_needs_what_is_predicted_and_no_byte_more(small_release, tmp_p
     plan = load_plan(small_release)
     spine = read_spine(plan.geography)
     wanted = predict(plan, sizes_of_spine(spine)).disk
-    monkeypatch.setattr(disk, "free_disk", lambda out: wanted + more)
+    monkeypatch.setattr(resources, "free_disk", lambda out: wanted + more)
     if more >= 0:
         refuse_small_disk(plan, spine, tmp_path)
         return

@@ -7,7 +7,7 @@ from tests.size_worlds import HOUSEHOLDS
 
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.household_sizes import SEVERAL, SizesOfGroups
+from tallyveil.plans.lifts import SEVERAL, SizesOfGroups
 
 NO_THREE = """
 [[schema.structural_zeros]]

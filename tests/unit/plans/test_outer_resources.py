@@ -7,11 +7,17 @@ import pytest
 
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.outer_resources import largest_family_bytes, largest_lift_bytes, pass_seconds
-from tallyveil.plans.resources import MIB, predict
-from tallyveil.plans.sizes import Sizes, sizes_of_spine
+from tallyveil.plans.resources import (
+    MIB,
+    Sizes,
+    largest_family_bytes,
+    largest_lift_bytes,
+    pass_seconds,
+    predict,
+    sizes_of_spine,
+)
 from tallyveil.postprocess.estimation import stages_of
-from tallyveil.postprocess.passes.stages import stages_of_passes
+from tallyveil.postprocess.passes.groups import stages_of_passes
 from tallyveil.products.topdown.run.run import STAGES_BEFORE
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "dhc"

@@ -6,8 +6,7 @@ from fractions import Fraction
 
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.record import plan_record
-from tallyveil.plans.resources import predict
-from tallyveil.plans.sizes import sizes_of_spine
+from tallyveil.plans.resources import predict, sizes_of_spine
 from tallyveil.products.topdown.run.inputs import read_spine
 
 

@@ -5,12 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.api.made_up import _filled
+from tallyveil.api.beginning import _filled
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.machine import machine_memory
-from tallyveil.plans.resources import MIB, RATES, predict, warn_small_machine
-from tallyveil.plans.sizes import sizes_of_blocks, sizes_of_spine
+from tallyveil.plans.resources import MIB, RATES, predict, sizes_of_blocks, sizes_of_spine, warn_small_machine
 from tallyveil.postprocess.estimation import stages_of
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.products.topdown.run.run import STAGES_BEFORE

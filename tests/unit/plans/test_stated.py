@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.stated import stated_plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

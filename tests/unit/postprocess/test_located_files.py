@@ -15,10 +15,10 @@ from tallyveil.errors import StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.postprocess.constraints import constraint_files
-from tallyveil.postprocess.constraints.constraint_files import BETWEEN, EXACT, stated_constraints
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward, zeros_of
+from tallyveil.plans.release import SubspaceQuery
+from tallyveil.postprocess import constraint_files
+from tallyveil.postprocess.constraint_files import BETWEEN, EXACT, stated_constraints
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward, zeros_of
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn, write_drawn
 from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.presets import load_preset

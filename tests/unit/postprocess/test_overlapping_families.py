@@ -18,8 +18,7 @@ from tallyveil.measurements.store import StoredMeasurements, write_support_measu
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.families.chunks import Span, estimate_span
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.level import FamilyBuilder, Span, estimate_span
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.schema.counts import PublicCounts, compress_rows
 

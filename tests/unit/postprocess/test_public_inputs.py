@@ -9,9 +9,9 @@ from tallyveil.files.geography import write_geography
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.constraint_files import EXACT, stated_constraints
-from tallyveil.postprocess.constraints.geolevels import bounds_table
-from tallyveil.postprocess.public_inputs import check_public_inputs, read_constraints
+from tallyveil.postprocess.constraint_files import EXACT, stated_constraints
+from tallyveil.postprocess.constraints import bounds_table
+from tallyveil.postprocess.measured import check_public_inputs, read_constraints
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.products.topdown.run.preparation import compile_constraints
 

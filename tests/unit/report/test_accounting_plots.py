@@ -1,7 +1,7 @@
 """Figures of a guarantee: plain labels, the same bytes every time."""
 
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.report.accounting_plots import draw_profile
+from tallyveil.report.figure import draw_profile
 
 
 def test_labels_of_a_profile_are_plain_text(tmp_path):

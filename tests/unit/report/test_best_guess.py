@@ -6,7 +6,7 @@ import pytest
 from tallyveil.accounting.events import Neighbours, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.report.best_guess import (
+from tallyveil.report.privacy import (
     composed_guess,
     guess_of_cost,
     guess_of_pair,

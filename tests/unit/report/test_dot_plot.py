@@ -3,7 +3,7 @@
 import pytest
 from markupsafe import Markup
 
-from tallyveil.report import dot_plot as plots
+from tallyveil.report import figure as plots
 
 CENSUS = [
     f"{geography} level {level}"

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.report.draw import write_plot
-from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Line, LinePanel, LinePlot, Role
+from tallyveil.report.drawing import DotPanel, DotPlot, Dots, Line, LinePanel, LinePlot, Role, write_plot
 
 X = np.linspace(0.0, 5.0, 20)
 LINES = LinePlot(

@@ -6,8 +6,8 @@ import polars as pl
 from tests.pages import require_readable
 
 from tallyveil.files.evaluation import ARTEFACT_COLUMNS, COLUMNS, Evaluation
+from tallyveil.products.topdown.page.evaluation import write_evaluation_report
 from tallyveil.products.topdown.page.release import write_report
-from tallyveil.report.evaluation_page import write_evaluation_report
 from tallyveil.schema.schema import PERSON
 
 FRAME = pl.DataFrame(

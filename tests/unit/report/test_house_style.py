@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 import tallyveil
-from tallyveil.report.house_style import house_style
+from tallyveil.report.figure import house_style
 
 
 def test_only_the_house_style_sets_matplotlib():

@@ -1,6 +1,6 @@
 import polars as pl
 
-from tallyveil.report.nearness import Nearness, nearness_of
+from tallyveil.products.topdown.page.uncertainty import Nearness, nearness_of
 
 SCHEMA = {"count": pl.Int64, "lower": pl.Int64, "upper": pl.Int64}
 

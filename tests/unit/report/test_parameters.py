@@ -1,7 +1,7 @@
 """Privacy parameters beside a claim of accuracy, as text."""
 
 from tallyveil.accounting.guarantee import BETA, MU, epsilon_name
-from tallyveil.report.parameters import parameter_table
+from tallyveil.report.privacy import parameter_table
 
 ROW = {"level": "A", "spent": "1/3", **{epsilon_name(one): 2.00001 for one in ("1e-5", "1e-10", "1e-11")}}
 FIRST = ("A", "0.33334", "2.0001", "2.0001", "2.0001")

@@ -7,7 +7,7 @@ import polars as pl
 
 from tallyveil.files.manifest import listed_file
 from tallyveil.files.manifest_files import write_manifest, written_manifest
-from tallyveil.report.population import attribute_names, geolevel_sizes
+from tallyveil.products.topdown.page.short import attribute_names, geolevel_sizes
 from tallyveil.report.release_files import read_release_files
 
 

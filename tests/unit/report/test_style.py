@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 import tallyveil
-from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import THEME, contrast, text_colour
-from tallyveil.report.house_style import BAND, COLOURS, GREY, GRID, INK, MUTED
+from tallyveil.report.figure import (
+    BAND,
+    COLOURS,
+    GREY,
+    GRID,
+    INK,
+    MUTED,
+    THEME,
+    contrast,
+    dot_plot,
+    text_colour,
+)
 from tallyveil.report.wording import unbroken
 
 READABLE = 4.5

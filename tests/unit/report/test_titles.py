@@ -1,4 +1,4 @@
-from tallyveil.report.titles import schema_titles
+from tallyveil.report.release_files import schema_titles
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.schema import Schema, unit_of

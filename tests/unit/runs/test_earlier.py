@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.runs.earlier import (
+from tallyveil.runs.key_file import (
     Earlier,
+    key_file,
     public_secrets,
     refuse_other_work,
     require_same_work,
     work_file,
 )
-from tallyveil.runs.key_file import key_file
 
 EARLIER = Earlier("0123456789abcdef", b"{}\n", protected=True)
 

@@ -8,8 +8,7 @@ from tallyveil.api import arguments
 from tallyveil.cli.frame.arguments import cluster_of
 from tallyveil.errors import ConfigError
 from tallyveil.runs.cluster.executor import Cluster
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.executor import Threads
+from tallyveil.runs.executor import ClusterSettings, Threads
 from tallyveil.runs.executors import executors_of
 
 PLANNED = ClusterSettings("planned:1", open_allowed=True)

@@ -9,8 +9,7 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.files.manifest_files import read_manifest
-from tallyveil.runs.folder import RunFolder
-from tallyveil.runs.folder_state import FolderState, folder_state
+from tallyveil.runs.folder import FolderState, RunFolder, folder_state
 from tallyveil.runs.once import run_once
 
 from .conftest import KEY, Killed, Toy, contents

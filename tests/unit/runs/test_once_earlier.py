@@ -8,7 +8,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import record_of
 from tallyveil.files.manifest_files import read_manifest
-from tallyveil.runs.earlier import Earlier
+from tallyveil.runs.key_file import Earlier
 from tallyveil.runs.once import run_once
 
 from .conftest import KEY, Killed, Toy, contents

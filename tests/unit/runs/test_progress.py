@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.once import run_once, run_product
-from tallyveil.runs.progress import PROGRESS, Progress
+from tallyveil.runs.status import PROGRESS, Progress
 
 from .conftest import KEY, Killed, Toy, contents
 

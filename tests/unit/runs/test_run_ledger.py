@@ -10,7 +10,7 @@ from tallyveil.accounting.events import TEST_KEY, DiscreteGaussian
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.errors import StoreError
 from tallyveil.runs.key_file import RunSecrets
-from tallyveil.runs.run_ledger import (
+from tallyveil.runs.once import (
     at_the_cost,
     copy_ledger,
     enter_spend,

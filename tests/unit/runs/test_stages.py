@@ -14,7 +14,7 @@ import pytest
 from tallyveil.errors import StoreError
 from tallyveil.runs.folder import RunFolder
 from tallyveil.runs.key_file import RunSecrets
-from tallyveil.runs.stages import Stages
+from tallyveil.runs.product import Stages
 from tallyveil.storage.write import write_parquet, write_text
 
 SECRETS = RunSecrets(b"k" * 32, b"b" * 32, b"p" * 32, protected=True)

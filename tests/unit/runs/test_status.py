@@ -11,12 +11,10 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.runs.folder import RunFolder
-from tallyveil.runs.folder_state import FolderState
+from tallyveil.runs.folder import FolderState, RunFolder
 from tallyveil.runs.log import RunLog
 from tallyveil.runs.once import run_once
-from tallyveil.runs.progress import PROGRESS, Progress
-from tallyveil.runs.status import StageUnderWay, run_status
+from tallyveil.runs.status import PROGRESS, Progress, StageUnderWay, run_status
 from tallyveil.storage.system import is_locked
 
 from .conftest import KEY, Killed, Toy, contents

@@ -7,10 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tallyveil.runs import status as module
-from tallyveil.runs.folder import RunFolder
-from tallyveil.runs.folder_state import FolderState
-from tallyveil.runs.progress import PROGRESS, FinishedStage
-from tallyveil.runs.status import StageUnderWay, run_status
+from tallyveil.runs.folder import FolderState, RunFolder
+from tallyveil.runs.status import PROGRESS, FinishedStage, StageUnderWay, run_status
 
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WRITTEN = BEGUN + timedelta(seconds=90.25)

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from tallyveil.runs.observer import SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import SilentObserver, Stopwatch
 
 
 class Watching(SilentObserver):

@@ -4,7 +4,9 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.selftest import algorithms, costs, draws, releases
+from tallyveil.selftest import all_answers
+from tallyveil.selftest import answers as algorithms
+from tallyveil.selftest import answers as draws
 from tallyveil.selftest.all_answers import known_answers
 from tallyveil.selftest.answers import equal
 
@@ -23,8 +25,8 @@ def test_all_answers_are_the_known_ones():
         (algorithms, "SHA256_OF_ABC", "00", algorithms.hash_answers),
         (draws, "LAST", "1 2", draws.noise_answers),
         (draws, "KEY", bytes(32), draws.noise_answers),
-        (costs, "ANSWERS", (10, 10, 10, 20, 10, 10, 11), costs.accounting_answers),
-        (releases, "KEY", "another", releases.table_answers),
+        (all_answers, "ANSWERS", (10, 10, 10, 20, 10, 10, 11), all_answers.accounting_answers),
+        (all_answers, "KEY", "another", all_answers.table_answers),
     ],
 )
 def test_a_wrong_answer_differs(monkeypatch, module, constant, value, check):
@@ -42,7 +44,7 @@ def test_a_wrong_answer_differs(monkeypatch, module, constant, value, check):
     ],
 )
 def test_bounds_must_enclose_the_cost_and_be_close(lower, upper, same):
-    assert costs._enclosed("two", "here", "2.0", Bounds(lower, upper)).same is same
+    assert all_answers._enclosed("two", "here", "2.0", Bounds(lower, upper)).same is same
 
 
 def test_equal_compares_whole_texts():
@@ -55,5 +57,5 @@ def test_a_digest_of_rows_ignores_their_order():
     tables = [
         pl.DataFrame(one, schema=["label", "count"], orient="row") for one in (rows, rows[::-1], rows[:1])
     ]
-    digests = [releases.rows_digest(table) for table in tables]
+    digests = [all_answers.rows_digest(table) for table in tables]
     assert digests[0] == digests[1] != digests[2]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil_studies.comparison import Comparison, PrintedClaim, PrintedNumber, Verdict
+from tallyveil_studies.exhibit import Comparison, PrintedClaim, PrintedNumber, Verdict
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,12 @@ from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon_textbook
 from tallyveil.budget import load_product
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
-from tallyveil_studies.comparison import Verdict
-from tallyveil_studies.exhibit import StudyInputs
-from tallyveil_studies.fdp_census import (
-    allocation,
-    appendix,
-    catalogue,
-    epsilons,
-    products,
-    profiles,
-    table_1,
-)
+from tallyveil_studies.exhibit import MissingDataError, Places, StudyInputs, Verdict
+from tallyveil_studies.fdp_census import allocation, appendix, catalogue, curves, products, table_1
+from tallyveil_studies.fdp_census.allocation import printed
+from tallyveil_studies.fdp_census.appendix import residual
 from tallyveil_studies.fdp_census.catalogue import EXHIBITS
-from tallyveil_studies.fdp_census.census_counts import FILES, LEVELS, counts_by
+from tallyveil_studies.fdp_census.curves import first_term_reduction, zcdp_log_delta, zcdp_tradeoff
 from tallyveil_studies.fdp_census.education import (
     EDUCATION_FILE,
     INCOME_FILE,
@@ -37,12 +30,7 @@ from tallyveil_studies.fdp_census.education import (
     slope,
     slope_errors,
 )
-from tallyveil_studies.fdp_census.printed import printed
-from tallyveil_studies.fdp_census.profiles import first_term_reduction
-from tallyveil_studies.fdp_census.residuals import residual
-from tallyveil_studies.fdp_census.study_noise import expected_errors, study_noise
-from tallyveil_studies.fdp_census.zcdp_curves import zcdp_log_delta, zcdp_tradeoff
-from tallyveil_studies.own_data import MissingDataError, Places
+from tallyveil_studies.fdp_census.noisy_counts import FILES, LEVELS, counts_by, expected_errors, study_noise
 
 NOTHING = StudyInputs()
 
@@ -198,12 +186,12 @@ def test_residual_by_convolution():
 
 
 def test_figure_3_agrees_but_for_what_is_known():
-    assert disagreements(epsilons.epsilons(NOTHING)) <= KNOWN
+    assert disagreements(curves.epsilons(NOTHING)) <= KNOWN
 
 
 @pytest.mark.soak
 def test_figure_7_values():
-    findings = profiles.overall_profile(NOTHING)
+    findings = curves.overall_profile(NOTHING)
     assert disagreements(findings) <= KNOWN
     values = dict(findings.tables["figure-7-values"].iter_rows())
     assert values["epsilon at 1e-10, exact"] == pytest.approx(20.324689750790, abs=1e-9)

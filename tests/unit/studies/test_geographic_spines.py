@@ -10,11 +10,10 @@ import pytest
 from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.geography import BypassRule, bypass, uniform_shares
-from tallyveil_studies.comparison import Verdict
-from tallyveil_studies.exhibit import StudyInputs
-from tallyveil_studies.geographic_spines import alternative, rhode_island, theorem_2, variances
+from tallyveil_studies.exhibit import MissingDataError, StudyInputs, Verdict
+from tallyveil_studies.geographic_spines import rhode_island, small_spines
 from tallyveil_studies.geographic_spines.catalogue import EXHIBITS
-from tallyveil_studies.geographic_spines.trees import (
+from tallyveil_studies.geographic_spines.small_spines import (
     balanced,
     given_to_children,
     growth_of_queries,
@@ -23,8 +22,7 @@ from tallyveil_studies.geographic_spines.trees import (
     shares_by_level,
     spine_of_paths,
 )
-from tallyveil_studies.geographic_spines.trees import variances as variances_on
-from tallyveil_studies.own_data import MissingDataError
+from tallyveil_studies.geographic_spines.small_spines import variances as variances_on
 
 NOTHING = StudyInputs()
 LAPLACE, GAUSSIAN = Mechanism.DISCRETE_LAPLACE, Mechanism.DISCRETE_GAUSSIAN
@@ -62,7 +60,7 @@ def test_the_decrease_of_the_variance():
     """By direct summation where floating-point numbers allow it: at sigma squared = 1/4."""
     x = np.arange(-30, 31)
     weights = np.exp(-2.0 * x**2)
-    assert variances.decrease(Fraction(1, 4)) == pytest.approx(
+    assert small_spines.decrease(Fraction(1, 4)) == pytest.approx(
         0.25 - (weights @ x**2) / weights.sum(), rel=1e-12
     )
 
@@ -158,7 +156,7 @@ def test_the_mean_variance_of_ranges_by_listing():
     root = rng.normal(size=(5, 5))
     covariance = root @ root.T
     ranges = [covariance[a:b, a:b].sum() for a in range(5) for b in range(a + 1, 6)]
-    assert theorem_2._mean_of_ranges(covariance) == pytest.approx(np.mean(ranges), rel=1e-12)
+    assert small_spines._mean_of_ranges(covariance) == pytest.approx(np.mean(ranges), rel=1e-12)
 
 
 def test_the_rejected_rule_is_low_in_sum_and_high_in_some_answer(found):
@@ -193,8 +191,8 @@ def test_the_papers_rules_are_those_of_the_spine(seed, mechanism, rule, random_s
     ]
     made, shares = bypass(spine, uniform_shares(spine, dict(zip(spine.geolevels, parts, strict=True))), rule)
     start = shares_by_level(spine, [float(part) for part in parts])
-    ours, _ = alternative.bypassed(
-        spine, start, alternative.rule_of(alternative.RuleName.PAPER, spine, mechanism)
+    ours, _ = rhode_island.bypassed(
+        spine, start, rhode_island.rule_of(rhode_island.RuleName.PAPER, spine, mechanism)
     )
     assert _paths(spine, ours) == _paths(
         made.spine,

@@ -14,9 +14,8 @@ from tallyveil.cli.main import main
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedLaplace, Norm
 from tallyveil_studies.integer_subspace.catalogue import EXHIBITS
-from tallyveil_studies.integer_subspace.examples import EXAMPLES
-from tallyveil_studies.integer_subspace.privacy import example_with_parameters, with_parameters
-from tallyveil_studies.integer_subspace.projection import project
+from tallyveil_studies.integer_subspace.examples import EXAMPLES, example_with_parameters, with_parameters
+from tallyveil_studies.integer_subspace.noise import project
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_every_state_with_counties_has_noise_that_keeps_its_total(study, countie
 
 
 def test_tables_without_negative_counts_are_biased_by_size(study, counties, tmp_path, monkeypatch):
-    from tallyveil_studies.integer_subspace import nonnegative
+    from tallyveil_studies.integer_subspace import noise as nonnegative
 
     monkeypatch.setattr(nonnegative, "NEAREST_DRAWS", 300)
     monkeypatch.setattr(nonnegative, "RESTRICTED_DRAWS", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from tallyveil.noise import DiscreteGaussian
 from tallyveil_studies.exhibit import StudyInputs
-from tallyveil_studies.fdp_census.knots import (
+from tallyveil_studies.fdp_census.appendix import (
     QUERIES,
     class_weights,
     knots,

@@ -8,8 +8,8 @@ import pytest
 from tallyveil.errors import ConfigError, SchemaError, TallyveilError
 from tallyveil.plans.from_toml.load import parse_file
 from tallyveil.plans.from_toml.study_files import StudyFile
+from tallyveil_studies.exhibit import MissingDataError
 from tallyveil_studies.fdp_census.own_files import read_own_data
-from tallyveil_studies.own_data import MissingDataError
 
 COUNTS = """[counts]
 name = "Anywhere"

@@ -9,12 +9,16 @@ import pytest
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
 from tallyveil.cli.main import main
-from tallyveil_studies.comparison import Verdict
-from tallyveil_studies.exhibit import StudyInputs
-from tallyveil_studies.safetab import losses as module_of_table_2
-from tallyveil_studies.safetab.formulas import margins_by_formula, stability_accounting
-from tallyveil_studies.safetab.losses import losses
-from tallyveil_studies.safetab.margins import budgets_for_margins, exact_budgets, formula_budgets
+from tallyveil_studies.exhibit import StudyInputs, Verdict
+from tallyveil_studies.safetab import margins as module_of_table_2
+from tallyveil_studies.safetab.margins import (
+    budgets_for_margins,
+    exact_budgets,
+    formula_budgets,
+    losses,
+    margins_by_formula,
+    stability_accounting,
+)
 from tallyveil_studies.safetab.parameters import DELTA, LEVELS, paper_event, printed_totals
 
 pytestmark = pytest.mark.long

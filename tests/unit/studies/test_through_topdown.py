@@ -24,7 +24,7 @@ from tallyveil_studies.fdp_census.allocation import (
     geolevel_rho,
     variances,
 )
-from tallyveil_studies.fdp_census.census_counts import FILES
+from tallyveil_studies.fdp_census.noisy_counts import FILES
 from tallyveil_studies.fdp_census.through_topdown import (
     ALL,
     GEOLEVELS,

@@ -11,7 +11,7 @@ from tallyveil.accounting import Neighbours
 from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name
 from tallyveil.cli.study import _make_release
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.report.draw import write_plot
+from tallyveil.report.drawing import write_plot
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import laplace_guarantee
 from tallyveil.subspace.lattice import lattice_of

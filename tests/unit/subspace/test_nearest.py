@@ -22,7 +22,7 @@ from tallyveil.subspace.guarantee import (
 )
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil_studies.integer_subspace.published_tables import delinquent_children
+from tallyveil_studies.integer_subspace.examples import delinquent_children
 
 L1, L2 = (GeneralisedLaplace(norm, Fraction(1, 4)) for norm in Norm)
 GAUSSIAN = GeneralisedGaussian(Fraction(3))

@@ -15,7 +15,7 @@ from tallyveil.subspace.guarantee import chain_guarantee, event_of, gaussian_del
 from tallyveil.subspace.lattice import lattice_of, shortest_vectors
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
 from tallyveil.subspace.noise_plan import ChainSettings, guarantee_record, plan_noise
-from tallyveil_studies.integer_subspace.published_tables import delinquent_children
+from tallyveil_studies.integer_subspace.examples import delinquent_children
 
 KEY = insecure_key("noise plans")
 SUM = lattice_of(ConstraintSystem.from_sets([range(5)], 5, ["total"]))

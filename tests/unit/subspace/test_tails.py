@@ -12,7 +12,7 @@ from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.guarantee import paper_tail, tail_bound, tail_radius
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, Norm
-from tallyveil_studies.integer_subspace.published_tables import delinquent_children
+from tallyveil_studies.integer_subspace.examples import delinquent_children
 
 L1, L2 = GeneralisedLaplace(Norm.L1, Fraction(1, 4)), GeneralisedLaplace(Norm.L2, Fraction(1, 4))
 GAUSSIAN = GeneralisedGaussian(Fraction(9))

@@ -95,7 +95,7 @@ def cluster_of(executor: str | None) -> "Where":
     """
     if executor is None:
         return None
-    from tallyveil.runs.cluster.site import WANTED_ADDRESS, ClusterSettings, is_address
+    from tallyveil.runs.executor import WANTED_ADDRESS, ClusterSettings, is_address
     from tallyveil.runs.executors import WORDS
 
     for word in WORDS:

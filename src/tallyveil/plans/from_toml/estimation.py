@@ -1,8 +1,11 @@
-"""The tables [estimation] and [[estimation.outer]] of a release file: passes, rounding stages and outer passes."""
+"""The tables [estimation] and [[estimation.outer]] of a release file: passes, stages and outer passes.
 
-from collections.abc import Sequence
+Names that these and other tables use are looked up among the geolevels and queries that the file defines.
+"""
+
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.budget.presets import StrategyPreset
@@ -11,11 +14,41 @@ from tallyveil.errors import ConfigError
 from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles, Values
 from tallyveil.plans.fitting import known_query, partition_query
-from tallyveil.plans.from_toml.lookups import by_geolevel
-from tallyveil.plans.from_toml.models import EstimationTable
+from tallyveil.plans.from_toml.models import EVERY_GEOLEVEL, EstimationTable
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.schema.schema import Schema
+
+Item = TypeVar("Item")
+
+
+def by_geolevel(
+    where: str, table: Mapping[str, Item], geolevels: Sequence[str], default: Item | None
+) -> dict[str, Item]:
+    """The entry of a table for each geolevel: the geolevel's own, else the entry "*", else the default.
+
+    Raises:
+        ConfigError: the table names an unknown geolevel, or a geolevel has no entry and there is no default.
+    """
+    unknown = [name for name in table if name not in geolevels and name != EVERY_GEOLEVEL]
+    if unknown:
+        raise ConfigError(
+            f'{where} names {", ".join(unknown)}, which is neither a geolevel of the spine nor "*". The geolevels '
+            f"are: {', '.join(geolevels)}.",
+            code="unknown-geolevel",
+        )
+    entries = {}
+    for name in geolevels:
+        item = table.get(name, table.get(EVERY_GEOLEVEL, default))
+        if item is None:
+            raise ConfigError(
+                f'{where} says nothing of {name}, and has no "*", which stands for all geolevels that are not named. '
+                "Add one of the two.",
+                code="missing-geolevel",
+            )
+        entries[name] = item
+    return entries
+
 
 DEFAULT_PASSES = [["*"]]
 DEFAULT_ROUNDING = [["total"], ["detailed"]]

@@ -13,7 +13,7 @@ from tallyveil.plans.estimating import MeasurementFiles, Values
 from tallyveil.plans.from_toml.spine_tables import SpineTable
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
-from tallyveil.runs.cluster.site import WANTED_ADDRESS, is_address
+from tallyveil.runs.executor import WANTED_ADDRESS, is_address
 from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.schema import SchemaTable

@@ -1,26 +1,48 @@
-"""Make the plan that a release file describes: fill in presets and shares, and check what only the file says."""
+"""Make the plan that a release file describes: fill in presets and shares, and check what only the file says.
 
+The table [spine] becomes the steps that make the spine. How large a schema and a strategy may be is checked
+before any array is made. Products whose noisy measurements others published are TOML files with the sections
+of a release file, and are planned in the same way.
+"""
+
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from importlib import resources
 from itertools import chain
+from pathlib import Path
+from typing import Final
 
 from tallyveil.accounting.events import Neighbours
+from tallyveil.budget.caps import Reference
 from tallyveil.budget.guarantees import rho_for_target
 from tallyveil.budget.presets import StrategyPreset, load_strategy_preset
 from tallyveil.budget.queries import sensitivities_of
+from tallyveil.budget.spine.presets import SpinePreset, bypass_rule, load_spine_preset
+from tallyveil.budget.spine.regroup import Measure
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.errors import ConfigError
-from tallyveil.geography.optimise import geolevels_after
+from tallyveil.errors import ConfigError, GeographyError, SchemaError
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.optimise import (
+    Branch,
+    CutByEntities,
+    GroupByDistance,
+    GroupByMembership,
+    Step,
+    geolevels_after,
+)
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.noise.address import GEOLEVEL_BITS, QUERY_BITS
 from tallyveil.plans.fitting import known_query, refuse_unfit
 from tallyveil.plans.from_toml.estimation import (
+    by_geolevel,
     estimation_in_passes,
     estimation_of,
     outer_of,
     refuse_full_measurements,
 )
-from tallyveil.plans.from_toml.lookups import by_geolevel
 from tallyveil.plans.from_toml.models import (
     ExecutionTable,
     PrivacyTable,
@@ -28,21 +50,277 @@ from tallyveil.plans.from_toml.models import (
     StrategyTable,
     SubspaceTable,
 )
-from tallyveil.plans.from_toml.schema import (
-    require_addresses,
-    require_few_layers,
-    require_possible,
-    require_size,
-)
-from tallyveil.plans.from_toml.spine import require_whole, spine_of
-from tallyveil.plans.inputs import RecordsInput
-from tallyveil.plans.release import ReleasePlan, keys_of_budget
-from tallyveil.plans.subspace_query import SubspaceQuery
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.plans.from_toml.spine_tables import GroupByMembershipTable, RegroupTable, SpineTable, StepTable
+from tallyveil.plans.inputs import RecordsInput, Regroup, SpineInput, with_protected
+from tallyveil.plans.release import ReleasePlan, SubspaceQuery, keys_of_budget
+from tallyveil.runs.executor import ClusterSettings
 from tallyveil.schema.attribute import ranges_of
 from tallyveil.schema.names import check_areas, check_table_name
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.schema import Schema
+
+MOST_CELLS: Final = 1 << 27
+"""The largest number of cells that a schema may have.
+
+The largest schema of the 2020 census has about a hundredth of this. With this many cells, estimation would need several
+GiB of memory.
+"""
+MOST_LAYERED_CELLS: Final = MOST_CELLS
+"""The largest product of the number of cells and the number of layers of overlapping queries at a geolevel.
+
+Estimation treats every layer as a query of its own (`BYTES_PER_ANSWERED_CELL`). A query has at most one layer for each
+of its answers.
+"""
+
+BYTES_PER_CELL: Final = 32
+"""Bytes that estimation holds for each cell."""
+BYTES_PER_ANSWERED_CELL: Final = 28
+"""Bytes that estimation holds for each pair of a cell and a layer of a query, in addition to `BYTES_PER_CELL`.
+
+A query has one layer, unless its groups overlap.
+
+The number of the answer in which the cell is counted takes 4 bytes, and 8 more while it is looked up. At most one noisy
+value and its noise take 8 bytes each.
+"""
+
+
+def require_size(schema: Schema, strategy: Strategy) -> None:
+    """Refuse a schema that is too large, before any array with one number for each cell is made.
+
+    Raises:
+        SchemaError: the schema has more cells than `MOST_CELLS`.
+    """
+    if schema.size <= MOST_CELLS:
+        return
+    # The geolevel with most queries needs the most memory, so it is the one that the message is about.
+    queries = max(len(strategy.queries(geolevel)) for geolevel in strategy.geolevels)
+    needed = schema.size * (BYTES_PER_CELL + queries * BYTES_PER_ANSWERED_CELL)
+    raise SchemaError(
+        f"schema '{schema.name}' has {schema.size:,} cells. Estimation holds numbers for every cell of a geounit in "
+        f"memory, which would take about {needed / 2**30:,.0f} GiB for these queries. Wanted at most {MOST_CELLS:,} "
+        "cells. Drop or coarsen an attribute.",
+        code="schema-too-large",
+    )
+
+
+def require_possible(schema: Schema) -> None:
+    """Refuse structural zeros that forbid every cell.
+
+    Raises:
+        SchemaError: no cell is possible.
+    """
+    if not schema.possible_answers(schema.query("total")).size:
+        names = ", ".join(repr(zero.name) for zero in schema.structural_zeros)
+        raise SchemaError(
+            f"the structural zeros {names} of schema '{schema.name}' forbid every cell, so that no "
+            f"{schema.unit.one} can be counted. A structural zero lists combinations of levels that no record has. "
+            "Correct them.",
+            code="nobody-fits",
+        )
+
+
+def require_addresses(strategy: Strategy) -> None:
+    """Refuse more geolevels, or queries at a geolevel, than the addresses of the noise have numbers for.
+
+    Raises:
+        GeographyError, SchemaError: there are too many.
+    """
+    levels = len(strategy.geolevels)
+    queries = max(len(strategy.queries(name)) for name in strategy.geolevels)
+    # Two geolevels of one address would share their noise, which the guarantee does not allow for.
+    if levels > 1 << GEOLEVEL_BITS:
+        raise GeographyError(
+            f"the spine has {levels:,} geolevels; wanted at most {1 << GEOLEVEL_BITS}, because the addresses of the "
+            "noise have no numbers for more. Leave out geolevels."
+        )
+    if queries > 1 << QUERY_BITS:
+        raise SchemaError(
+            f"a geolevel measures {queries:,} queries; wanted at most {1 << QUERY_BITS:,}, because the addresses of "
+            "the noise have no numbers for more. Measure fewer queries."
+        )
+
+
+def require_few_layers(schema: Schema, strategy: Strategy) -> None:
+    """Refuse overlapping queries with too many layers, before any array with one number for each cell of one is made.
+
+    Raises:
+        SchemaError: there are more pairs of a layer and a cell than `MOST_LAYERED_CELLS`, or a query is unknown.
+    """
+    for geolevel in strategy.geolevels:
+        groups = map(schema.query, strategy.queries(geolevel))
+        # Queries without overlaps have one layer each, which `MOST_CELLS` already allows for.
+        layers = sum(group.n_layers for group in groups if group.overlaps)
+        if layers * schema.size > MOST_LAYERED_CELLS:
+            raise SchemaError(
+                f"the queries of {geolevel} whose groups overlap have {layers:,} layers, in each of which no groups "
+                f"overlap. Estimation holds numbers for every layer and each of the {schema.size:,} cells. Wanted at "
+                f"most {MOST_LAYERED_CELLS:,} pairs of a layer and a cell. Measure fewer overlapping groups.",
+                code="schema-too-large",
+            )
+
+
+def spine_of(file: ReleaseFile) -> SpineInput | None:
+    """The entities and steps that a release file names; None if it has no [spine].
+
+    Raises:
+        ConfigError: a step or an output names an unknown family, one name has two meanings, or a preset does not fit
+            the geography.
+        BudgetError: there is no such preset.
+        GeographyError: a step names a geolevel that does not exist at that step.
+    """
+    table = file.spine
+    if table is None:
+        _refuse_unknown(file.outputs.entities, (), "[outputs] entities")
+        return None
+    preset = None if table.preset is None else load_spine_preset(table.preset)
+    columns = _columns(table, preset)
+    families = (*columns, *table.overlapping)
+    steps = _preset_steps(table, preset, file.geography.geolevels) if preset else _own_steps(table, families)
+    geolevels = geolevels_after(file.geography.geolevels, steps)
+    _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
+    _refuse_unknown(file.outputs.entities, families, "[outputs] entities")
+    return SpineInput(
+        original=file.geography.geolevels,
+        entities=table.entities,
+        geocode=table.geocode,
+        families=columns,
+        steps=steps,
+        preset=table.preset,
+        overlapping=tuple(table.overlapping.items()),
+        regroup=_regroup(table.regroup, families, geolevels, steps),
+        bypassing=_bypassing(table, preset, file.privacy.mechanism),
+        most_children=table.most_children,
+    )
+
+
+def _columns(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
+    """The columns of families: those that the preset needs and the file does not name, then those it names."""
+    needed = () if preset is None else preset.families
+    return (*(name for name in needed if name not in table.families), *table.families)
+
+
+def _own_steps(table: SpineTable, families: Sequence[str]) -> tuple[Step, ...]:
+    return tuple(_step(item, families) for item in table.steps)
+
+
+def _preset_steps(table: SpineTable, preset: SpinePreset, geolevels: Sequence[str]) -> tuple[Step, ...]:
+    if preset.geolevels != tuple(geolevels):
+        raise ConfigError(
+            f"spine preset '{preset.name}' starts from {', '.join(preset.geolevels)}; [geography] has "
+            f"{', '.join(geolevels)}. Give the geolevels the names of the preset, or write out steps of your own.",
+            code="unknown-geolevel",
+        )
+    if table.parts is None:
+        return preset.steps
+    if not any(isinstance(step, Branch) for step in preset.steps):
+        raise ConfigError(
+            f"[spine] parts is given, but spine preset '{preset.name}' has no step of kind branch. Leave parts out.",
+            code="unknown-geolevel",
+        )
+    return tuple(
+        replace(step, parts=table.parts) if isinstance(step, Branch) else step for step in preset.steps
+    )
+
+
+def _regroup(
+    table: RegroupTable | None, families: Sequence[str], geolevels: Sequence[str], steps: Sequence[Step]
+) -> Regroup | None:
+    if table is None:
+        return None
+    unknown = [name for name in (table.geolevel, *table.aim) if name not in (*families, *geolevels)]
+    if unknown or table.geolevel not in geolevels:
+        raise ConfigError(
+            f"[spine.regroup] names {', '.join(unknown or [table.geolevel])}; geolevels of the spine are "
+            f"{', '.join(geolevels)}, families {', '.join(families) or 'none'}. Use these names.",
+            code="unknown-entity",
+        )
+    asked = Regroup(
+        table.geolevel,
+        FanOutLimit(table.cutoff, table.at_most),
+        tuple(table.aim.items()),
+        Measure(table.measure),
+        table.most_loss,
+        Reference(table.reference),
+        tuple(table.may_worsen),
+    )
+    return with_protected(asked, steps)
+
+
+def _bypassing(table: SpineTable, preset: SpinePreset | None, mechanism: str) -> BypassRule | None:
+    """The rule by which geounits are bypassed, which is that of the mechanism; None for no bypassing.
+
+    If the file does not say whether to bypass, the preset decides.
+
+    Raises:
+        ConfigError: a limit on bypassing is given where nothing is bypassed.
+    """
+    bypasses = table.bypass if table.bypass is not None else preset is not None and preset.bypasses
+    if not bypasses and table.most_children is not None:
+        raise ConfigError(
+            f"[spine] most_children is {table.most_children}, but no geounit is bypassed. Add bypass = true, or leave "
+            "most_children out.",
+            code="spine-step",
+        )
+    return bypass_rule(Mechanism(mechanism)) if bypasses else None
+
+
+def require_whole(name: str, original: Sequence[str], after: Sequence[str], where: str) -> None:
+    """Refuse a name that is no geolevel of the geography, or is one that the steps do not leave on the spine.
+
+    This cannot check whether the steps cut geounits of the geolevel: that is known only when the geography is read.
+
+    Raises:
+        ConfigError: the name is no geolevel, or the steps remove or make this geolevel.
+    """
+    if name in original and name in after:
+        return
+    if name in original or name in after:
+        what = "removed by the steps of [spine]" if name in original else "made by the steps of [spine]"
+        on_both = [level for level in original if level in after]
+        raise ConfigError(
+            f"{where} names geolevel '{name}', which is {what}. Only geolevels of [geography] that the spine keeps "
+            f"can be named here: {', '.join(on_both)}.",
+            code="not-on-spine",
+        )
+    raise ConfigError(
+        f"{where} names geolevel '{name}', which does not exist. The geolevels are: {', '.join(original)}.",
+        code="unknown-geolevel",
+    )
+
+
+def _step(item: StepTable, families: Sequence[str]) -> Step:
+    named = [item.family] if isinstance(item, Branch) else item.families
+    _refuse_unknown(named, families, f"a step of kind {item.kind} in [[spine.steps]]")
+    if isinstance(item, Branch | CutByEntities):
+        return item
+    limit = FanOutLimit(item.cutoff, item.at_most)
+    if isinstance(item, GroupByMembershipTable):
+        return GroupByMembership(tuple(item.families), item.geolevel, item.children, limit)
+    return GroupByDistance(
+        tuple(item.families), item.geolevel, item.children, limit, item.remainders, item.gains_first
+    )
+
+
+def _refuse_unknown(names: Sequence[str], families: Sequence[str], where: str) -> None:
+    unknown = [name for name in names if name not in families]
+    if unknown:
+        raise ConfigError(
+            f"{where} names {', '.join(unknown)}, which is not an entity family of [spine]. Its families are: "
+            f"{', '.join(families) or 'none'}. Add the column to [spine] families.",
+            code="unknown-entity",
+        )
+
+
+def _refuse_repeated(families: Sequence[str], geolevels: Sequence[str]) -> None:
+    repeated = [
+        name for number, name in enumerate(families) if name in families[:number] or name in geolevels
+    ]
+    if repeated:
+        raise ConfigError(
+            f"[spine] families names {', '.join(repeated)}, which is given twice or is also the name of a geolevel. "
+            "Tables are found by these names, so each name must mean one thing. Rename the column.",
+            code="name-twice",
+        )
 
 
 def plan_of(file: ReleaseFile) -> ReleasePlan:
@@ -334,3 +612,19 @@ def _drawn(item: SubspaceTable, strategy: Strategy) -> SubspaceQuery:
             code="wrong-unit",
         )
     return SubspaceQuery(item.query, item.geolevel, budget)
+
+
+_FOLDER = resources.files("tallyveil.plans.from_toml") / "published"
+
+
+def published_products(layout: str) -> tuple[ReleasePlan, ...]:
+    """The plans of the products of a layout, sorted by name. Their paths lead nowhere."""
+    texts = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in _FOLDER.iterdir()
+        if entry.name.startswith(f"{layout}-") and entry.name.endswith(".toml")
+    }
+    return tuple(
+        plan_of(ReleaseFile.model_validate(tomllib.loads(texts[name]), context=Path()))
+        for name in sorted(texts)
+    )

@@ -1,8 +1,9 @@
-"""Counts, exact standard errors and intervals for a new district of a finished release, or for the difference of two.
+"""Counts, exact standard errors and intervals of areas that users choose in a finished release.
 
-The measurements are not needed. Variances follow from the plan, the geography and the public bounds, all of which are
-in the release folder. The estimate of a district is the sum of the estimates of its finest geounits, which are in
-`intervals/`.
+An area is any set of finest geounits: a geounit or an entity that is asked for by its code or its name, a new
+district, or the difference of two. The measurements are not needed. Variances follow from the plan, the
+geography and the public bounds, all of which are in the release folder. The estimate of an area is the sum of
+the estimates of its finest geounits, which are in `intervals/`.
 """
 
 import math
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from tallyveil.arrays import Floats, Integers
+from tallyveil.errors import GeographyError
 from tallyveil.estimation.intervals import (
     Answers,
     Region,
@@ -30,23 +33,237 @@ from tallyveil.estimation.intervals.interval import (
     rounded_inward,
     sentence_of,
 )
-from tallyveil.files.intervals import known_queries
+from tallyveil.exact import as_given
+from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.files.histograms import histogram_path, read_histogram
+from tallyveil.files.intervals import DECIMALS, known_queries, made_intervals, read_interval_answers
+from tallyveil.files.manifest_files import require_unchanged, require_unchanged_files
 from tallyveil.files.marks import marks_of, short_mark
+from tallyveil.geography.areas import Hierarchies
+from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
-from tallyveil.postprocess.derived.area_counts import (
-    NOT_DETERMINED,
-    area_family,
-    bounds_choice,
-    counts_path,
-    published_counts,
-    why_no_estimates,
-    written_estimates,
-)
+from tallyveil.geography.tables import entities_from_pairs
+from tallyveil.postprocess.constraint_files import BOUNDS
+from tallyveil.postprocess.intervals.areas import family_counts
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, named_queries, open_release
-from tallyveil.printable import short_name, tabulated
+from tallyveil.printable import is_one_line, short_name, tabulated
+from tallyveil.schema.names import closest_hint
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
+
+NOT_DETERMINED = "the measurements do not determine it, or not in every finest geounit"
+"""Why a count has no estimate although its query has intervals."""
+
+
+def area_family(spine: Spine, areas: Mapping[str, pl.Series]) -> EntityFamily:
+    """Sets of finest geounits as the entities of one family.
+
+    Args:
+        spine: The spine of the release.
+        areas: Finest geocodes of each set, by its name for messages. The entities are numbered in this order.
+    Raises:
+        GeographyError: a set is empty, or a geocode is unknown or twice in one set.
+    """
+    members = []
+    for name, geocodes in areas.items():
+        if not len(geocodes):
+            raise GeographyError(f"{name} has no geocodes, wanted one or more of finest geounits.")
+        named = pl.Series([name]).new_from_index(0, len(geocodes))
+        members.append(entities_from_pairs(spine, name, geocodes, named).members)
+    offsets = np.cumsum([0, *(len(rows) for rows in members)]).astype(np.int64)
+    # Padded, so that texts sort as the numbers do.
+    numbers = tuple(f"{number:010d}" for number in range(len(areas)))  # the codes of a family rise
+    return EntityFamily("areas", numbers, offsets, np.concatenate(members), spine.n_geounits(spine.finest))
+
+
+def bounds_choice(release: FinishedRelease, *, with_bounds: bool) -> tuple[dict[str, Any] | None, bool]:
+    """The manifest of `intervals/`, if the release has any, and whether zeros of public bounds are used.
+
+    Args:
+        release: The release.
+        with_bounds: Whether they are used if there is no `intervals/`. Otherwise, the choice made there is used.
+    Raises:
+        StoreError: the release lacks its bounds, or a file was changed.
+    """
+    interval_manifest = made_intervals(release.root, release.manifest.run)
+    # The choice made for `intervals/` is kept, or standard errors would not belong to the estimates.
+    if interval_manifest is not None:
+        with_bounds = not interval_manifest["bounds_left_out"]
+    places = {GEOGRAPHY, BOUNDS} if with_bounds else {GEOGRAPHY}
+    require_unchanged_files(release.root, release.manifest, places)
+    return interval_manifest, with_bounds
+
+
+def published_counts(
+    release: FinishedRelease, family: EntityFamily, groups: Sequence[QueryGroup]
+) -> Integers | None:
+    """Published answers, one query after the other; shape (n_entities, answers); None without counts in the folder.
+
+    Raises:
+        StoreError: the file of the counts was changed.
+    """
+    if not counts_path(release).is_file():
+        return None
+    require_unchanged(release.root, release.manifest, counts_path(release))
+    counts = read_histogram(release.root, release.spine.geolevels[-1], release.schema, release.spine)
+    return family_counts(counts, family, groups)
+
+
+def counts_path(release: FinishedRelease) -> Path:
+    """The file of the published counts of finest geounits."""
+    return histogram_path(release.root, release.spine.geolevels[-1])
+
+
+def written_estimates(
+    release: FinishedRelease, family: EntityFamily, group: QueryGroup, answers: Sequence[int] | None = None
+) -> Floats | None:
+    """Sums of the estimates of finest geounits.
+
+    Args:
+        release: The release.
+        family: The sets.
+        group: The query.
+        answers: Answers that are wanted; the others stay NaN. None for all.
+    Returns:
+        Shape (n_entities, group.size), NaN where one of the estimates is not determined; None if no estimates of the
+        query are written.
+    """
+    finest = release.spine.geolevels[-1]
+    rows = read_interval_answers(release.root, finest, group)
+    if rows is None:
+        return None
+    if answers is not None:
+        rows = rows.filter(pl.col("answer").is_in(list(answers)))
+    entity = np.repeat(np.arange(family.n_entities, dtype=np.int64), family.sizes)
+    codes = release.spine.geocodes[-1].text.gather(family.members).cast(pl.String)
+    # One row for each pair of area and finest geounit: a block in two areas counts in both.
+    members = pl.LazyFrame({"geocode": codes.alias("geocode"), "entity": entity})
+    sums = (
+        rows.with_columns(pl.col("geocode").cast(pl.String))
+        .join(members, on="geocode")
+        .group_by("entity", "answer")
+        .agg(pl.col("estimate").sum(), pl.col("estimate").null_count().alias("lacking"))
+        # An area has an estimate only if each of its terms has one.
+        .filter(pl.col("lacking") == 0)
+        .collect()
+    )
+    estimates = np.full((family.n_entities, group.size), np.nan)
+    estimates[sums["entity"].to_numpy(), sums["answer"].to_numpy()] = sums["estimate"].to_numpy()
+    return np.round(estimates, DECIMALS)  # as exact as its terms, and the same whatever their order
+
+
+def why_no_estimates(*, has_intervals: bool, written: bool, query: str) -> str | None:
+    """Why a query has no estimates; None if it has estimates.
+
+    Args:
+        has_intervals: Whether the release has intervals.
+        written: Whether the query has intervals.
+        query: Name of the query.
+    """
+    if written:
+        return None
+    if not has_intervals:
+        return (
+            "they are sums of those in RUN/intervals, which `tallyveil intervals RUN` makes from full measurements; "
+            "standard errors need neither"
+        )
+    return (
+        f"RUN/intervals has no table of '{query}'; `tallyveil intervals RUN --tables` makes it from full measurements "
+        "(name every query wanted: the new tables take the place of those there)"
+    )
+
+
+def finest_geocodes(hierarchies: Hierarchies, asked: str, geolevel: str | None) -> pl.Series:
+    """Geocodes of the finest geounits of an area.
+
+    Args:
+        hierarchies: The spine of the release, and its areas off the spine.
+        asked: Geocode of a geounit, name of an entity, or else a name in the release's table of names.
+        geolevel: Its geolevel, or its family of entities; None if only one of these has it.
+    Raises:
+        GeographyError: no area has this code or name, or several have it.
+    """
+    kind, code = _only_area(hierarchies, asked, geolevel)
+    members = _members(hierarchies, kind, code)
+    return hierarchies.spine.geocodes[-1].text.gather(members).cast(pl.String).alias("geocode")
+
+
+def areas_asked(hierarchies: Hierarchies, asked: str, geolevel: str | None = None) -> list[tuple[str, str]]:
+    """Geolevel or family, and code, of every area with a code; of those with a name, if there is no such code.
+
+    Args:
+        hierarchies: The spine of the release, and its areas off the spine.
+        asked: The code or the name.
+        geolevel: The geolevel or the family; None for all.
+    Raises:
+        GeographyError: there is none.
+    """
+    if not isinstance(asked, str) or not is_one_line(asked):
+        raise GeographyError(f"an area is {as_given(asked)}, wanted a geocode as text, such as '44007'.")
+    spine = hierarchies.spine
+    kinds = [
+        spine.geolevels[level] for level in hierarchies.known_levels if spine.locate(level, [asked])[0] >= 0
+    ]
+    kinds += [area.name for area in (*hierarchies.replaced, *hierarchies.families) if asked in area.codes]
+    areas = [(kind, asked) for kind in kinds] or _areas_named(hierarchies, asked)
+    areas = [(kind, code) for kind, code in areas if geolevel in (None, kind)]
+    if not areas:
+        raise GeographyError(
+            f"no geounit or entity of the release has the code or the name {asked!r}"
+            f"{'' if geolevel is None else f' in {geolevel!r}'}. {_hint(hierarchies, asked)}"
+        )
+    return areas
+
+
+def _only_area(hierarchies: Hierarchies, asked: str, geolevel: str | None) -> tuple[str, str]:
+    areas = areas_asked(hierarchies, asked, geolevel)
+    if len(areas) == 1:
+        return areas[0]
+    kinds, codes = [list(dict.fromkeys(column)) for column in zip(*areas, strict=True)]
+    if codes == [asked]:
+        raise GeographyError(
+            f"{asked!r} is a code in {' and in '.join(kinds)}. Say which is meant: geolevel={kinds[0]!r}."
+        )
+    raise GeographyError(
+        f"{len(areas):,} areas have the name {asked!r}: "
+        f"{', '.join(f'{code} in {kind}' for kind, code in areas[:_SHOWN])}{', ...' * (len(areas) > _SHOWN)}. Give the "
+        "code of the one that is meant, and its geolevel."
+    )
+
+
+_SHOWN = 5
+"""Areas of one name that a message shows."""
+
+
+def _areas_named(hierarchies: Hierarchies, name: str) -> list[tuple[str, str]]:
+    if hierarchies.names is None:
+        return []
+    rows = hierarchies.names.filter(pl.col("name").cast(pl.String) == name).select("geolevel", "geocode")
+    return [(str(kind), str(code)) for kind, code in rows.iter_rows()]
+
+
+def _hint(hierarchies: Hierarchies, asked: str) -> str:
+    wanted = "Give a geocode as text, such as '44007', and a geolevel or family of the release, or none."
+    if hierarchies.names is None:
+        return f"{wanted} The release has no names of areas."
+    names = hierarchies.names["name"].cast(pl.String)
+    near = names.filter(names.str.to_lowercase().str.starts_with(asked[:3].lower())).unique().sort().to_list()
+    close = closest_hint(asked, near)
+    return f"{close} {wanted}" if close.startswith("Did you mean") else wanted
+
+
+def _members(hierarchies: Hierarchies, kind: str, code: str) -> Integers:
+    """Rows of the finest geounits of one area."""
+    spine = hierarchies.spine
+    for level in hierarchies.known_levels:
+        if spine.geolevels[level] == kind:
+            (geounit,) = spine.locate(level, [code])
+            begin, end = spine.finest_offsets(level)[geounit : geounit + 2]
+            return np.arange(begin, end, dtype=np.int64)
+    family = next(area for area in (*hierarchies.replaced, *hierarchies.families) if area.name == kind)
+    return family.members_of(family.index(code))
+
 
 _Part = TypeVar("_Part", Region, np.ndarray)
 

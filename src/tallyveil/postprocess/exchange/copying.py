@@ -21,8 +21,7 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.log import LOG
-from tallyveil.runs.observer import Observer, SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.storage.addresses import address_of, is_object, shown_path
 from tallyveil.storage.json_files import damaged
 from tallyveil.storage.object_store import FolderPlace, Place, StorePlace, digest_at

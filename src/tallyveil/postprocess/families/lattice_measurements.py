@@ -22,8 +22,8 @@ from tallyveil.estimation.intervals.rows import narrowed
 from tallyveil.files.histograms import read_located
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_path
-from tallyveil.plans.subspace_query import INTEGER_SUBSPACE, SubspaceQuery
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
+from tallyveil.plans.release import INTEGER_SUBSPACE, SubspaceQuery
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_parquet

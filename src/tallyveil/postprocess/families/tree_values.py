@@ -40,7 +40,7 @@ from tallyveil.kernels.tree.answer_sums import family_answers
 from tallyveil.kernels.tree.upward import ChildSums
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, zeros_of
+from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.runs.executor import Chunks, Executor, gathered
 from tallyveil.runs.observer import Observer

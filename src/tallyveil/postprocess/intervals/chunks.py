@@ -36,8 +36,7 @@ from tallyveil.postprocess.intervals.writing import (
     steps_of,
 )
 from tallyveil.runs.executor import Chunks, Executor, Executors, Site, gathered
-from tallyveil.runs.observer import Observer, SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import read_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, await_file, file_digest, made_with_patience

@@ -38,7 +38,7 @@ from tallyveil.files.manifest_files import (
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import TABLES
 from tallyveil.measurements.store import FOLDER as MEASUREMENTS
-from tallyveil.postprocess.constraints.constraint_files import BOUNDS
+from tallyveil.postprocess.constraint_files import BOUNDS
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.intervals.chunks import (
     IntervalQuestion,
@@ -50,8 +50,7 @@ from tallyveil.postprocess.intervals.chunks import (
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, refuse_partial_measurements
 from tallyveil.postprocess.intervals.writing import Folders, IntervalJob
 from tallyveil.runs.executor import Executors, Threads
-from tallyveil.runs.observer import Observer, SilentObserver
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import Claim, file_digest, is_unfinished

@@ -28,10 +28,10 @@ from tallyveil.files.manifest_files import entered_manifest, written_manifest
 from tallyveil.geography.areas import Hierarchies, with_sums
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import ReleasePlan, StatedPlan
-from tallyveil.plans.stated import stated_plan
-from tallyveil.postprocess.constraints.constraint_files import stated_bounds, stated_invariant
-from tallyveil.postprocess.constraints.geolevels import public_zeros, zeros_of
+from tallyveil.postprocess.constraint_files import stated_bounds, stated_invariant
+from tallyveil.postprocess.constraints import public_zeros, zeros_of
 from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
 from tallyveil.schema.names import as_named, check_table_name
 from tallyveil.schema.query_group import QueryGroup

@@ -36,8 +36,7 @@ from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.areas import IntervalArea, family_counts
 from tallyveil.postprocess.intervals.fits import IntervalFit
 from tallyveil.postprocess.intervals.model import FinishedRelease
-from tallyveil.runs.observer import Observer
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.version import VERSION

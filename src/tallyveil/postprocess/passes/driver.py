@@ -19,27 +19,39 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
 from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
-from tallyveil.plans.part_cells import PartCells
+from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
-from tallyveil.postprocess.families.chunks import cut
-from tallyveil.postprocess.other_releases.agreement import summed_to_root
-from tallyveil.postprocess.other_releases.kept import TakenOver
-from tallyveil.postprocess.passes.families import PassBuilder
-from tallyveil.postprocess.passes.files import PASSES, pass_place, read_pass, write_pass
-from tallyveil.postprocess.passes.groups import FixedGroups, groups_at, groups_of_earlier_pass
-from tallyveil.postprocess.passes.level import estimate_pass, pass_chunks
-from tallyveil.postprocess.passes.lifts import LIFT, Lift, lift_chunks, lift_pass, part_groups
-from tallyveil.postprocess.passes.part_answers import PartQueries
-from tallyveil.postprocess.passes.part_limits import PartLimits, cells_of_part, part_limits
-from tallyveil.postprocess.passes.part_targets import PartTargets
-from tallyveil.postprocess.passes.part_weights import part_weights
-from tallyveil.postprocess.passes.stages import WHOLE_CELLS, pass_stage, support_stage
+from tallyveil.postprocess.families.level import cut
+from tallyveil.postprocess.other_releases import summed_to_root
+from tallyveil.postprocess.passes.groups import (
+    PASSES,
+    WHOLE_CELLS,
+    FixedGroups,
+    groups_at,
+    groups_of_earlier_pass,
+    pass_place,
+    pass_stage,
+    read_pass,
+    support_stage,
+    write_pass,
+)
+from tallyveil.postprocess.passes.level import PassBuilder, estimate_pass, pass_chunks
+from tallyveil.postprocess.passes.lifts import (
+    LIFT,
+    Lift,
+    PartQueries,
+    PartTargets,
+    lift_chunks,
+    lift_pass,
+    part_groups,
+)
+from tallyveil.postprocess.passes.part_limits import PartLimits, cells_of_part, part_limits, part_weights
 from tallyveil.postprocess.passes.whole_cells import whole_counts
 from tallyveil.runs.executor import Chunks
-from tallyveil.runs.observer import Observer
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.product import Run
-from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.nested_queries import meet
 from tallyveil.schema.query_group import QueryGroup

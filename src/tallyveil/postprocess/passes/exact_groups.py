@@ -1,21 +1,27 @@
-"""The groups of the first pass: answers that invariants and agreements keep exact, which count every record once.
+"""The groups of the first pass: exact answers of invariants and agreements that count every record once.
 
-All of this is checked before anything is spent: whoever may be wrong is named, and the passes can then always be made.
+All of this is checked before anything is spent: whoever may be wrong is named, and the passes can then always
+be made.
 
-*Groups that bounds divide*: how many records of each kind a finest geounit has is fixed before the first pass.
+*Groups that bounds divide*: how many records of each kind a finest geounit has is fixed before the first
+pass.
 
-An agreement fixes how many people live in each class of group quarters in a block, and facility bounds say which types
-of quarters there are: at least one person in each facility, nobody where there is no facility of a type. Where a block
-has several types of one class, the people of the class must be divided among the types. Then the bounds hold whatever
-the passes estimate, and every family keeps a solution.
+An agreement fixes how many people live in each class of group quarters in a block, and facility bounds say
+which types of quarters there are: at least one person in each facility, nobody where there is no facility of
+a type. Where a block has several types of one class, the people of the class must be divided among the types.
+Then the bounds hold whatever the passes estimate, and every family keeps a solution.
 
-Step: in each finest geounit and class, every type gets its lower bound. The others are divided in proportion to the
-lower bounds, which count the facilities, by largest remainders; ties go to the first type. Then it is drawn at random
-which records of the class have which type (`whole_cells.Choice`), from public counts alone. No measurement is used. So
-the types of one class in one block are as unequal as their facilities, and no more is claimed of them.
+Step: in each finest geounit and class, every type gets its lower bound. The others are divided in proportion
+to the lower bounds, which count the facilities, by largest remainders; ties go to the first type. Then it is
+drawn at random which records of the class have which type (`whole_cells.Choice`), from public counts alone.
+No measurement is used. So the types of one class in one block are as unequal as their facilities, and no more
+is claimed of them.
 
-Worked case: 10 people in a class, with 1 facility of one type and 2 of another. They get 1 and 2, and of the other 7
-people 2 1/3 and 4 2/3, which is 2 and 5. So 3 people are of the first type and 7 of the second.
+Worked case: 10 people in a class, with 1 facility of one type and 2 of another. They get 1 and 2, and of the
+other 7 people 2 1/3 and 4 2/3, which is 2 and 5. So 3 people are of the first type and 7 of the second.
+
+A release that is not made yet promises something by its bounds alone: that nobody lives where there are no
+units.
 """
 
 from collections.abc import Sequence
@@ -23,18 +29,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.constraints import Residents
 from tallyveil.plans.estimating import EstimationPlan
-from tallyveil.plans.part_cells import possible_cells
-from tallyveil.postprocess.constraints.geolevels import GEOUNITS_AT_ONCE, ConstraintTable
-from tallyveil.postprocess.other_releases.agreement import AgreedCounts, agreement_name, summed_to_root
-from tallyveil.postprocess.other_releases.kept import TakenOver
+from tallyveil.plans.lifts import possible_cells
+from tallyveil.postprocess.constraint_files import TakenOver
+from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
+from tallyveil.postprocess.other_releases import AgreedCounts, agreement_name, resident_levels, summed_to_root
 from tallyveil.postprocess.passes.groups import FixedGroups, PassGroupCounts, groups_of, in_groups
-from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_totals
-from tallyveil.postprocess.passes.size_counts import refuse_impossible_sizes
+from tallyveil.postprocess.passes.part_limits import cells_of_part, refuse_impossible_sizes, refuse_totals
 from tallyveil.postprocess.passes.whole_cells import Choice, digest_of_counts
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sum_triplets, widen_limits
 from tallyveil.schema.nested_queries import (
@@ -487,3 +493,65 @@ def _contradiction(spine: Spine, level: int, geounit: int, names: tuple[str, str
         "other. Correct one of them. Nothing was spent.",
         code="constraints-conflict",
     )
+
+
+def geounits_without_part(
+    plan: EstimationPlan,
+    constraints: Sequence[ConstraintTable],
+    agreed: Sequence[AgreedCounts],
+    spine: Spine,
+) -> Bools:
+    """The finest geounits in which no record can belong to the part of the first pass.
+
+    Args:
+        plan: The release, whose first pass is a lift pass.
+        constraints: Its invariants and bounds.
+        agreed: Counts of finished releases that it keeps.
+        spine: Its spine.
+    Raises:
+        ConstraintError: the exact counts do not count every record once.
+    """
+    records, _, chosen = covering_counts(plan, constraints, agreed, spine)
+    inside = plan.query(str(plan.outer[0].part)).answers_of(records.cells) >= 0
+    # True until counts show that a record of the part may be there.
+    promised = np.ones(spine.n_geounits(spine.finest), dtype=np.bool_)
+    for counts in chosen:
+        finest = counts.counts[-1]
+        answers = counts.query.answers_of(records.cells[inside])
+        counted = np.isin(counts.query.answers_of(finest.cells), answers[answers >= 0]) & (finest.counts > 0)
+        promised[np.repeat(np.arange(finest.n_geounits), np.diff(finest.offsets))[counted]] = False
+    return promised
+
+
+def geounits_without_people(
+    item: Residents, schema: Schema, constraints: Sequence[ConstraintTable], spine: Spine
+) -> Bools:
+    """The finest geounits in which constraints of a release bar all people who live in units.
+
+    Args:
+        item: Who these people are.
+        schema: The universe of the release.
+        constraints: Its invariants and bounds.
+        spine: Its spine.
+    Raises:
+        SchemaError: the schema has no such attribute or level.
+    """
+    cells = _cells_of(resident_levels(item, schema)[0], schema)
+    promised = np.zeros(spine.n_geounits(spine.finest), dtype=np.bool_)
+    for table in constraints:
+        answers = table.query.answers_of(cells)
+        # Bounds must reach the finest geounits and cover all these people, or they promise nothing.
+        if table.of_geounits < spine.finest or bool((answers < 0).any()):
+            continue
+        wanted = np.unique(answers)
+        for start in range(0, len(promised), GEOUNITS_AT_ONCE):
+            _, upper = table.bounds_of(spine.finest, start, start + GEOUNITS_AT_ONCE)
+            # An upper bound of 0 on every answer with such people promises that there are none.
+            promised[start : start + len(upper)] |= (upper[:, wanted] == 0).all(axis=1)
+    return promised
+
+
+def _cells_of(levels: Sequence[Bools], schema: Schema) -> Integers:
+    """All cells with allowed levels."""
+    codes = np.meshgrid(*(np.flatnonzero(allowed) for allowed in levels), indexing="ij")
+    return schema.encode(np.stack([code.reshape(-1) for code in codes], axis=1))

@@ -13,10 +13,8 @@ from tallyveil.files.finished import refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
-from tallyveil.report.best_guess import guess_of_pair, guess_words
-from tallyveil.report.page import REPORT, write_page
-from tallyveil.report.points import SummaryPoint
-from tallyveil.report.privacy import exact
+from tallyveil.report.page import REPORT, SummaryPoint, write_page
+from tallyveil.report.privacy import exact, guess_of_pair, guess_words
 from tallyveil.report.wording import grouped, listed, power_of_ten
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject

@@ -1,18 +1,22 @@
 """The channel on which a driver gives the secret of a run to a worker process, whatever carries the messages.
 
-Each end makes a key pair on the curve P-256 for this one exchange. Both ends derive two keys by HKDF-SHA256 from the
-shared point (NIST SP 800-56A), followed by a digest of the cluster's token (SP 800-56C revision 2, section 2), and
-bound to both public keys and the roles of their owners. The worker process proves that it has the first key by an
-HMAC-SHA256. Only then does the driver send the secret, encrypted by AES-256-GCM under the second key.
+Each end makes a key pair on the curve P-256 for this one exchange. Both ends derive two keys by HKDF-SHA256
+from the shared point (NIST SP 800-56A), followed by a digest of the cluster's token (SP 800-56C revision 2,
+section 2), and bound to both public keys and the roles of their owners. The worker process proves that it has
+the first key by an HMAC-SHA256. Only then does the driver send the secret, encrypted by AES-256-GCM under the
+second key.
 
-So a worker process that does not know the token gets nothing, and neither does whoever reads the messages or later
-learns the token. Who knows the token and can change messages on their way may take the place of a worker process.
-Without a token the channel is encrypted, but nobody knows who is at its other end.
+So a worker process that does not know the token gets nothing, and neither does whoever reads the messages or
+later learns the token. Who knows the token and can change messages on their way may take the place of a
+worker process. Without a token the channel is encrypted, but nobody knows who is at its other end.
+
+The token is the one that a Ray cluster demands, and is read where Ray reads it.
 """
 
 import hashlib
 import hmac
 import os
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -23,6 +27,35 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tallyveil.errors import ClusterError
+
+TOKEN: Final = "RAY_AUTH_TOKEN"
+TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
+MODE: Final = "RAY_AUTH_MODE"
+
+
+def read_token() -> bytes | None:
+    """The token of this machine: of RAY_AUTH_TOKEN, else of the file RAY_AUTH_TOKEN_PATH, else of ~/.ray/auth_token.
+
+    Returns:
+        None if there is none.
+    Raises:
+        ClusterError: RAY_AUTH_TOKEN_PATH names a file that cannot be read.
+    """
+    if os.environ.get(TOKEN, "").strip():
+        return os.environ[TOKEN].strip().encode()
+    named = os.environ.get(TOKEN_PATH, "").strip()
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        return path.read_bytes().strip() or None
+    except OSError as error:
+        if not named:
+            return None
+        raise ClusterError(
+            f"the token of the Ray cluster cannot be read: {TOKEN_PATH} names a file that gives "
+            f"{type(error).__name__}. Correct the path or the file's mode.",
+            code="cluster-token",
+        ) from None
+
 
 _LABEL: Final = b"tallyveil/cluster-channel/1"
 _NONCE_BYTES: Final = 12

@@ -77,8 +77,7 @@ class ClusterWorker:
 
     def _hello(self, nonce: Path, is_open: bool) -> JsonObject:
         # Imported here and not above, so that the variables of `__init__` come first.
-        from tallyveil.runs.cluster.channel import WorkerEnd
-        from tallyveil.runs.cluster.token import read_token
+        from tallyveil.runs.cluster.channel import WorkerEnd, read_token
 
         self._end = WorkerEnd(None if is_open else read_token())
         return {
@@ -97,7 +96,7 @@ class ClusterWorker:
     def _open(self, driver: str, sealed: str, opener: str, folder: Path, description: JsonObject) -> None:
         from tallyveil.noise.key import KEY_BYTES
         from tallyveil.runs.cluster.chunk_files import ChunkFiles
-        from tallyveil.runs.cluster.site import opener_of
+        from tallyveil.runs.executor import opener_of
 
         both = self._channel().opened(driver, sealed)
         # Fixed length in front: the first 32 bytes are the key of the files, all the rest is the run's secret.

@@ -10,10 +10,12 @@ from tallyveil.explore.maps import (
     areas_of_family,
     areas_of_geolevel,
     bounding_boxes,
+    cells_around,
+    finest_shapes,
+    in_degrees,
+    on_plane,
+    simplified,
 )
-from tallyveil.explore.maps.plane import in_degrees, on_plane
-from tallyveil.explore.maps.shapes import cells_around, finest_shapes
-from tallyveil.explore.maps.tiles import simplified
 from tallyveil.geography import entities_from_pairs, spine_from_prefixes
 from tallyveil.geography.geometry import Geometry, merged
 from tallyveil.synthetic.country import make_geography, make_map

@@ -10,10 +10,21 @@ import pytest
 import shapely
 
 from tallyveil.errors import SolverError
-from tallyveil.explore.maps import AreasOfKind, areas_of_geolevel, tiles, write_tiles
-from tallyveil.explore.maps.plane import on_plane
-from tallyveil.explore.maps.shapes import finest_shapes
-from tallyveil.explore.maps.tiles import LAYER, MOST_FEATURES, Zooms, encoded, rows_in, sharpest, zooms_of
+from tallyveil.explore import maps
+from tallyveil.explore.maps import (
+    LAYER,
+    MOST_FEATURES,
+    AreasOfKind,
+    Zooms,
+    areas_of_geolevel,
+    encoded,
+    finest_shapes,
+    on_plane,
+    rows_in,
+    sharpest,
+    write_tiles,
+    zooms_of,
+)
 from tallyveil.geography import spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
 from tallyveil.synthetic.country import make_geography, make_map
@@ -112,7 +123,7 @@ def test_an_area_too_small_to_be_seen_is_a_square(tmp_path):
 
 def test_an_area_that_is_lost_is_an_error(site, tmp_path, monkeypatch):
     _, spine, finest, _ = site
-    monkeypatch.setattr(tiles, "rows_in", lambda tile: rows_in(tile)[1:])
+    monkeypatch.setattr(maps, "rows_in", lambda tile: rows_in(tile)[1:])
     with pytest.raises(SolverError) as refused:
         write_tiles(finest, [areas_of_geolevel(spine, 2, 2)], tmp_path)
     assert refused.value.code == "check-failed"

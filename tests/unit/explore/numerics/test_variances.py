@@ -15,8 +15,7 @@ from tallyveil.estimation.intervals import (
     region_variances,
     tree_covariance,
 )
-from tallyveil.explore.covariances import DescribedTable, describe
-from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE
+from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE, DescribedTable, describe
 from tallyveil.explore.files import write_json_data
 from tallyveil.postprocess.intervals.fits import IntervalFit
 

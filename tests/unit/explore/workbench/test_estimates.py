@@ -8,9 +8,7 @@ import polars as pl
 import pytest
 from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, random_moves
 
-from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.estimates import WorkbenchAreas
-from tallyveil.explore.workbench.site import filled
+from tallyveil.explore.workbench import WorkbenchAreas, filled, make_workbench
 from tallyveil.geography.tables import entities_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.expected_deviations import expected_deviations

@@ -12,7 +12,7 @@ from tests.unit.explore.workbench.in_node import LAPLACE, SMALL, STEPS, ask_node
 from tallyveil.accounting import compose
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import expected_errors
-from tallyveil.explore.workbench.site import plan_content
+from tallyveil.explore.workbench import plan_content
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of
 

@@ -7,8 +7,7 @@ import pytest
 from tests.unit.explore.workbench.in_node import SMALL
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.explore.workbench import make_workbench
-from tallyveil.explore.workbench.site import filled, planned_values, release_template
+from tallyveil.explore.workbench import filled, make_workbench, planned_values, release_template
 from tallyveil.plans.from_toml.load import load_plan
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -10,7 +10,7 @@ from tallyveil.accounting import compose, rho_of
 from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.errors import BudgetError, ConfigError, StoreError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan, release_file_schema
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import ClusterSettings
 
 
 def test_the_small_release_file(small_release):

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-import tallyveil.plans.from_toml.schema as config_schema
+import tallyveil.plans.from_toml.planning as config_schema
 from tallyveil.declared import adapter_of
 from tallyveil.errors import ConfigError, SchemaError, TallyveilError
 from tallyveil.plans.fitting import known_query
-from tallyveil.plans.from_toml.estimation import estimation_of
+from tallyveil.plans.from_toml.estimation import by_geolevel, estimation_of
 from tallyveil.plans.from_toml.load import load_plan, parse_file
-from tallyveil.plans.from_toml.lookups import by_geolevel
 from tallyveil.plans.from_toml.models import EstimationTable, PrivacyTable, ReleaseFile, StrategyTable
-from tallyveil.plans.from_toml.schema import MOST_CELLS, require_few_layers, require_size
+from tallyveil.plans.from_toml.planning import MOST_CELLS, require_few_layers, require_size
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
 from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.presets import load_preset

@@ -10,9 +10,9 @@ from tests.outer_worlds import PERSONS, UNITS
 
 from tallyveil.declared import mapping_of
 from tallyveil.errors import TallyveilError
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
-from tallyveil.plans.stated import stated_plan
 
 
 def plan_from(folder: Path, text: str):

@@ -5,7 +5,7 @@ import pytest
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.measurements.layouts.census_2020.source import GEOLEVELS
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.from_toml.published_products import published_products
+from tallyveil.plans.from_toml.planning import published_products
 
 PRODUCTS = {plan.name.removeprefix("redistricting-data-"): plan for plan in published_products("census-2020")}
 

@@ -11,9 +11,9 @@ from tallyveil.errors import ConstraintError, SchemaError, StoreError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints import constraint_files, geolevels
-from tallyveil.postprocess.constraints.constraint_files import stated_bounds
-from tallyveil.postprocess.constraints.geolevels import bounds_table, public_zeros, zeros_of
+from tallyveil.postprocess import constraint_files, constraints
+from tallyveil.postprocess.constraint_files import stated_bounds
+from tallyveil.postprocess.constraints import bounds_table, public_zeros, zeros_of
 from tallyveil.products.topdown.run.inputs import read_spine
 
 
@@ -100,7 +100,7 @@ def test_a_column_without_bounds_needs_no_type(plan, spine, whole):
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
 def test_published_bounds_read_back(plan, spine, whole, tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(constraint_files, "GEOUNITS_AT_ONCE", at_once)
-    monkeypatch.setattr(geolevels, "GEOUNITS_AT_ONCE", at_once)
+    monkeypatch.setattr(constraints, "GEOUNITS_AT_ONCE", at_once)
     bounds = plan.bounds[0]
     table = bounds_table(plan, bounds, whole)
     (item,) = stated_bounds(plan.to_mapping()["bounds"], whole)

@@ -12,8 +12,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
-from tallyveil.postprocess.constraints.implied import with_implied_bounds
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward, with_implied_bounds
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.schema.schema import schema_from_mapping
 

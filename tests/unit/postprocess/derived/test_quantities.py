@@ -10,9 +10,8 @@ import pytest
 from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.derived.chosen_counts import ChosenCount, quantities_of
-from tallyveil.postprocess.derived.district import district_answers
-from tallyveil.postprocess.derived.named_areas import finest_geocodes
+from tallyveil.postprocess.derived.district import district_answers, finest_geocodes
+from tallyveil.postprocess.derived.quantities import ChosenCount, quantities_of
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.postprocess.intervals.model import open_release, release_model
 from tallyveil.products.topdown.run.run import run_release

@@ -11,8 +11,8 @@ from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
 from tallyveil.kernels.family.chunk import CERTIFIED, COPIED, EMPTY, LEFT
-from tallyveil.postprocess.families import chunks
-from tallyveil.postprocess.families.chunks import Span, cut
+from tallyveil.postprocess.families import level
+from tallyveil.postprocess.families.level import Span, cut
 from tallyveil.schema.counts import PublicCounts
 
 
@@ -38,9 +38,9 @@ def test_every_family_is_in_one_chunk_of_about_the_same_size(sizes, smallest, wa
     begin = np.concatenate([[0], np.cumsum(children)])
     work = unknowns(supports, children)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "SMALLEST", smallest)
-        patch.setattr(chunks, "LARGEST", 4 * smallest)
-        patch.setattr(chunks, "CHUNKS_WANTED", wanted)
+        patch.setattr(level, "SMALLEST", smallest)
+        patch.setattr(level, "LARGEST", 4 * smallest)
+        patch.setattr(level, "CHUNKS_WANTED", wanted)
         spans = cut(parents(supports), begin)
     assert [family for span in spans for family in range(span.first, span.last)] == list(range(len(sizes)))
     assert [span.number for span in spans] == list(range(len(spans)))
@@ -105,7 +105,7 @@ def test_the_slow_ways_answers_stand_in_the_places_of_their_families(seed):
             rows += own
             by_kernel += own
     entries = [entry for row in by_kernel for entry in row]
-    found = chunks._Found(
+    found = level._Found(
         ended,
         rng.random(n_families) < 0.5,
         np.where(ended == LEFT, 99.0, 1e-9 * np.arange(n_families)),
@@ -114,7 +114,7 @@ def test_the_slow_ways_answers_stand_in_the_places_of_their_families(seed):
         np.array([count for _, count in entries], dtype=np.int64),
     )
     begin = 1000 + np.concatenate([[0], np.cumsum(children)])
-    outcome = chunks._with_left(Span(0, first, first + n_families, 1), found, left, begin, above)
+    outcome = level._with_left(Span(0, first, first + n_families, 1), found, left, begin, above)
     assert outcome.lengths.tolist() == [len(row) for row in rows]
     assert outcome.cells.tolist() == [cell for row in rows for cell, _ in row]
     assert outcome.counts.tolist() == [count for row in rows for _, count in row]
@@ -123,7 +123,7 @@ def test_the_slow_ways_answers_stand_in_the_places_of_their_families(seed):
             assert outcome.statuses[family] is left[family].status
             assert outcome.methods[family] is left[family].rounding.method
         else:
-            assert outcome.statuses[family] is chunks.STATUS[int(ended[family])]
+            assert outcome.statuses[family] is level.STATUS[int(ended[family])]
             flow = RoundingMethod.NETWORK_FLOW if found.chosen[family] else RoundingMethod.FIXED
             assert outcome.methods[family] is flow
     # the kernel's residual of a family that it left is not counted: another answer stands there
@@ -132,5 +132,5 @@ def test_the_slow_ways_answers_stand_in_the_places_of_their_families(seed):
 
 
 def test_statuses_of_the_kernel_have_a_name_each():
-    assert len(set(chunks.STATUS.values())) == len(chunks.STATUS) == 4
-    assert set(chunks.STATUS.values()) < set(EstimateStatus)
+    assert len(set(level.STATUS.values())) == len(level.STATUS) == 4
+    assert set(level.STATUS.values()) < set(EstimateStatus)

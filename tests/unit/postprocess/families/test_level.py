@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallyveil.api.made_up import write_country
+from tallyveil.api.beginning import write_country
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.family import estimate_family
@@ -17,10 +17,9 @@ from tallyveil.measurements.answers import measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
-from tallyveil.postprocess.families import chunks
-from tallyveil.postprocess.families.level import estimate_level
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.constraints import ConstraintTable
+from tallyveil.postprocess.families import level as chunks
+from tallyveil.postprocess.families.level import FamilyBuilder, estimate_level
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public

@@ -7,7 +7,7 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.families.problems import FamilyBuilder
+from tallyveil.postprocess.families.level import FamilyBuilder
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public

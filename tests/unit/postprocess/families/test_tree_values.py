@@ -11,9 +11,8 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies, stated_geounits
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import plan_from_mapping
-from tallyveil.plans.resources import RATES, predict
-from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.postprocess.constraints.geolevels import constraint_table
+from tallyveil.plans.resources import RATES, predict, sizes_of_spine
+from tallyveil.postprocess.constraints import constraint_table
 from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver

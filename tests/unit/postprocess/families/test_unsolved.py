@@ -8,8 +8,8 @@ import pytest
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.estimation import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.estimation.problem_json import problem_from_mapping
-from tallyveil.postprocess.families import unsolved
-from tallyveil.postprocess.families.unsolved import UNSOLVED, estimate_or_keep
+from tallyveil.postprocess.families import chunk_files
+from tallyveil.postprocess.families.chunk_files import UNSOLVED, estimate_or_keep
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_solved_family_leaves_nothing_behind(problem, tmp_path):
 
 
 def test_an_unsolved_family_is_kept_and_can_be_read_back(problem, tmp_path, monkeypatch):
-    monkeypatch.setattr(unsolved, "estimate_family", failing(SolverError("no certificate")))
+    monkeypatch.setattr(chunk_files, "estimate_family", failing(SolverError("no certificate")))
     with pytest.raises(SolverError, match="no certificate") as caught:
         estimate_or_keep(problem, tmp_path / UNSOLVED)
     assert caught.value.code == "family-unsolved"
@@ -42,14 +42,14 @@ def test_an_unsolved_family_is_kept_and_can_be_read_back(problem, tmp_path, monk
 
 
 def test_without_a_folder_the_error_goes_on_as_it_is(problem, monkeypatch):
-    monkeypatch.setattr(unsolved, "estimate_family", failing(SolverError("no certificate")))
+    monkeypatch.setattr(chunk_files, "estimate_family", failing(SolverError("no certificate")))
     with pytest.raises(SolverError) as caught:
         estimate_or_keep(problem, None)
     assert caught.value.code != "family-unsolved"
 
 
 def test_a_family_without_a_solution_is_not_kept(problem, tmp_path, monkeypatch):
-    monkeypatch.setattr(unsolved, "estimate_family", failing(ConstraintError("contradiction")))
+    monkeypatch.setattr(chunk_files, "estimate_family", failing(ConstraintError("contradiction")))
     with pytest.raises(ConstraintError):
         estimate_or_keep(problem, tmp_path / UNSOLVED)
     assert not (tmp_path / UNSOLVED).exists()

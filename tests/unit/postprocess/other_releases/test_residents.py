@@ -10,7 +10,7 @@ from tallyveil.declared import mapping_of, read_written
 from tallyveil.errors import SchemaError, StoreError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.constraints import Residents
-from tallyveil.postprocess.other_releases.residents import (
+from tallyveil.postprocess.other_releases import (
     ResidentCounts,
     read_resident_counts,
     resident_levels,

@@ -10,9 +10,9 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
-from tallyveil.postprocess.other_releases.agreement import AgreedCounts, summed_to_root
-from tallyveil.postprocess.other_releases.kept import TakenOver
+from tallyveil.postprocess.constraint_files import TakenOver
+from tallyveil.postprocess.constraints import ConstraintTable, summed_upward
+from tallyveil.postprocess.other_releases import AgreedCounts, summed_to_root
 from tallyveil.postprocess.passes.exact_groups import first_groups
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.nested_queries import representative_cells

@@ -15,8 +15,8 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer import measured_by_pass
-from tallyveil.postprocess.passes.families import PassBuilder
 from tallyveil.postprocess.passes.groups import FixedGroups, in_groups
+from tallyveil.postprocess.passes.level import PassBuilder
 from tallyveil.products.topdown.run.inputs import read_histograms, read_spine
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.nested_queries import representative_cells

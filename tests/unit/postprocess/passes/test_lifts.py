@@ -7,11 +7,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tallyveil.plans.part_cells import PartCells
+from tallyveil.plans.lifts import PartCells
 from tallyveil.postprocess.passes.groups import PassGroupCounts
-from tallyveil.postprocess.passes.lifts import Lift, lift_pass
+from tallyveil.postprocess.passes.lifts import Lift, PartTargets, lift_pass
 from tallyveil.postprocess.passes.part_limits import PartLimits
-from tallyveil.postprocess.passes.part_targets import PartTargets
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
 from tallyveil.schema.counts import PublicCounts, TripletSum

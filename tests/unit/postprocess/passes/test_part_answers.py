@@ -8,9 +8,9 @@ import pytest
 from tests.lift_worlds import LIFTED
 
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.part_cells import possible_cells
-from tallyveil.postprocess.passes import part_answers as module
-from tallyveil.postprocess.passes.part_answers import PartQueries
+from tallyveil.plans.lifts import possible_cells
+from tallyveil.postprocess.passes import lifts as module
+from tallyveil.postprocess.passes.lifts import PartQueries
 
 VARIANCES = {"sex": 1.0, "relation*age": 3.0, "detailed": 2.0}
 

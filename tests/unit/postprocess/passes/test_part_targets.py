@@ -6,8 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tallyveil.postprocess.passes.part_answers import PartAnswers
-from tallyveil.postprocess.passes.part_targets import PartTargets
+from tallyveil.postprocess.passes.lifts import PartAnswers, PartTargets
 
 NEAR = np.array([[12.0], [18.0]])
 """A tract has 30 householders; its two block groups have 40 and 60 of 100 adults."""

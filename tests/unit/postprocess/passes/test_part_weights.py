@@ -4,10 +4,9 @@ import numpy as np
 from tests.lift_worlds import LIFTED
 
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.other_releases.kept import TakenOver
+from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.passes.groups import groups_of_earlier_pass
-from tallyveil.postprocess.passes.part_limits import cells_of_part
-from tallyveil.postprocess.passes.part_weights import part_weights
+from tallyveil.postprocess.passes.part_limits import cells_of_part, part_weights
 from tallyveil.schema.counts import PublicCounts, compress_rows
 
 

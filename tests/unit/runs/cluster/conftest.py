@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from tests.cluster_site import OPENER
 
-from tallyveil.runs.cluster.site import ClusterSettings
 from tallyveil.runs.cluster.worker import ClusterWorker
-from tallyveil.runs.executor import Site
+from tallyveil.runs.executor import ClusterSettings, Site
 
 SECRET = b"only for worker processes"
 TOKEN = b"7c" * 32

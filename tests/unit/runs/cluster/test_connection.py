@@ -12,9 +12,8 @@ import pytest
 
 from tallyveil.errors import ClusterError
 from tallyveil.runs.cluster import connection as module
-from tallyveil.runs.cluster.connection import LOST_SECONDS, Connection
-from tallyveil.runs.cluster.site import ClusterSettings
-from tallyveil.runs.cluster.temporary import remove_abandoned
+from tallyveil.runs.cluster.connection import LOST_SECONDS, Connection, remove_abandoned
+from tallyveil.runs.executor import ClusterSettings
 from tallyveil.storage.system import usable_cores
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a program of one file needs its first line")
@@ -45,7 +44,7 @@ def fake(tmp_path, monkeypatch):
         monkeypatch.setattr("sys.executable", str(path))
 
     (tmp_path / "own").mkdir()
-    monkeypatch.setattr("tallyveil.runs.cluster.temporary._parent", lambda: tmp_path / "own")
+    monkeypatch.setattr("tallyveil.runs.cluster.connection._parent", lambda: tmp_path / "own")
     monkeypatch.setattr("tallyveil.runs.cluster.connection.find_spec", lambda name: name)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "known")
     return made

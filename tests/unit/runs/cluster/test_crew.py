@@ -7,9 +7,9 @@ import pytest
 from tests.unit.runs.cluster.conftest import FILES_KEY, SECRET, TOKEN
 
 from tallyveil.errors import ClusterError, StoreError
-from tallyveil.runs.cluster import crew as module
+from tallyveil.runs.cluster import executor as module
 from tallyveil.runs.cluster.channel import WorkerEnd
-from tallyveil.runs.cluster.crew import Answered, Crew, Died, Step
+from tallyveil.runs.cluster.executor import Answered, Crew, Died, Step
 from tallyveil.runs.cluster.failures import UnwrittenError, answer
 from tallyveil.runs.cluster.worker import this_installation
 

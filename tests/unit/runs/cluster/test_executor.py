@@ -16,7 +16,7 @@ from tests.unit.runs.cluster.conftest import FILES_KEY, SECRET
 from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.executor import Cluster, RayExecutor
 from tallyveil.runs.cluster.failures import UnwrittenError, WorkerDefectError, answer, result_of
-from tallyveil.runs.cluster.site import ClusterSettings
+from tallyveil.runs.executor import ClusterSettings
 
 N = range(7)
 SQUARES = {number: str(number**2 * len(SECRET)) for number in N}
@@ -116,7 +116,7 @@ def test_worker_processes_that_never_start_end_the_run(here, run, site, folder):
 
 
 def test_a_cluster_without_room_is_not_waited_for_for_ever(here, run, site, folder, monkeypatch):
-    monkeypatch.setattr("tallyveil.runs.cluster.crew.START_SECONDS", 0.1)
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.START_SECONDS", 0.1)
     monkeypatch.setattr(here, "report", lambda seconds: time.sleep(0.02))
     with pytest.raises(ClusterError, match=r"no worker process for 0\.1 seconds") as caught:
         run()
@@ -268,14 +268,14 @@ def test_another_version_is_refused(here, run, site, folder, monkeypatch, name):
     from tallyveil.runs.cluster.worker import this_installation
 
     other = this_installation() | {name: "0.0.1"}
-    monkeypatch.setattr("tallyveil.runs.cluster.crew.this_installation", lambda: other)
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.this_installation", lambda: other)
     with pytest.raises(ClusterError, match=f"has {name} .*driver has 0.0.1") as caught:
         run()
     assert caught.value.code == "cluster-version"
 
 
 def test_a_folder_that_is_not_shared_is_refused(here, run, site, folder, monkeypatch):
-    monkeypatch.setattr("tallyveil.runs.cluster.crew.write_text", lambda path, text: None)
+    monkeypatch.setattr("tallyveil.runs.cluster.executor.write_text", lambda path, text: None)
     with pytest.raises(ClusterError, match="does not see a file") as caught:
         run()
     assert caught.value.code == "cluster-folder"

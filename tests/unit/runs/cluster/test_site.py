@@ -3,7 +3,7 @@
 import pytest
 
 from tallyveil.errors import ClusterError, ConfigError
-from tallyveil.runs.cluster.site import ClusterSettings, is_address, opener_of
+from tallyveil.runs.executor import ClusterSettings, is_address, opener_of
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:6379", "head:1", "a-b.example_x:65535", "[::1]:6379"])

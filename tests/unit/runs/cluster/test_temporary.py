@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tallyveil.runs.cluster import temporary
-from tallyveil.runs.cluster.temporary import HELD, OwnFolder, remove_abandoned
+from tallyveil.runs.cluster import connection
+from tallyveil.runs.cluster.connection import HELD, OwnFolder, remove_abandoned
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="clusters are made of machines with Linux")
 
@@ -29,7 +29,7 @@ input()
 
 @pytest.fixture
 def parent(tmp_path, monkeypatch):
-    monkeypatch.setattr(temporary, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(connection, "_parent", lambda: tmp_path)
     return tmp_path
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tallyveil.errors import ClusterError
-from tallyveil.runs.cluster.token import read_token
+from tallyveil.runs.cluster.channel import read_token
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from tallyveil.plans.constraints import Agreement, Residents
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.other_releases.agreement import same_answers, their_query
-from tallyveil.postprocess.other_releases.residents import resident_levels
+from tallyveil.postprocess.other_releases import resident_levels, same_answers, their_query
 from tallyveil.products.dhc.public.plan import PlannedRelease, ProgrammePlan
 from tallyveil.schema.names import PlainName
 from tallyveil.storage.paths import file_name, inside

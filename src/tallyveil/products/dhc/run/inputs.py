@@ -1,4 +1,7 @@
-"""The inputs of a programme's releases, read and checked before the first of them spends."""
+"""The inputs of a programme's releases, read and checked before the first of them spends.
+
+An observer is told each stage with the name of its release.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,18 +16,44 @@ from tallyveil.arrays import Bools, Integers
 from tallyveil.errors import ConstraintError, GeographyError, StoreError, TallyveilError
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Levels, Residents
-from tallyveil.plans.disk import free_disk
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict
-from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.postprocess.passes.promised_residents import geounits_without_part, geounits_without_people
+from tallyveil.plans.resources import free_disk, predict, sizes_of_spine
+from tallyveil.postprocess.passes.exact_groups import geounits_without_part, geounits_without_people
 from tallyveil.products.dhc.public.plan import PlannedRelease
-from tallyveil.products.dhc.run.told import Prefixed
 from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
 from tallyveil.products.topdown.run.preparation import Prepared, prepare, read_inputs
 from tallyveil.runs.key_file import binding_of
-from tallyveil.runs.observer import Observer
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.observer import Observer, Stopwatch
+
+
+class Prefixed:
+    """Hands everything on to an observer, with the same words before each stage and each warning.
+
+    Attributes:
+        heard: Warnings that were handed on already, and are not handed on again.
+    """
+
+    def __init__(self, observer: Observer, words: str, heard: set[str]) -> None:
+        self._observer, self._words, self.heard = observer, words, heard
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Hand on that a stage begins."""
+        self._observer.stage_started(self._words + stage, total)
+
+    def advanced(self, amount: int) -> None:
+        """Hand on how far the stage has come."""
+        self._observer.advanced(amount)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Hand on that the stage has ended."""
+        self._observer.stage_finished(self._words + stage, seconds)
+
+    def warned(self, message: str) -> None:
+        """Hand on a warning, once."""
+        if message not in self.heard:
+            self.heard.add(message)
+            self._observer.warned(self._words + message)
+
 
 _AT_ONCE: Final = 1 << 20
 """Geocodes that are joined to one text at a time, about 16 MiB. It does not change the digest."""

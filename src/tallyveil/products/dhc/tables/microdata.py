@@ -18,7 +18,7 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import GeographyError
 from tallyveil.files.histograms import enum_column, record_pieces
-from tallyveil.products.topdown.pl94.checks import require
+from tallyveil.products.topdown.pl94.publication import require
 from tallyveil.schema.counts import PublicCounts, TripletSum, distinct
 from tallyveil.schema.household_types import Couple, HouseholdType, MinorAges, household_types
 from tallyveil.schema.schema import Schema

@@ -19,9 +19,8 @@ from tallyveil.files.manifest import listed_file
 from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.tables.definitions import PRESETS, DhcTable, load_table, preset_of, table_names
 from tallyveil.products.dhc.tables.microdata import CHECK, MICRODATA, write_records
-from tallyveil.products.topdown.pl94.checks import CHECKS as NUMBER_CHECKS
-from tallyveil.products.topdown.pl94.checks import check_numbers, require
 from tallyveil.products.topdown.pl94.layouts import label_rows, table_frames, write_rows
+from tallyveil.products.topdown.pl94.publication import CHECKS as NUMBER_CHECKS
 from tallyveil.products.topdown.pl94.publication import (
     GEOCODES,
     GEOGRAPHY_FOLDER,
@@ -32,19 +31,19 @@ from tallyveil.products.topdown.pl94.publication import (
     README,
     TABLES_FOLDER,
     Publication,
-    cost_lines,
-    joint_record,
-    page,
-    release_record,
-    source_marks,
-    tags_of,
-)
-from tallyveil.products.topdown.pl94.sources import (
     PublishedAreas,
     SourceRelease,
+    check_numbers,
+    cost_lines,
+    joint_record,
     open_source,
+    page,
     published_areas,
+    release_record,
+    require,
     source_counts,
+    source_marks,
+    tags_of,
 )
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.schema.schema import Schema

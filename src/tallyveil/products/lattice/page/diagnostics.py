@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tallyveil.report.draw import write_plot
 from tallyveil.report.drawing import (
     Box,
     BoxPanel,
@@ -18,6 +17,7 @@ from tallyveil.report.drawing import (
     LinePanel,
     LinePlot,
     Role,
+    write_plot,
 )
 from tallyveil.report.wording import rounded
 from tallyveil.storage.write import write_file

@@ -15,10 +15,9 @@ from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind, TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
-from tallyveil.report.best_guess import NO_SECRET, guess_of_pair, guess_words
-from tallyveil.report.page import REPORT, frame_texts, write_page
-from tallyveil.report.points import SummaryPoint, evaluation_points
-from tallyveil.report.titles import Titles, schema_titles
+from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, frame_texts, write_page
+from tallyveil.report.privacy import NO_SECRET, guess_of_pair, guess_words
+from tallyveil.report.release_files import Titles, schema_titles
 from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
 from tallyveil.schema.schema import Unit, schema_from_mapping
 

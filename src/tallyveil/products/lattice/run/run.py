@@ -1,19 +1,31 @@
-"""The release of one table with exact invariants: read plan and table, spend, draw noise, check the written file."""
+"""The release of one table with exact invariants, and its comparison with the true counts.
+
+A run reads plan and table, spends, draws noise and checks the written file. A finished release can be
+compared with the true counts. That job declassifies records.
+"""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError, SolverError
-from tallyveil.files.manifest import Manifest, ReleaseKind
+from tallyveil.errors import ConfigError, SolverError, StoreError
+from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.evaluation import table_errors, write_errors
+from tallyveil.files.finished import LEDGER
+from tallyveil.files.manifest import Manifest, ReleaseKind, TablePlan
+from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.lattice.confidential import (
     ConfidentialTable,
     check_stated_totals,
+    declassify_table,
     keeps_invariants,
     read_confidential_table,
     release_table,
@@ -24,13 +36,12 @@ from tallyveil.products.lattice.confidential import (
 )
 from tallyveil.products.lattice.public.plan import SubspacePlan, refuse_many_draws
 from tallyveil.products.topdown.run.lattice_counts import noise_record
-from tallyveil.runs.folder_state import PLAN
+from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import binding_of
-from tallyveil.runs.observer import Observer
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Run, Work
-from tallyveil.runs.stopwatch import Stopwatch
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
@@ -354,3 +365,43 @@ def _checks(out: Path, work: _TableWork) -> list[str]:
                 code="check-failed",
             )
     return list(passed)
+
+
+def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
+    """Errors of a released table against the true counts, by size class.
+
+    Args:
+        root: Folder of a finished release.
+        truth: The true table, with the columns that the release was made from.
+    Returns:
+        The table of `table_errors`. It is also written to `evaluation` in the release.
+    Raises:
+        StoreError: the folder holds no finished release of a table.
+        SchemaError, ConfigError: the table does not fit the release.
+    Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
+    """
+    manifest = read_manifest(root, ReleaseKind.SUBSPACE)
+    plan = read_listed(root, manifest, PLAN, TablePlan)
+    schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
+    # Looked at before the ledger is opened: a damaged release must not cost a declassification.
+    if released.height != schema.size or "count" not in released.columns:
+        raise StoreError(
+            f"{root / TABLE} is damaged: it does not have the cells of the release. Restore it from a copy of the "
+            "release. Nothing was read or declassified.",
+            code="release-damaged",
+        )
+    declaration = Declaration(plan["budget_unit"], Fraction(plan["declared"]), Neighbours(plan["neighbours"]))
+    with Ledger(root / LEDGER, declaration, manifest.run) as ledger:
+        counts = declassify_table(
+            truth,
+            count=plan["table"]["count"],
+            columns=plan["table"]["columns"],
+            schema=schema,
+            ledger=ledger,
+            reason="true counts compared with the release; the results reveal them",
+        )
+        # In the manifest before an error is computed, so that no report comes without the mark.
+        mark_declassified(root, ledger.entries)
+    errors = table_errors(released, counts)
+    write_errors(root, {"errors-table": errors}, {"run": manifest.run})
+    return errors

@@ -11,18 +11,15 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.confidential.declassify import enter_declassified
 from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.confidential.group_records import RecordGroups
-from tallyveil.products.safetab.confidential.groups import PersonCounts
-from tallyveil.products.safetab.confidential.households import HouseholdMeasurer
-from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer, HouseholdMeasurer, PersonCounts
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
 from tallyveil.products.safetab.public.ages import FINEST_CELLS
-from tallyveil.products.safetab.public.declassified import TrueGroups, joined_groups
+from tallyveil.products.safetab.public.evaluation import TrueGroups, TrueLevel, joined_groups
 from tallyveil.products.safetab.public.group_plan import MappedLevel
 from tallyveil.products.safetab.public.household_tables import ListedGroups
 from tallyveil.products.safetab.public.households import HouseholdSet
 from tallyveil.products.safetab.public.plan import LevelSet
 from tallyveil.products.safetab.public.regions import Regions
-from tallyveil.products.safetab.public.true_levels import TrueLevel
 
 
 def declassify_groups(

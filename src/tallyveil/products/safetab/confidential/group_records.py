@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Bools, Integers
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import SchemaError, TallyveilError
+from tallyveil.products.safetab.public.files import raise_all
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
 from tallyveil.products.safetab.public.groupings import Grouping, ValueMap
-from tallyveil.products.safetab.public.input_errors import raise_all
 from tallyveil.storage.read import collect_batches, require_levels, scan_table
 
 logger = logging.getLogger(__name__)

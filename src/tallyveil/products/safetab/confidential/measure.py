@@ -1,7 +1,12 @@
-"""Measures population groups: true counts of a few regions at a time, plus exact addressed noise."""
+"""Measures population groups: true counts of a few regions at a time, plus exact addressed noise.
 
-from collections.abc import Iterator
+The groups of a region in the Census layout are its iterations. For SafeTab-H they are households, and the
+groups are those that a published T1 lists.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -9,11 +14,34 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
-from tallyveil.kernels.records.safetab_groups import choose_detail, list_totals
+from tallyveil.kernels.records.safetab_groups import (
+    IterationMaps,
+    RegionBlocks,
+    choose_detail,
+    count_tables,
+    count_totals,
+    list_totals,
+)
 from tallyveil.noise.laws import Law
-from tallyveil.products.safetab.public.addresses import FIRST_TABLE, STAGE_1, TOTAL, TOTAL_ONLY
+from tallyveil.products.safetab.confidential.records import Columns, ConfidentialPersons, read_coded_records
+from tallyveil.products.safetab.public.addresses import (
+    CELLS_APART,
+    FIRST_TABLE,
+    GEOLEVELS,
+    HOUSEHOLDS,
+    STAGE_1,
+    TOTAL,
+    TOTAL_ONLY,
+    query_number,
+)
+from tallyveil.products.safetab.public.ages import FINEST_CELLS
+from tallyveil.products.safetab.public.group_numbers import GroupMeasurements, TableMeasurements
+from tallyveil.products.safetab.public.household_tables import ListedGroups
+from tallyveil.products.safetab.public.households import HOUSEHOLDS as FORM
+from tallyveil.products.safetab.public.households import TABLES, HouseholdPlan, HouseholdSet
 from tallyveil.products.safetab.public.levels import GroupLevel
-from tallyveil.products.safetab.public.measurements import GroupMeasurements, TableMeasurements
+from tallyveil.products.safetab.public.plan import LevelSet
+from tallyveil.products.safetab.public.regions import Regions
 
 GROUPS_AT_ONCE = 1 << 18
 """Number of groups measured in one part, so that the counts of a part fit into the processor's cache."""
@@ -174,3 +202,146 @@ class GroupMeasurer(Generic[Level_contra]):
             noise = self.noise.at(level.stage_2, level.geolevel, query, geounits, answers)
             values[part] += noise.reshape(-1, n_cells)
         return TableMeasurements(places, values)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class PersonCounts:
+    """Counts of the people of one run in its population groups.
+
+    Attributes:
+        persons: The people. Confidential.
+        regions: The public geography.
+    """
+
+    persons: ConfidentialPersons
+    regions: Regions
+
+    def __repr__(self) -> str:
+        return f"PersonCounts(run={self.regions.run!r}, persons={REDACTED})"
+
+    def of(self, level: LevelSet) -> "_SetCounts":
+        """The counts of one level set."""
+        view = level.view
+        # The kernel counts race and ethnicity in one pass over the people of a block.
+        maps = IterationMaps(view.alone_of, view.combination_of, view.ethnicity_of)
+        return _SetCounts(self.persons, self.regions.blocks_of(level.geography), maps, len(view.iterations))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _SetCounts:
+    """Counts of the groups of one level set. Rows are regions."""
+
+    persons: ConfidentialPersons
+    blocks: RegionBlocks
+    maps: IterationMaps
+    width: int
+
+    def totals(self, rows: Integers) -> Integers:
+        """People in each group of some regions."""
+        # Zeros, because the kernel adds. int64, because noise is added in place and may be large.
+        counts = np.zeros((len(rows), self.width), np.int64)
+        count_totals(rows, self.blocks, self.persons.coded(), self.maps, counts)
+        return counts
+
+    def tables(self, rows: Integers, slots: NDArray[np.int32], n: int) -> Integers:
+        """Tables of sex by 23 ages of some groups; see `LevelCounts.tables`."""
+        # One row more than asked for: the kernel adds people without a slot there instead of branching.
+        finest = np.zeros((n + 1, FINEST_CELLS), np.int64)
+        persons = self.persons
+        count_tables(rows, self.blocks, persons.coded(), persons.cells, self.maps, slots, finest)
+        return finest[:n]
+
+
+def read_households(
+    folder: Path, plan: HouseholdPlan, regions: Mapping[str, Regions]
+) -> dict[str, dict[str, ConfidentialPersons]]:
+    """Read and check household-records. For each run and table, return the households with that table's finest cells.
+
+    Raises:
+        ConfigError, SchemaError, GeographyError, StoreError: as `read_persons`, with the same rules and messages.
+    Privacy: messages name only the file, columns and rules.
+    """
+    return read_coded_records(folder, FORM, _finest_cells, plan.config, plan.files, regions)
+
+
+def _finest_cells(columns: Columns) -> Mapping[str, NDArray[np.int8]]:
+    # Values of the columns begin with 1, positions with 0. One reading of the records serves both tables.
+    return {table.name: np.array(table.finest_of, np.int8)[columns[table.record] - 1] for table in TABLES}
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class HouseholdMeasurer:
+    """Noisy tables of the groups of one run.
+
+    Attributes:
+        households: The households, by table. Confidential.
+        regions: The public geography.
+        noise: Addressed noise of this run.
+
+    Privacy: a record changes one cell by one in each of at most `stability` groups of a set. The detail of a group is
+        already public. So a set costs `stability` counts with its law. Repeated requests give the same noise.
+    """
+
+    households: Mapping[str, ConfidentialPersons]
+    regions: Regions
+    noise: AddressedNoise
+
+    def __repr__(self) -> str:
+        return f"HouseholdMeasurer(households={REDACTED}, noise={REDACTED})"
+
+    def measure(self, household_set: HouseholdSet, groups: ListedGroups) -> tuple[Integers, ...]:
+        """Noisy cells of the groups of each detail, in the order of `groups`."""
+        # Counted for all details together: a pass over the households costs more than the noise.
+        finest = self._count(household_set, groups)
+        return tuple(
+            self._detail(household_set, number, groups, finest[groups.detail == number])
+            for number in range(len(household_set.table.details))
+        )
+
+    def _count(self, household_set: HouseholdSet, groups: ListedGroups) -> Integers:
+        """True finest cells of every group, computed for some regions at a time."""
+        homes = self.households[household_set.table.name]
+        blocks = self.regions.blocks_of(household_set.geography)
+        # The last row is the kernel's working room for households in groups without a slot.
+        finest = np.zeros((len(groups.regions) + 1, max(household_set.table.finest_of) + 1), np.int64)
+        wanted = np.unique(groups.regions)
+        width = len(household_set.view.iterations)
+        # `slots` has regions x iterations entries, most of them -1, so regions are taken a few at a time.
+        step = max(1, GROUPS_AT_ONCE // width)
+        maps = IterationMaps(
+            household_set.view.alone_of, household_set.view.combination_of, household_set.view.ethnicity_of
+        )
+        for first in range(0, len(wanted), step):
+            part = np.ascontiguousarray(wanted[first : first + step])
+            # Listed groups are sorted by region, so those of a part are one slice.
+            low, high = np.searchsorted(groups.regions, [part[0], part[-1] + 1])
+            slots = np.full((len(part), width), -1, np.int32)
+            rows = np.searchsorted(part, groups.regions[low:high])
+            # A slot is the position in `groups`, so all parts add into one table and no order is lost.
+            slots[rows, groups.iterations[low:high]] = np.arange(low, high)
+            count_tables(part, blocks, homes.coded(), homes.cells, maps, slots, finest)
+        return finest[:-1]
+
+    def _detail(
+        self, household_set: HouseholdSet, number: int, groups: ListedGroups, finest: Integers
+    ) -> Integers:
+        detail = household_set.table.details[number]
+        # Summed before noise is added: each published cell has one draw of noise, whatever its detail.
+        values = np.zeros((len(finest), detail.n_cells), np.int64)
+        for cell, into in enumerate(detail.cell_of):
+            values[:, into] += finest[:, cell]
+        listed = np.flatnonzero(groups.detail == number)
+        # Each table and detail has a query number of its own, so no two counts share a draw.
+        query = query_number(household_set.level, HOUSEHOLDS[household_set.table.name] + number)
+        # Bounds the memory of addresses and draws; the numbers do not depend on it, because noise is
+        # addressed.
+        step = max(1, ANSWERS_AT_ONCE // detail.n_cells)
+        for first in range(0, len(listed), step):
+            part = listed[first : first + step]
+            geounits = np.repeat(groups.regions[part], detail.n_cells)
+            answers = groups.iterations[part, None] * CELLS_APART + np.arange(detail.n_cells)
+            noise = self.noise.at(
+                household_set.law, GEOLEVELS[household_set.geography], query, geounits, answers.ravel()
+            )
+            values[first : first + step] += noise.reshape(-1, detail.n_cells)
+        return values

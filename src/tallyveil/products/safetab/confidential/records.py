@@ -37,10 +37,10 @@ from tallyveil.products.safetab.public.files import (
     Word,
     collect_file,
     find_file,
+    raise_all,
     scan_file,
     unreadable,
 )
-from tallyveil.products.safetab.public.input_errors import raise_all
 from tallyveil.products.safetab.public.iterations import IterationFiles
 from tallyveil.products.safetab.public.regions import Regions
 from tallyveil.storage.read import held, input_size, open_input

@@ -21,13 +21,12 @@ from tallyveil.products.safetab.page.persons import (
     privacy_texts,
     run_facts,
     short_values,
+    value_title,
 )
-from tallyveil.products.safetab.page.short import value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
-from tallyveil.report.accuracy import Matrix
-from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import Picture
+from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, frame_texts, write_page
+from tallyveil.report.release_files import Matrix
 from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
 from tallyveil.schema.schema import Unit, unit_of
 from tallyveil.storage.paths import file_name

@@ -1,35 +1,40 @@
-"""The report of a SafeTab run, from its published files only, and a separate report of its errors."""
+"""The reports of SafeTab and SafeTab-H runs, from published files only, and separate reports of their errors.
+
+A report begins with a few sentences for readers who have never heard of differential privacy.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
+from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.numbers import bound_cell, short_decimal
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation import FOLDER, PARAMETERS, WARNING
+from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
-from tallyveil.products.safetab.page.short import (
-    geography_title,
-    group_points,
-    group_tiles,
-    groups_guess,
-    value_title,
-)
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
-from tallyveil.report.accuracy import Matrix
-from tallyveil.report.dot_plot import dot_plot
-from tallyveil.report.figure import Picture
-from tallyveil.report.page import REPORT, frame_texts, write_page
-from tallyveil.report.parameters import ParameterTable, parameter_table
-from tallyveil.report.points import SummaryPoint, evaluation_points
-from tallyveil.report.privacy import MECHANISMS
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.report.figure import Picture, dot_plot
+from tallyveil.report.page import REPORT, NumberTile, SummaryPoint, evaluation_points, frame_texts, write_page
+from tallyveil.report.privacy import (
+    MECHANISMS,
+    NO_SECRET,
+    ParameterTable,
+    composed_guess,
+    guess_tile,
+    guess_words,
+    parameter_table,
+)
+from tallyveil.report.release_files import Matrix
 from tallyveil.report.wording import (
+    detail_title,
     duration,
     file_size,
     grouped,
@@ -39,6 +44,134 @@ from tallyveil.report.wording import (
     rounded,
 )
 from tallyveil.schema.schema import PERSON, Unit
+
+GEOGRAPHIES: Final = {
+    "USA": "nation",
+    "STATE": "state",
+    "COUNTY": "county",
+    "TRACT": "tract",
+    "PLACE": "place",
+    "AIANNH": "tribal area",
+    "PR-STATE": "Puerto Rico",
+    "PR-COUNTY": "county of Puerto Rico",
+    "PR-TRACT": "tract of Puerto Rico",
+    "PR-PLACE": "place of Puerto Rico",
+}
+"""How the regions of the Census layout are called."""
+
+
+_LEFT_OUT: Final = (
+    " In small areas, small totals were left out: a group without a count may have members there. So the sum of such "
+    "totals is no estimate of the total of several areas."
+)
+
+
+def groups_guess(out: Path) -> Fraction:
+    """Upper bound of the share of right guesses about one record, from the ledger of a run."""
+    declaration, entries = read_ledger(out / LEDGER)
+    return composed_guess(entries, declaration)
+
+
+def group_tiles(
+    published: pl.DataFrame, unit: Unit, right: Fraction, *, is_protected: bool
+) -> tuple[NumberTile, ...]:
+    """The numbers that stand out: how many groups have a count, the typical margins, and the best guess."""
+    tiles = [
+        NumberTile(
+            "Groups with a published count", grouped(published.height), "each with a margin of its own"
+        )
+    ]
+    tiles += [
+        NumberTile(
+            f"A typical count of {_size(size)}", f"± {_margin(margin)}", f"{unit.many}, in 95 of 100 cases"
+        )
+        for size, margin in _ends(published)
+    ]
+    return (*tiles, guess_tile(right, unit, is_protected=is_protected))
+
+
+def group_points(
+    published: pl.DataFrame,
+    unit: Unit,
+    right: Fraction,
+    *,
+    chosen_by: str,
+    is_protected: bool,
+    some_left_out: bool = False,
+) -> tuple[SummaryPoint, ...]:
+    """What was done, how sure a count is, what may not be concluded, and what it means for one record.
+
+    Args:
+        published: Totals of all groups: `COUNT`, `MARGIN` and `SIZE`, the class of the count.
+        unit: What a record stands for.
+        right: Upper bound of the share of right guesses.
+        chosen_by: What decided how much detail a group gets, as the subject of a sentence.
+        is_protected: Whether the key of the noise was secret.
+        some_left_out: Whether small totals were left out.
+    """
+    guess = guess_words(right, NEIGHBOURS, unit)
+    without_secret = "" if is_protected else NO_SECRET
+    return (
+        SummaryPoint(
+            "What was done",
+            "A random whole number, called noise, was added to every count. It may be positive or negative, and it is "
+            f"public how large such numbers usually are. {chosen_by} decided how much detail each group gets.",
+        ),
+        SummaryPoint("How sure a count is", _sure(published, unit)),
+        SummaryPoint("What not to conclude", _not(published, unit) + (_LEFT_OUT if some_left_out else "")),
+        SummaryPoint(f"What it means for one {unit.one}", without_secret + guess),
+    )
+
+
+def _ends(published: pl.DataFrame) -> list[tuple[str, float]]:
+    """The smallest and the largest class of counts that occurs, each with its median margin."""
+    medians = dict(published.group_by("SIZE").agg(pl.col("MARGIN").median()).iter_rows())
+    present = [size for size in SIZES if size in medians]
+    return [(size, medians[size]) for size in dict.fromkeys((*present[:1], *present[-1:]))]
+
+
+def _margin(value: float) -> str:
+    return grouped(int(value)) if value == int(value) else rounded(value)
+
+
+def _size(size: str) -> str:
+    return "0 or less" if size == "0" else size.replace("-", " to ")
+
+
+def _sure(published: pl.DataFrame, unit: Unit) -> str:
+    if published.is_empty():
+        return "No group has a published count."
+    margins = [
+        f"at most {_margin(margin)} {unit.many} for a typical published total of {_size(size)}"
+        for size, margin in _ends(published)
+    ]
+    return (
+        f"In 95 of 100 cases the noise is {', and '.join(margins)}. Every published number has its own margin in the "
+        "same row."
+    )
+
+
+def _not(published: pl.DataFrame, unit: Unit) -> str:
+    within = published.filter(pl.col("COUNT") <= pl.col("MARGIN")).height
+    text = "Do not add up the counts of groups: a record may be in several. "
+    if not within:
+        return f"{text}Two counts that differ by less than their margins may be equal before noise."
+    share = percent(within / published.height)
+    below = " A count below zero is noise, not a mistake." if (published["COUNT"] < 0).any() else ""
+    return (
+        f"{text}{grouped(within)} of the {grouped(published.height)} published totals ({share}) are no larger than "
+        f"their margins: such a group may have no {unit.many} at all.{below}"
+    )
+
+
+def geography_title(name: str) -> str:
+    """How a geography of the Census layout is called; any other text stays as it is."""
+    return GEOGRAPHIES.get(name, name)
+
+
+def value_title(value: str) -> str:
+    """A text of a table, as a page shows it."""
+    return geography_title(detail_title(value))
 
 
 class ListedLevelSet(ContentInPart):
@@ -366,3 +499,124 @@ def plots_points(plots: Sequence[tuple[str, Picture]]) -> tuple[SummaryPoint, ..
 def level_parameters(errors: Mapping[str, pl.DataFrame]) -> ParameterTable:
     """The privacy parameters beside some errors, as text."""
     return parameter_table(errors[PARAMETERS].to_dicts(), "level")
+
+
+class HouseholdsLevelSet(ListedLevelSet):
+    """A level set of a run of SafeTab-H."""
+
+    table: str
+
+
+class HouseholdsRunSets(ContentInPart):
+    """The level sets of a run."""
+
+    sets: list[HouseholdsLevelSet]
+
+
+class HouseholdsPlanFile(ContentInPart):
+    """What the page reads of `plan.json`."""
+
+    mechanism: str
+    runs: dict[str, HouseholdsRunSets]
+
+
+HOUSEHOLD: Final = Unit("household", "households")
+
+
+def write_households_report(out: Path) -> Path:
+    """Write `report.html` of a SafeTab-H run: the guarantee, the expected errors and the published numbers.
+
+    Args:
+        out: Folder of the finished run, with expected.json.
+    Raises:
+        StoreError: a published file is missing or cannot be read.
+    Privacy: reads published files only, so the page adds nothing to what they reveal.
+    """
+    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
+    plan = read_listed(out, manifest, "plan.json", HouseholdsPlanFile)
+    expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
+    geographies = list(dict.fromkeys(detail["geography"] for detail in expected))
+    published = {
+        table: _published_households(out, manifest, table, list(manifest.body["sizes"]))
+        for table in ("t3", "t4")
+    }
+    totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]
+    values = {
+        **run_values(out, manifest, plan, _name_of_set),
+        **short_values(out, manifest, pl.concat(totals), HOUSEHOLD, "A published count of people"),
+        "privacy": [privacy_texts(run, privacy) for run, privacy in manifest.privacy.items()],
+        "details": [{**detail, "geography": geography_title(detail["geography"])} for detail in expected],
+        "published": [
+            (name.upper(), _households_by_size(frame, geographies)) for name, frame in published.items()
+        ],
+    }
+    return write_page(out / REPORT, "safetab_households.html.j2", values, module=__name__)
+
+
+def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
+    """Write `evaluation/report.html`: errors of a SafeTab-H run, or of several simulated runs, by size of the group.
+
+    Privacy: none. The page begins with a warning.
+    """
+    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
+    frame = errors["errors-households"]
+    geographies = list(dict.fromkeys(frame["REGION_TYPE"]))
+    detailed = frame.filter(pl.col("LEVEL") == frame["LEVEL"].max(), pl.col("ROW") == "cell")
+    plots = [
+        (
+            name,
+            error_plot(
+                name.lower(),
+                "COUNT",
+                detailed.filter(pl.col("TABLE") == name),
+                geographies,
+                units=HOUSEHOLD.many,
+            ),
+        )
+        for name in ("T3", "T4")
+    ]
+    tables = [
+        (name, frame_texts(frame.filter(pl.col("TABLE") == name).drop("TABLE"), value_title))
+        for name in ("T3", "T4")
+    ]
+    values = {
+        "run": manifest.run,
+        "points": plots_points(plots),
+        "plots": plots,
+        "tables": tables,
+        "parameters": level_parameters(errors),
+        "version": ", ".join(manifest.tallyveil),
+    }
+    return write_page(out / FOLDER / REPORT, "safetab_households_evaluation.html.j2", values, module=__name__)
+
+
+def _name_of_set(entry: dict[str, Any]) -> str:
+    return f"{entry['table']} {entry['geography']} level {entry['level']}"
+
+
+def _published_households(out: Path, manifest: Manifest, table: str, runs: list[str]) -> pl.DataFrame:
+    """Groups of all runs, with the size class of the published total, the detail and the margins."""
+    frames = []
+    for run in runs:
+        frame = read_listed_table(out, manifest, f"{table}-{run.lower()}.parquet")
+        frames.append(frame.filter(pl.col(f"{table.upper()}_DATA_CELL") == "0"))
+    return pl.concat(frames).with_columns(size_of(pl.max_horizontal(pl.col("COUNT"), 0)).alias("SIZE"))
+
+
+def _households_by_size(published: pl.DataFrame, geographies: list[str]) -> Matrix:
+    numbers = {
+        (row["REGION_TYPE"], row["SIZE"]): row
+        for row in published.group_by("REGION_TYPE", "SIZE")
+        .agg(pl.len(), pl.col("MARGIN").median())
+        .iter_rows(named=True)
+    }
+
+    def text(geography: str, size: str) -> str | None:
+        row = numbers.get((geography, size))
+        return None if row is None else f"{groups_counted(row['len'])}, ± {rounded(row['MARGIN'])}"
+
+    present = [size for size in SIZES if any((g, size) in numbers for g in geographies)]
+    rows = tuple(
+        ("0 or less" if size == "0" else size, tuple(text(g, size) for g in geographies)) for size in present
+    )
+    return Matrix(tuple(geography_title(column) for column in geographies), rows)

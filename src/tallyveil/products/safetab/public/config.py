@@ -12,7 +12,7 @@ from typing import Any, Final
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.exact import fraction_of
-from tallyveil.products.safetab.public.input_errors import some
+from tallyveil.products.safetab.public.files import some
 from tallyveil.storage.json_files import read_text_file
 
 CONFIG: Final = "config.json"

@@ -1,26 +1,66 @@
-"""The published file formats: the columns in order, and their allowed values.
+"""The published file formats: the columns in order, and their allowed values. All errors are reported.
 
-Every table is a text file (`.txt`: UTF-8, `|` between columns, a header line, no quoting) or a Parquet file with the
-same name, whose columns are text too. Validation has three phases. The first checks the columns and formats of each
-file by itself (in this module). The second derives domains from the data (codes, iterations, states). The third checks
-that values are in these domains (`iterations`, `regions`, and behind the wall the person records).
+Every table is a text file (`.txt`: UTF-8, `|` between columns, a header line, no quoting) or a Parquet file
+with the same name, whose columns are text too. Validation has three phases. The first checks the columns and
+formats of each file by itself (in this module). The second derives domains from the data (codes, iterations,
+states). The third checks that values are in these domains (`iterations`, `regions`, and behind the wall the
+person records).
+
+Code lists may also come in short form, which is converted: `ITERATION_CODE|1000:1999, 5010` becomes one row
+for each code.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from stat import S_ISREG
-from typing import Final
+from typing import Final, TypeVar
 
 import polars as pl
 
 from tallyveil.errors import ConfigError, SchemaError, StoreError, TallyveilError
 from tallyveil.printable import header_of
-from tallyveil.products.safetab.public.input_errors import raise_all, some
 from tallyveil.storage.addresses import is_object
-from tallyveil.storage.read import UNREADABLE, held, is_input, open_input, scan_parquet, scan_text
-from tallyveil.storage.write import refuse_unfinished_folder
+from tallyveil.storage.read import UNREADABLE, held, is_input, open_input, read_text, scan_parquet, scan_text
+from tallyveil.storage.write import refuse_unfinished_folder, write_text
+
+Made = TypeVar("Made")
+
+SHOWN = 8
+"""Number of values that a message shows. A wrong column has millions; twice as many would fill the screen, half
+would show no pattern."""
+
+LONGEST = 60
+"""Number of characters of a value that are shown."""
+
+
+def raise_all(problems: Sequence[TallyveilError], what: str) -> None:
+    """Raise one error with all problems, with the type of the first one; do nothing if there are none."""
+    if not problems:
+        return
+    if len(problems) == 1:
+        raise problems[0]
+    lines = [f"{len(problems)} problems with {what}:", *(f"- {problem}" for problem in problems)]
+    # The type and code of the first problem, so that programs can tell what to correct first.
+    raise type(problems[0])("\n".join(lines), code=problems[0].code)
+
+
+def made_or_noted(make: Callable[[], Made], problems: list[TallyveilError]) -> Made | None:
+    """What a function makes; or None, with its error added to the problems."""
+    try:
+        return make()
+    except TallyveilError as error:
+        problems.append(error)
+        return None
+
+
+def some(values: Sequence[str]) -> str:
+    """The first few values of a public file, quoted."""
+    shown = ", ".join(repr(value[:LONGEST]) for value in values[:SHOWN])
+    return shown + (", ..." if len(values) > SHOWN else "")
+
 
 FOUR_DIGITS: Final = r"^[1-9][0-9]{3}$"
 """A race, ethnicity or iteration code; the first digit is not 0."""
@@ -352,3 +392,77 @@ def _broken_rules(path: Path, form: FileFormat, frame: pl.DataFrame) -> list[Tal
 
 def _empty(path: Path) -> SchemaError:
     return SchemaError(f"{path} has no rows. Give a file with at least one.", code="safetab-empty")
+
+
+_TERM = r"[0-9]{4}(?::[0-9]{4})?"
+_LINE = re.compile(rf" *([0-9]{{1,4}}) *\| *({_TERM}(?: *, *{_TERM})*) *", re.ASCII)
+_HEADER = "ITERATION_CODE|RACE_ETH_CODE"
+
+
+def convert_short_form(short_form: Path, codes: Path, output: Path) -> int:
+    """Write the long form of a short-form file.
+
+    Ranges may contain codes that do not exist. Codes that are not in the codes file are omitted.
+
+    Args:
+        short_form: Each line has an iteration code, `|`, and codes or ranges `first:last` separated by commas.
+        codes: The race and ethnicity codes file.
+        output: The long-form file to write, complete or absent.
+    Returns:
+        Number of rows written.
+    Raises:
+        SchemaError: a line breaks the grammar, a range decreases, or the codes file lacks its column.
+        StoreError: a file cannot be read or written.
+    """
+    # Ranges are written generously (1000:1999), so codes that do not exist are expected and passed over.
+    known = _known_codes(codes)
+    rows = [
+        f"{iteration}|{code:04d}"
+        for iteration, spans in _parse(short_form)
+        # Overlapping ranges name a code twice; it gets one row.
+        for code in dict.fromkeys(c for first, last in spans for c in range(first, last + 1))
+        if code in known
+    ]
+    write_text(output, "\n".join([_HEADER, *rows, ""]))
+    return len(rows)
+
+
+def _known_codes(path: Path) -> set[int]:
+    check_utf8(path)
+    try:
+        frame = read_text(path, "|", None)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from None
+    name = CODES.columns[0]
+    if name not in frame.columns:
+        raise SchemaError(
+            f"{path} does not have the column {name}. Give the file of race and ethnicity codes.",
+            code="safetab-short-form",
+        )
+    return {int(code) for code in frame[name].to_list() if code is not None and code.isdecimal()}
+
+
+def _parse(path: Path) -> list[tuple[str, list[tuple[int, int]]]]:
+    check_utf8(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    parsed = []
+    # The first line is a header, whatever its words.
+    for number, line in enumerate(lines[1:], start=2):
+        match = _LINE.fullmatch(line)
+        spans = [_span(term) for term in match[2].split(",")] if match else []
+        if match is None or any(first > last for first, last in spans):
+            raise SchemaError(
+                f"{path}, line {number}: {line[:60]!r} is not in the short form. Wanted an iteration code, then '|', "
+                "then codes of 4 digits or rising ranges such as 1000:1999, separated by commas.",
+                code="safetab-short-form",
+            )
+        parsed.append((match[1], spans))
+    return parsed
+
+
+def _span(term: str) -> tuple[int, int]:
+    first, _, last = term.strip().partition(":")
+    return int(first), int(last or first)

@@ -15,6 +15,7 @@ from tallyveil.plans.from_toml.load import parse_file
 from tallyveil.plans.from_toml.models import ReleaseTable
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.products.safetab.public.addresses import FIRST_TABLE
+from tallyveil.products.safetab.public.files import made_or_noted, raise_all
 from tallyveil.products.safetab.public.group_numbers import QUALITY_COLUMNS
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
 from tallyveil.products.safetab.public.groupings import (
@@ -25,7 +26,6 @@ from tallyveil.products.safetab.public.groupings import (
     grouping_of_maps,
     list_groups,
 )
-from tallyveil.products.safetab.public.input_errors import made_or_noted, raise_all
 from tallyveil.products.safetab.public.levels import Ladder, level_laws
 from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.names import PlainName, check_apart

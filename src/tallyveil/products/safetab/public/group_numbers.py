@@ -1,31 +1,445 @@
 """The published numbers of population groups and their quality, for every layout of the tables.
 
-COUNT is a measurement itself: a noisy count, or a sum of noisy cells. ESTIMATE is an estimate of the same number from
-both stages: by least squares, and corrected near a threshold (`estimates`). *Quality* is the variance and the margin.
+The noisy measurements come from behind the wall. COUNT is a measurement itself: a noisy count, or a sum of
+noisy cells. ESTIMATE is an estimate of the same number from both stages: by least squares, and corrected near
+a threshold (`estimates`). *Quality* is the variance and the margin.
+
+The rest is the accuracy of an estimate near a threshold, given the chosen detail.
+
+Problem. A group has true count theta. Its stage-1 count Y1 = theta + Z1 chose the detail: lo <= Y1 < hi. The
+detail has n cells, whose noise adds up to Z, so S = theta + Z. The estimate E of the total is a function of
+Y1 and S (`estimates`). Wanted is a margin m, from the measurements alone, with P(|E - theta| <= m | choice)
+>= 95 % whatever theta is. The same is wanted for the sum of k of the n cells, whose estimate is their noisy
+sum plus k / n (E - S).
+
+The law. Given theta and the choice, Y1 has the law of theta + Z1 truncated at the thresholds, and S is
+independent of it. All laws are finite sums here. Let z be the noise of the k cells and r that of the others.
+The error of the k cells is
+
+    e = z + (k / n) (E - S),   S = theta + z + r.
+
+For fixed Y1 and r it increases with z, so |e| <= m holds for an interval of integers z. With Gaussian noise E
+= G(T), and the interval follows from the inverse of a function of T alone:
+
+    e = H(T) - theta - r - (1 - k / n) w Y1 / (1 - w),
+    H(T) = T (1 - w k / n) / (1 - w) - (k / n) (T - G(T)),
+    z = (T - w Y1) / (1 - w) - r - theta.
+
+With Laplace noise E = S + a (Y1 - S), where a depends only on Y1, and e is linear in z. So P(|e| <= m |
+choice, theta) is a sum, over Y1 and r, of the probability that z is in an interval.
+
+The margin. Let c_k(theta) be the smallest multiple of 1/64 with P(|e| <= c_k(theta)) >= 95 %. It is tabulated
+for all theta near a threshold. Farther away, the margin is that of the combined estimate. A total's margin is
+
+    m(E) = max { |E - theta| : |E - theta| <= c_n(theta) },
+
+the distance to the farthest true count that E does not contradict. If theta is the true count, it is one of
+these with probability at least 95 %, and then it lies within m(E) of E. For k < n cells, let r(theta) be the
+bound that |E - theta| keeps with 99.9 %, and take c_k at 95.1 %. Then m_k(E) is the largest c_k(theta) with
+|E - theta| <= r(theta). It fails with probability at most 0.1 % + 4.9 %. The stated variance is the largest
+mean squared error at these theta. For k cells it follows from that of the total, because the cells are alike:
+E[e_k^2] = k v2 + (k / n)^2 (E[e_n^2] - n v2).
+
+Exactness and stopping rules. Up to a standard deviation of 16, all sums are over single integers, and every
+theta is tabulated. Beyond that, Y1 and r are taken in steps of an eighth of their standard deviation, and
+theta in steps of a sixth of the smallest one. The required coverage is then increased by 0.02 %, which is
+more than the steps cost. The table ends where the probability of a choice is 1e-9. Each c_k(theta) is found
+by bisection, down to 1/64.
+
+Worked case. n = 1, w = 0.1, lo = 60 and theta = 59. Y1 cannot be 59, so T is too large, and G(T) subtracts
+the average excess. The margin is then wider than far from 60, because theta = 59 is not contradicted at
+smaller distances.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Any, Final, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
+from tallyveil.kernels.threshold_coverage import interval_chance, mean_squared_error
 from tallyveil.products.safetab.public.estimates import (
+    CONFIDENCE,
+    MARGIN_STEPS,
+    NEAR,
     UNIT,
     DetailEstimator,
     Method,
+    NoiseSum,
     Quality,
+    chosen_law,
+    correction_of,
     estimator_of,
+    fade_of,
+    noise_sum,
     quality_of,
+    raised_margin,
 )
 from tallyveil.products.safetab.public.levels import GroupLevel
-from tallyveil.products.safetab.public.measurements import GroupMeasurements
-from tallyveil.products.safetab.public.near_threshold import quality_arrays
-from tallyveil.products.safetab.public.sums import raised_margin
+from tallyveil.products.safetab.public.plan import LevelSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableMeasurements:
+    """Noisy tables of the groups with one chosen detail.
+
+    Attributes:
+        places: Flat position of each group in the array (rows, adaptive groups); int64, ascending.
+        values: Noisy cells; int64, shape (groups, cells).
+    """
+
+    places: Integers
+    values: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupMeasurements:
+    """Noisy measurements of all population groups of some rows of one level, including empty groups.
+
+    Attributes:
+        rows: Position of each row, in the Census layout that of its region; int64, shape (rows,).
+        stage_1: Totals that chose the detail; int64, shape (rows, adaptive groups).
+        detail: The chosen detail; int8, the same shape.
+        totals: Totals of stage 2 if the detail is 0, otherwise 0; int64, the same shape.
+        listed: Flat positions of the groups of detail 0 whose total is above the suppression bound; int64, ascending.
+        tables: Tables of details 1, 2 and so on.
+        total_only: Totals of the total-only groups; int64, shape (rows, total-only groups).
+    """
+
+    rows: Integers
+    stage_1: Integers
+    detail: NDArray[np.int8]
+    totals: Integers
+    listed: Integers
+    tables: tuple[TableMeasurements, ...]
+    total_only: Integers
+
+    @property
+    def n_counts(self) -> int:
+        """Number of noisy counts in these measurements: two for a group, or one and its cells, or one if total-only."""
+        # Each tabulated group has its cells in the place of the second total.
+        in_tables = sum(table.values.size - table.places.size for table in self.tables)
+        return 2 * self.stage_1.size + in_tables + self.total_only.size
+
+
+class GroupSource(Protocol):
+    """A source of measurements of groups, behind the wall."""
+
+    def measure(self, level_set: LevelSet, rows: Integers) -> Iterator[GroupMeasurements]:
+        """Measurements of the given rows, in order, in parts of limited size."""
+        ...
+
+
+RAREST: Final = 1e-9
+"""True counts at which a choice has a smaller probability than this are not tabulated."""
+
+_LEFT_OUT: Final = 0.001  # probability that the true count is not one of those used for the margin of a cell
+_NEGLIGIBLE: Final = 1e-10  # relative to the largest probability of a sum
+_TOLERANCE: Final = 1e-7  # more than the omitted negligible probabilities
+_STEPPED: Final = 2e-4  # added to the required coverage if sums are in steps
+_STEPS_A_SPREAD: Final = 8
+_FINE_STEPS_A_SPREAD: Final = 256  # for a total, whose sums are over stage 1 alone
+_COUNTS_A_SPREAD: Final = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearThreshold:
+    """Margins and variances of one sum of cells by true count, near the thresholds. Made by `near_threshold`.
+
+    Attributes:
+        first, last: First and last true count of each row of the table, integers; float64, ascending.
+        low_end, high_end: Estimates below `low_end`, or from `high_end`, are near a threshold; infinite if there is no
+            such threshold.
+        within: Bound that |E - theta| of the total keeps there with 95 % (k = n) or 99.9 % (k < n).
+        margins: c_k of each row.
+        variances: Largest mean squared error of each row.
+        far: Quality if both stages have their full weight.
+        total: Whether this is the total.
+    """
+
+    first: Floats
+    last: Floats
+    low_end: float
+    high_end: float
+    within: Floats
+    margins: Floats
+    variances: Floats
+    far: Quality
+    total: bool
+
+    def qualities(self, estimates: Floats) -> tuple[Floats, Floats]:
+        """Variance and margin of the sum in each group, from the estimate of the group's total."""
+        # The rows that are not contradicted lie between the first row whose upper end, and the last row whose lower
+        # end, reaches the estimate. The ends are made monotone, so that all rows between are included.
+        # O(groups log rows): estimates of millions of groups meet a table of some thousand rows.
+        upper = np.maximum.accumulate(self.last + self.within)
+        lower = np.minimum.accumulate((self.first - self.within)[::-1])[::-1]
+        begin = np.minimum(np.searchsorted(upper, estimates, side="left"), len(upper) - 1)
+        end = np.maximum(np.searchsorted(lower, estimates, side="right") - 1, begin)
+        # Few pairs of ends occur, so the maxima over the rows between are taken once for each.
+        pairs, back = np.unique(begin * len(upper) + end, return_inverse=True)
+        variances, margins = np.empty(len(pairs)), np.empty(len(pairs))
+        for number, pair in enumerate(pairs.tolist()):
+            rows = slice(pair // len(upper), pair % len(upper) + 1)
+            variances[number], margins[number] = self.variances[rows].max(), self.margins[rows].max()
+        variance, margin = np.maximum(variances[back], self.far.variance), margins[back]
+        if self.total:
+            # m(E) of the total: the farthest true count that E does not contradict.
+            farthest = np.maximum(estimates - self.first[begin], self.last[end] - estimates)
+            margin = np.minimum(margin, np.maximum(farthest, 0.0))
+        # For a true count beyond the table, the stated margin is that far from the thresholds.
+        return variance, np.maximum(margin, self.far.margin)
+
+    def applies(self, estimates: Floats) -> NDArray[np.bool_]:
+        """Whether the estimate of a total is so near to a threshold that the table is needed."""
+        return (estimates < self.low_end) | (estimates >= self.high_end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SumOfCells:
+    """The law of one sum of k cells, together with the other n - k cells and stage 1."""
+
+    estimator: DetailEstimator
+    parts: int
+    noise: NoiseSum
+    below: Floats
+    sums: tuple[Floats, Floats]
+    others: tuple[Floats, Floats]
+    stage_1: NoiseSum
+    step: int
+
+    def coverage(
+        self, count: float, stage_1: tuple[Floats, Floats, Floats], margins: tuple[float, float]
+    ) -> float:
+        """P(low <= e <= high | choice) at a true count, given its stage-1 law from `chosen`."""
+        # Towards the inside, so that the computed coverage is not larger than the true one.
+        slack = 2 * self.parts / UNIT  # shifts are rounded to integer multiples of 1/4096
+        ends = margins[0] + slack, margins[1] - slack
+        share, levels = self.parts / self.estimator.n, self._levels()
+        return float(interval_chance(count, ends, share, stage_1, self.others, self.below, levels))
+
+    def mean_square(self, count: int) -> float:
+        """E[e**2 | choice] at a true count, only for the total."""
+        y1, chances, weights = self.chosen(count)
+        estimator = self.estimator
+        if not estimator.gaussian:  # S is independent of Y1, and the estimate is linear in S
+            measured = estimator.measured(estimator.n).variance
+            return float(chances @ ((1 - weights) ** 2 * measured + (weights * (y1 - count)) ** 2))
+        return float(mean_squared_error(count, estimator.weight, (y1, chances), self.sums, self._levels()))
+
+    def chosen(self, count: int) -> tuple[Floats, Floats, Floats]:
+        """Stage-1 counts that choose the detail, their probabilities given the choice, and the weights of stage 1."""
+        estimator = self.estimator
+        whole, chances = chosen_law(self.stage_1, count, estimator.lowest, estimator.highest)
+        # Relative to the largest: near a threshold all chances are small, and it is the law given the choice
+        # that matters.
+        likely = chances > _NEGLIGIBLE * chances.max()
+        y1, chances = _stepped(
+            whole[likely].astype(np.float64), chances[likely] / chances[likely].sum(), self.step
+        )
+        if estimator.gaussian:
+            return y1, chances, np.full(len(y1), estimator.weight)
+        fade = fade_of(estimator)
+        faded = fade.of(np.rint(y1).astype(np.int64), estimator.lowest, estimator.highest)
+        return y1, chances, estimator.weight * faded / fade.width
+
+    def _levels(self) -> tuple[Floats, Floats]:
+        return _levels(self.estimator, self.parts) if self.estimator.gaussian else (np.empty(0), np.empty(0))
+
+
+@lru_cache(maxsize=256)
+def near_threshold(estimator: DetailEstimator, parts: int) -> NearThreshold:
+    """The table of an estimator with a threshold, for a sum of `parts` of its cells."""
+    counts, step, ends = _counts(estimator, parts)
+    noisy_sum = _sum_of(estimator, parts)
+    total = parts == estimator.n
+    # 95 % for a total; 95.1 % for cells, whose 0.1 % is spent on where the true count is.
+    level = float(CONFIDENCE) if total else float(CONFIDENCE) + _LEFT_OUT
+    far = estimator.combined(parts)
+    margins = _quantiles(noisy_sum, counts, level, far.margin)
+    if total:
+        # E[e_n^2] is only computed for the total; for cells it follows from it.
+        within, squares = margins, _mean_squares(noisy_sum, counts)
+    else:
+        within, squares = _of_total(estimator)
+    n, v2 = estimator.n, estimator.stage_2.variance_float()
+    # E[e_k^2] = k v2 + (k / n)^2 (E[e_n^2] - n v2), because the cells are alike.
+    variances = parts * v2 + (parts / n) ** 2 * (squares - n * v2)
+    if step > 1:  # a row represents the counts around it, so it must also cover its neighbours
+        margins, within, variances = (_neighbours(column) for column in (margins, within, variances))
+    # A row stands for `step` integers around its count; together the rows leave no integer out.
+    half = (step - 1) // 2
+    return NearThreshold(
+        counts - half, counts + (step - 1 - half), *ends, within, margins, variances, far, total
+    )
+
+
+@lru_cache(maxsize=256)
+def _of_total(estimator: DetailEstimator) -> tuple[Floats, Floats]:
+    """Bound that |E - theta| of the total keeps with 99.9 %, and its mean square, at the rows for all k < n."""
+    counts, _, _ = _counts(estimator, 1)
+    whole = _sum_of(estimator, estimator.n)
+    # Only where the search begins: 99.9 % lies some 1.7 times as far out as 95 % (3.29 to 1.96).
+    guess = 1.7 * estimator.combined(estimator.n).margin
+    return _quantiles(whole, counts, 1 - _LEFT_OUT, guess), _mean_squares(whole, counts)
+
+
+def _mean_squares(whole: _SumOfCells, counts: Floats) -> Floats:
+    return np.array([whole.mean_square(int(count)) for count in counts])
+
+
+def _sum_of(estimator: DetailEstimator, parts: int) -> _SumOfCells:
+    parts_noise, others = (
+        noise_sum(estimator.stage_2, parts),
+        noise_sum(estimator.stage_2, estimator.n - parts),
+    )
+    below = np.concatenate([[0.0], np.cumsum(parts_noise.probabilities)])
+    stage_1 = noise_sum(estimator.stage_1, 1)
+    step = _step(stage_1, _FINE_STEPS_A_SPREAD if parts == estimator.n else _STEPS_A_SPREAD)
+    return _SumOfCells(
+        estimator, parts, parts_noise, below, _atoms(parts_noise), _atoms(others), stage_1, step
+    )
+
+
+def _atoms(noise: NoiseSum) -> tuple[Floats, Floats]:
+    """The values with relevant probability, and their probabilities, in steps."""
+    likely = noise.probabilities > _NEGLIGIBLE * noise.probabilities.max()
+    values = np.arange(-noise.reach, noise.reach + 1.0)[likely]
+    return _stepped(
+        values, noise.probabilities[likely] / noise.probabilities[likely].sum(), _step(noise, _STEPS_A_SPREAD)
+    )
+
+
+def _counts(estimator: DetailEstimator, parts: int) -> tuple[Floats, int, tuple[float, float]]:
+    """True counts to tabulate, the step between them, and the range of estimates that are near no threshold."""
+    noise = noise_sum(estimator.stage_1, 1)
+    # How far a true count may be on the wrong side of a threshold before the choice is rarer than 1e-9.
+    wrong = noise.reach - int(np.argmax(np.cumsum(noise.probabilities) >= RAREST)) + 1
+    spread = estimator.combined(estimator.n).variance ** 0.5
+    if estimator.gaussian:
+        # On the right side: as far as a correction reaches, and then 6.2 spreads of the estimate.
+        right = max(wrong, int((NEAR + 0.5) * estimator.spread + 6.2 * spread) + 1)
+        least = min(estimator.spread, spread)
+    else:
+        fade = fade_of(estimator)
+        right, least = fade.begin + fade.width + wrong, 3 * spread
+    # Sums of few cells hardly depend on the true count, and take the most time.
+    step = max(1, int(least / _COUNTS_A_SPREAD * (1 if parts == estimator.n else 4)))
+    right += int(4 * spread) + 1  # so that an estimate beyond the table contradicts no true count at its end
+    steps = np.arange(-wrong, right, step)
+    sides = [estimator.lowest + steps] if estimator.lowest is not None else []
+    sides += [estimator.highest - 1 - steps] if estimator.highest is not None else []
+    inside = np.unique(np.concatenate(sides))
+    # Counts between two thresholds may be so unlikely to choose this detail that they are left out.
+    chance = [chosen_law(noise, int(count), estimator.lowest, estimator.highest)[1].sum() for count in inside]
+    ends = (
+        -np.inf if estimator.lowest is None else float(estimator.lowest + right - 4 * spread),
+        np.inf if estimator.highest is None else float(estimator.highest - 1 - right + 4 * spread),
+    )
+    return inside[np.array(chance) >= RAREST / 2].astype(np.float64), step, ends
+
+
+def _quantiles(noisy_sum: _SumOfCells, counts: Floats, level: float, guess: float) -> Floats:
+    """At every true count, the smallest multiple of 1/64 that |e| does not exceed with probability `level`."""
+    stepped = (
+        max(
+            noisy_sum.step,
+            _step(noise_sum(noisy_sum.estimator.stage_2, noisy_sum.estimator.n), _STEPS_A_SPREAD),
+        )
+        > 1
+    )
+    # Never more than a fifth of what is left to 1, so that 99.9 % stays below 1.
+    wanted = level + (min(_STEPPED, (1 - level) / 5) if stepped else _TOLERANCE)
+    quantiles, steps = np.empty(len(counts)), max(1, round(guess * MARGIN_STEPS))
+    for place, count in enumerate(counts):
+        stage_1 = noisy_sum.chosen(int(count))
+
+        def enough(steps: int, count: float = count, chosen: tuple[Floats, Floats, Floats] = stage_1) -> bool:
+            return noisy_sum.coverage(count, chosen, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
+
+        # Exponential search from the neighbour's answer, then bisection: neighbouring counts have nearly the
+        # same margin, so few coverages are computed.
+        jump, low, high = 1, 0, steps
+        if enough(steps):
+            while high > 0 and enough(max(high - jump, 0)):
+                high, jump = max(high - jump, 0), 2 * jump
+            low = max(high - jump, 0)
+        else:
+            low = steps
+            while not enough(low + jump):
+                low, jump = low + jump, 2 * jump
+            high = low + jump
+        # `enough(high)` holds and `enough(low)` does not, or low is 0.
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        quantiles[place], steps = high / MARGIN_STEPS, max(high, 1)
+    return quantiles
+
+
+@lru_cache(maxsize=64)
+def _levels(estimator: DetailEstimator, parts: int) -> tuple[Floats, Floats]:
+    """Knots of T and the values of H there, extended far beyond the table. For the total, H is G."""
+    correction = correction_of(estimator)
+    reach = noise_sum(estimator.stage_1, 1).reach + noise_sum(estimator.stage_2, estimator.n).reach
+    far = UNIT * 10 * (1 + reach)  # the smallest noise has reach 0
+    ends = correction.knots[0] - far, correction.knots[-1] + far
+    knots = np.concatenate([[ends[0]], correction.knots, [ends[1]]])
+    # H(T) of the module's text.
+    w, share = estimator.weight, parts / estimator.n
+    corrections = estimator.n * correction.of(knots) / UNIT
+    totals = knots / UNIT
+    # Made monotone against the rounding of knots, since the interval is found by inverting it.
+    return totals, np.maximum.accumulate(totals * (1 - share * w) / (1 - w) - share * corrections)
+
+
+def _step(noise: NoiseSum, steps_a_spread: int) -> int:
+    """Number of neighbouring integers that are treated together."""
+    values = np.arange(-noise.reach, noise.reach + 1.0)
+    return max(1, int(float(noise.probabilities @ values**2) ** 0.5 / steps_a_spread))
+
+
+def _stepped(values: Floats, chances: Floats, step: int) -> tuple[Floats, Floats]:
+    """Means and probabilities of groups of `step` neighbouring values."""
+    if step == 1:
+        return values, chances
+    # Group means keep the mean of the law exactly; its variance loses a share below (step / spread)**2 / 12.
+    starts = np.arange(0, len(values), step)
+    mass = np.add.reduceat(chances, starts)
+    return np.add.reduceat(chances * values, starts) / mass, mass
+
+
+def _neighbours(column: Floats) -> Floats:
+    """For each value, the largest of it and its neighbours."""
+    # The ends are their own neighbours.
+    wide = np.concatenate([column[:1], column, column[-1:]])
+    return np.asarray(np.maximum(np.maximum(wide[:-2], wide[1:-1]), wide[2:]))
+
+
+def quality_arrays(
+    estimator: DetailEstimator, parts: int, estimates: Floats
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Variance and margin of a sum of `parts` cells, and whether a threshold is near.
+
+    Args:
+        estimator: The estimator that made the estimates.
+        parts: Number of cells in the sum.
+        estimates: Estimates of the totals of the groups.
+    """
+    far = estimator.combined(parts)
+    variances, margins = np.full(len(estimates), far.variance), np.full(len(estimates), far.margin)
+    near = np.zeros(len(estimates), bool)
+    if estimator.bounds and estimator.unit and len(estimates):
+        # Nearness is judged by the total, whatever the sum.
+        near = near_threshold(estimator, estimator.n).applies(estimates)
+        if near.any():
+            variances[near], margins[near] = near_threshold(estimator, parts).qualities(estimates[near])
+    return variances, margins, near
+
 
 _Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
 """Quality of a measured number; variance and margin of its estimate."""

@@ -20,7 +20,7 @@ import polars as pl
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.products.safetab.public.input_errors import some
+from tallyveil.products.safetab.public.files import some
 from tallyveil.schema.names import check_labels
 
 Match = Literal["any", "all", "joined"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import SchemaError, StoreError
 from tallyveil.products.safetab.public.config import GEOGRAPHIES
-from tallyveil.products.safetab.public.estimates import Quality
-from tallyveil.products.safetab.public.files import find_file, read_file, read_rows
+from tallyveil.products.safetab.public.estimates import Quality, margin_of_sum, noise_sum, raised_margin
+from tallyveil.products.safetab.public.files import find_file, read_file, read_rows, some
 from tallyveil.products.safetab.public.households import (
     GROUP_TOTALS,
     TABLES,
@@ -21,10 +21,8 @@ from tallyveil.products.safetab.public.households import (
     HouseholdSet,
     HouseholdTable,
 )
-from tallyveil.products.safetab.public.input_errors import some
-from tallyveil.products.safetab.public.outputs import OutputCheck
 from tallyveil.products.safetab.public.regions import Regions
-from tallyveil.products.safetab.public.sums import margin_of_sum, noise_sum, raised_margin
+from tallyveil.products.safetab.public.tables import OutputCheck
 from tallyveil.storage.paths import inside
 from tallyveil.storage.read import read_text
 from tallyveil.storage.write import write_file, write_parquet

@@ -43,9 +43,14 @@ from tallyveil.products.safetab.public.files import (
     digit_of,
     race_summary,
 )
-from tallyveil.products.safetab.public.iterations import IterationFiles, View, read_iterations
+from tallyveil.products.safetab.public.iterations import (
+    IterationFiles,
+    Stability,
+    View,
+    read_iterations,
+    stability_of,
+)
 from tallyveil.products.safetab.public.levels import law_of, release_of
-from tallyveil.products.safetab.public.stability import Stability, stability_of
 
 HOUSEHOLDS: Final = FileFormat(
     "household-records",

@@ -22,9 +22,15 @@ from tallyveil.products.safetab.public.config import (
     SafetabConfig,
     read_config,
 )
-from tallyveil.products.safetab.public.iterations import IterationFiles, View, read_iterations
+from tallyveil.products.safetab.public.iterations import (
+    IterationFiles,
+    Stability,
+    View,
+    common_record,
+    read_iterations,
+    stability_of,
+)
 from tallyveil.products.safetab.public.levels import GroupLevel, Ladder, events_of, level_laws
-from tallyveil.products.safetab.public.stability import Stability, common_record, stability_of
 
 LADDER: Final = Ladder(
     ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only"),

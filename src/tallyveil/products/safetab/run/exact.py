@@ -17,14 +17,13 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.files.finished import LEDGER, MANIFEST
 from tallyveil.files.manifest import MANIFEST_FORMAT, listed_file
 from tallyveil.products.safetab.confidential.declassify import exact_group_measurer, exact_household_measurer
-from tallyveil.products.safetab.confidential.households import read_households
-from tallyveil.products.safetab.public.coterminous import tabulate_all
+from tallyveil.products.safetab.confidential.measure import read_households
 from tallyveil.products.safetab.public.household_tables import read_group_totals, write_household_tables
 from tallyveil.products.safetab.public.households import TABLES, read_household_plan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
-from tallyveil.products.safetab.public.outputs import write_headers, write_tables
 from tallyveil.products.safetab.public.plan import RunPlan
-from tallyveil.products.safetab.public.regions import read_regions
+from tallyveil.products.safetab.public.regions import read_regions, tabulate_all
+from tallyveil.products.safetab.public.tables import write_headers, write_tables
 from tallyveil.products.safetab.run.households import groups_of, tables_of_households
 from tallyveil.products.safetab.run.run import declaration_of, read_safetab_inputs, tables_of
 from tallyveil.storage.outputs import refuse_taken

@@ -16,20 +16,19 @@ from tallyveil.products.safetab.confidential.group_records import RecordGroups, 
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer
 from tallyveil.products.safetab.public.group_numbers import CollectedGroups
 from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel
-from tallyveil.products.safetab.public.group_tables import (
+from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.plan_record import level_errors, privacy_of_groups
+from tallyveil.products.safetab.public.tables import (
     check_group_tables,
     group_table_paths,
     group_tables,
+    require_passed,
     write_group_tables,
 )
-from tallyveil.products.safetab.public.levels import NEIGHBOURS
-from tallyveil.products.safetab.public.outputs import require_passed
-from tallyveil.products.safetab.public.plan_record import level_errors, privacy_of_groups
-from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
-from tallyveil.runs.observer import Observer
+from tallyveil.products.safetab.run.run import safetab_job, write_plan_files
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
-from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths

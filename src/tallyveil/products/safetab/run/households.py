@@ -14,7 +14,7 @@ from tallyveil.budget.noise_size import certify_laws
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.source import NoiseSource
-from tallyveil.products.safetab.confidential.households import HouseholdMeasurer, read_households
+from tallyveil.products.safetab.confidential.measure import HouseholdMeasurer, read_households
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons
 from tallyveil.products.safetab.public.expected import expected_household_errors
 from tallyveil.products.safetab.public.household_tables import (
@@ -35,16 +35,14 @@ from tallyveil.products.safetab.public.households import (
     read_household_plan,
 )
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
-from tallyveil.products.safetab.public.outputs import OutputCheck, require_passed
 from tallyveil.products.safetab.public.privacy import changed_event, changed_mapping
 from tallyveil.products.safetab.public.regions import Regions, read_regions
-from tallyveil.products.safetab.run.job import safetab_job, write_plan_files
-from tallyveil.products.safetab.run.run import DELTA, refuse_safetab_folder
+from tallyveil.products.safetab.public.tables import OutputCheck, require_passed
+from tallyveil.products.safetab.run.run import DELTA, refuse_safetab_folder, safetab_job, write_plan_files
 from tallyveil.runs.key_file import binding_of
-from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
-from tallyveil.runs.stopwatch import Stopwatch
 from tallyveil.storage.json_files import JsonObject
 
 

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography import GeounitShares, Spine
-from tallyveil.report.figure import WIDTH, Picture, new_figure, to_svg
-from tallyveil.report.house_style import COLOURS, INK, MUTED, house_style
-from tallyveil.report.page import write_page
-from tallyveil.report.points import SummaryPoint
+from tallyveil.report.figure import COLOURS, INK, MUTED, WIDTH, Picture, house_style, new_figure, to_svg
+from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 
 MOST_POINTS = 12_000

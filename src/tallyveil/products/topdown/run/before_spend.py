@@ -8,12 +8,10 @@ from tallyveil.files.intervals import INTERVALS
 from tallyveil.files.tables import table_name
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
-from tallyveil.plans.disk import free_disk, refuse_small_disk
 from tallyveil.plans.machine import machine_memory
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict
-from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.runs.folder_state import FolderState, folder_state
+from tallyveil.plans.resources import free_disk, predict, refuse_small_disk, sizes_of_spine
+from tallyveil.runs.folder import FolderState, folder_state
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX

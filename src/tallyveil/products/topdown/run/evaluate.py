@@ -20,7 +20,7 @@ from tallyveil.files.histograms import HISTOGRAM, read_histogram, tabulated
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.plans.stated import stated_plan
+from tallyveil.plans.fitting import stated_plan
 
 
 def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = None) -> Evaluation:

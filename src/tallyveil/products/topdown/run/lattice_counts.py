@@ -9,8 +9,7 @@ import numpy as np
 
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.arrays import Integers
-from tallyveil.confidential.histogram import ConfidentialHistogram
-from tallyveil.confidential.subspace_counts import noisy_answers
+from tallyveil.confidential.histogram import ConfidentialHistogram, noisy_answers
 from tallyveil.declared import mapping_of
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.geography.spine import Spine
@@ -19,7 +18,7 @@ from tallyveil.noise.key import derive_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.lattice_draws import SubspaceDraw
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, write_drawn
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema

@@ -16,9 +16,9 @@ from tallyveil.files.finished import PRIVATE
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.noise.key import KEY_BYTES
 from tallyveil.noise.source import NoiseSource
-from tallyveil.postprocess.on_worker import OpenedRun, described, opened_run
+from tallyveil.postprocess.estimation import OpenedRun, described, opened_run
 from tallyveil.runs.executor import Site
-from tallyveil.runs.folder_state import CLUSTER
+from tallyveil.runs.folder import CLUSTER
 from tallyveil.runs.product import Run
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject

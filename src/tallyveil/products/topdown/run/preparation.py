@@ -4,31 +4,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.confidential.histogram import ConfidentialHistogram
-from tallyveil.confidential.invariants import check_bounds, invariant_values
+from tallyveil.confidential.histogram import ConfidentialHistogram, check_bounds, invariant_values
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.geometry import geometry_warnings
 from tallyveil.plans.constraints import Agreement, Invariant, Residents
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.resources import predict, warn_small_machine
-from tallyveil.plans.sizes import sizes_of_spine
-from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
-from tallyveil.postprocess.constraints.constraint_files import invariant_name, stated_invariant
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, constraint_table
+from tallyveil.plans.resources import predict, sizes_of_spine, warn_small_machine
+from tallyveil.postprocess.constraint_files import TakenOver, invariant_name, stated_invariant
+from tallyveil.postprocess.constraints import ConstraintTable, constraint_table, refuse_conflicts
 from tallyveil.postprocess.families.tree_values import TreeSweep, prepared_sweep
 from tallyveil.postprocess.intervals.fits import planned_fits
-from tallyveil.postprocess.other_releases.agreement import AgreedCounts, promised_counts, read_agreement
-from tallyveil.postprocess.other_releases.kept import TakenOver
-from tallyveil.postprocess.other_releases.release import refuse_unprotected
-from tallyveil.postprocess.other_releases.residents import read_residents
+from tallyveil.postprocess.other_releases import (
+    AgreedCounts,
+    promised_counts,
+    read_agreement,
+    read_residents,
+    refuse_unprotected,
+)
 from tallyveil.postprocess.passes.exact_groups import covering_counts, first_groups
 from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.public import PublicInputs, read_public
-from tallyveil.products.topdown.run.spine_changes import warnings_of
-from tallyveil.runs.observer import Observer
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.products.topdown.run.spine_making import warnings_of
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.schema.counts import narrow_limits
 from tallyveil.storage.json_files import JsonObject
 

@@ -7,10 +7,14 @@ from pathlib import Path
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.budget.noise_size import certify_noise
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.plans.advice import impossible_levels
+from tallyveil.plans.record import impossible_levels
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints.conflicts import geounits_without_room, refuse_conflicts
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, bounds_table
+from tallyveil.postprocess.constraints import (
+    ConstraintTable,
+    bounds_table,
+    geounits_without_room,
+    refuse_conflicts,
+)
 from tallyveil.postprocess.intervals.areas import entity_families, read_entity_table
 from tallyveil.postprocess.intervals.expected_deviations import AreaDeviations, expected_deviations
 from tallyveil.products.topdown.run.inputs import read_hierarchies

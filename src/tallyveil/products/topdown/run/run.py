@@ -17,13 +17,13 @@ from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_name
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraint_files import TakenOver
+from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.estimation import Estimation
 from tallyveil.postprocess.families.tree_values import TreeSweep
 from tallyveil.postprocess.intervals.job import PlannedIntervals
-from tallyveil.postprocess.other_releases.kept import TakenOver
+from tallyveil.postprocess.measured import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.passes.groups import FixedGroups
-from tallyveil.postprocess.public_inputs import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.products.topdown.run.before_spend import refuse_folder, refuse_many_people
@@ -33,11 +33,10 @@ from tallyveil.products.topdown.run.spine_making import spine_record
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.log import RunLog
-from tallyveil.runs.observer import Observer
+from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
-from tallyveil.runs.progress import Progress
-from tallyveil.runs.stopwatch import Stopwatch
+from tallyveil.runs.status import Progress
 from tallyveil.storage.json_files import JsonObject, digest_of
 from tallyveil.storage.system import usable_cores
 

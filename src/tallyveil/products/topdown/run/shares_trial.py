@@ -24,8 +24,8 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.release import ReleasePlan
-from tallyveil.plans.sizes import PEOPLE_PER_GEOUNIT
-from tallyveil.postprocess.constraints.geolevels import bounds_table
+from tallyveil.plans.resources import PEOPLE_PER_GEOUNIT
+from tallyveil.postprocess.constraints import bounds_table
 from tallyveil.products.topdown.run.inputs import read_hierarchies
 from tallyveil.products.topdown.run.optimal_shares import areas_of
 from tallyveil.products.topdown.run.run import run_release

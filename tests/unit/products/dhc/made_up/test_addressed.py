@@ -1,6 +1,6 @@
 import numpy as np
 
-from tallyveil.products.dhc.made_up.addressed import For, uniforms
+from tallyveil.products.dhc.made_up.households import For, uniforms
 
 
 def test_numbers_depend_on_their_address_alone():

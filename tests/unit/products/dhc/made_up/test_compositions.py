@@ -1,6 +1,6 @@
 import numpy as np
 
-from tallyveil.products.dhc.made_up.compositions import (
+from tallyveil.products.dhc.made_up.households import (
     ADULT,
     MOST,
     NEIGHBOURHOODS,

@@ -7,8 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.products.dhc.made_up.files import DHC_FILES, persons_table, units_table, write_dhc_states
-from tallyveil.products.dhc.made_up.population import make_parts
+from tallyveil.products.dhc.made_up.population import (
+    DHC_FILES,
+    make_parts,
+    persons_table,
+    units_table,
+    write_dhc_states,
+)
 from tallyveil.schema import load_preset
 from tallyveil.schema.household_types import Couple, HouseholdType, MinorAges, household_types
 from tallyveil.synthetic import PublishedCounts, make_population

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.products.dhc.made_up.laws import laws
+from tallyveil.products.dhc.made_up.people import laws
 
 
 def test_draws_keep_to_their_limits_and_reach_them():

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.products.dhc.made_up.segments import rank_within, take
+from tallyveil.products.dhc.made_up.households import rank_within, take
 
 RUNS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=30)
 

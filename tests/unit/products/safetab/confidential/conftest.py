@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tallyveil.products.safetab.confidential.households import read_households
+from tallyveil.products.safetab.confidential.measure import read_households
 from tallyveil.products.safetab.confidential.records import read_persons
 from tallyveil.products.safetab.public.household_tables import ListedGroups
 from tallyveil.products.safetab.public.households import read_household_plan

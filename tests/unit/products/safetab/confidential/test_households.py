@@ -5,8 +5,8 @@ import pytest
 
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
-from tallyveil.products.safetab.confidential import households as safetab_households
-from tallyveil.products.safetab.confidential.households import HouseholdMeasurer
+from tallyveil.products.safetab.confidential import measure as safetab_households
+from tallyveil.products.safetab.confidential.measure import HouseholdMeasurer
 from tallyveil.products.safetab.public.addresses import CELLS_APART, GEOLEVELS, HOUSEHOLDS, query_number
 from tallyveil.products.safetab.public.household_tables import ListedGroups
 

@@ -6,8 +6,7 @@ import pytest
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential import measure as safetab_measure
-from tallyveil.products.safetab.confidential.groups import PersonCounts
-from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer, PersonCounts
 from tallyveil.products.safetab.public.addresses import (
     CELLS_APART,
     FIRST_TABLE,

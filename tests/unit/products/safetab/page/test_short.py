@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from tallyveil.products.safetab.page.short import group_points, group_tiles
+from tallyveil.products.safetab.page.persons import group_points, group_tiles
 from tallyveil.schema.schema import PERSON, unit_of
 
 RIGHT = Fraction(3, 4)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.products.safetab.public.calibrate import (
+from tallyveil.products.safetab.public.estimates import CONFIDENCE
+from tallyveil.products.safetab.public.plan import read_plan
+from tallyveil.products.safetab.public.privacy import (
     parse_margins,
     plan_for_epsilon,
     plan_for_margins,
+    privacy_of,
     write_parameters,
 )
-from tallyveil.products.safetab.public.plan import read_plan
-from tallyveil.products.safetab.public.privacy import privacy_of
-from tallyveil.products.safetab.public.sums import CONFIDENCE
 
 TABLE_4 = Path(__file__).parents[5] / "examples" / "safetab_table_4"
 DELTA = Fraction(1, 10**10)

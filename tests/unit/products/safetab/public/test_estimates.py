@@ -7,9 +7,17 @@ import pytest
 from tests.oracles.safetab_margins import combined_coverage, coverage_of_sum, stage_1_bias
 
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
-from tallyveil.products.safetab.public.estimates import UNIT, chosen_law, estimator_of, quality_of
-from tallyveil.products.safetab.public.near_threshold import quality_arrays
-from tallyveil.products.safetab.public.sums import CONFIDENCE, NoisePair, margin_of_sum, noise_sum
+from tallyveil.products.safetab.public.estimates import (
+    CONFIDENCE,
+    UNIT,
+    NoisePair,
+    chosen_law,
+    estimator_of,
+    margin_of_sum,
+    noise_sum,
+    quality_of,
+)
+from tallyveil.products.safetab.public.group_numbers import quality_arrays
 
 GAMMA = Fraction(1, 10)
 DETAILED = Fraction("2.134") / 9

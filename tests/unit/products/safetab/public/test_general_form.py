@@ -10,17 +10,15 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.products.safetab.confidential.declassify import declassify_levels
 from tallyveil.products.safetab.confidential.group_records import read_group_records
-from tallyveil.products.safetab.confidential.groups import PersonCounts
-from tallyveil.products.safetab.confidential.measure import GroupMeasurer
+from tallyveil.products.safetab.confidential.measure import GroupMeasurer, PersonCounts
 from tallyveil.products.safetab.confidential.records import read_persons
 from tallyveil.products.safetab.public.ages import DETAILS
 from tallyveil.products.safetab.public.from_toml import load_group_plan
 from tallyveil.products.safetab.public.general_form import write_general_form
 from tallyveil.products.safetab.public.group_numbers import CollectedGroups
-from tallyveil.products.safetab.public.group_tables import group_tables
 from tallyveil.products.safetab.public.plan import read_plan
 from tallyveil.products.safetab.public.regions import read_regions
-from tallyveil.products.safetab.public.tables import SetTables
+from tallyveil.products.safetab.public.tables import SetTables, group_tables
 from tallyveil.products.safetab.run.groups import groups_declaration
 
 NUMBERS = ["COUNT", "VARIANCE", "MARGIN", "ESTIMATE", "ESTIMATE_VARIANCE", "ESTIMATE_MARGIN", "METHOD"]

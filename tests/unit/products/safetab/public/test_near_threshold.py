@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian, DiscreteLaplace
-from tallyveil.products.safetab.public.estimates import UNIT, chosen_law, estimator_of
-from tallyveil.products.safetab.public.near_threshold import near_threshold, quality_arrays
-from tallyveil.products.safetab.public.sums import noise_sum
+from tallyveil.products.safetab.public.estimates import UNIT, chosen_law, estimator_of, noise_sum
+from tallyveil.products.safetab.public.group_numbers import near_threshold, quality_arrays
 
 GAMMA = Fraction(1, 10)
 BUDGETS = ("50", "10", "2.134")

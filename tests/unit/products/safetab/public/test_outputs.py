@@ -7,8 +7,8 @@ import pytest
 
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.noise import insecure_key
-from tallyveil.products.safetab.public.outputs import check_outputs, require_passed
 from tallyveil.products.safetab.public.plan import read_plan
+from tallyveil.products.safetab.public.tables import check_outputs, require_passed
 from tallyveil.products.safetab.run.run import run_safetab
 
 

@@ -6,9 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import TallyveilError
-from tallyveil.products.safetab.public.coterminous import tabulate_all, tabulate_once
 from tallyveil.products.safetab.public.plan import read_plan
-from tallyveil.products.safetab.public.regions import Regions, first_block_in_all, read_regions, same_blocks
+from tallyveil.products.safetab.public.regions import (
+    Regions,
+    first_block_in_all,
+    read_regions,
+    same_blocks,
+    tabulate_all,
+    tabulate_once,
+)
 
 
 def test_regions_have_their_published_ids(params, data):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tallyveil.errors import SchemaError, StoreError
-from tallyveil.products.safetab.public.files import CODE_TO_ITERATION, read_file
-from tallyveil.products.safetab.public.short_form import convert_short_form
+from tallyveil.products.safetab.public.files import CODE_TO_ITERATION, convert_short_form, read_file
 
 
 def convert(tmp_path, lines):

@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.products.safetab.public.iterations import View, read_iterations
+from tallyveil.products.safetab.public.iterations import (
+    View,
+    common_record,
+    groups_of,
+    read_iterations,
+    stability_of,
+)
 from tallyveil.products.safetab.public.plan import read_plan
-from tallyveil.products.safetab.public.stability import common_record, groups_of, stability_of
 
 
 def view_of(alone, combination, ethnicity, n_adaptive=99):

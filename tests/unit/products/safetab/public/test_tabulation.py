@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tallyveil.noise import NoiseSource, insecure_key
-from tallyveil.products.safetab.public.coterminous import tabulate_all, tabulate_once
+from tallyveil.products.safetab.public.regions import tabulate_all, tabulate_once
 from tallyveil.products.safetab.run.run import measurer_of, read_safetab_inputs, tables_of
 
 HUGE = 10**9

@@ -20,10 +20,9 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.products.safetab.page.groups import write_groups_evaluation, write_groups_report
 from tallyveil.products.safetab.public.from_toml import load_group_plan
-from tallyveil.products.safetab.public.group_tables import check_group_tables, write_group_tables
-from tallyveil.products.safetab.public.outputs import require_passed
+from tallyveil.products.safetab.public.tables import check_group_tables, require_passed, write_group_tables
 from tallyveil.products.safetab.run import groups as running
-from tallyveil.products.safetab.run.evaluate_groups import evaluate_groups
+from tallyveil.products.safetab.run.evaluate import evaluate_groups
 from tallyveil.products.safetab.run.groups import run_groups
 
 EXAMPLE = Path(__file__).parents[5] / "examples" / "hospital_stays"

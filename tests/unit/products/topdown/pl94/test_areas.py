@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.products.topdown.pl94.sources import PublishedAreas, published_areas
+from tallyveil.products.topdown.pl94.publication import PublishedAreas, published_areas
 
 BLOCKS = pl.DataFrame(
     {

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import SolverError
-from tallyveil.products.topdown.pl94.checks import CHECKS, cell_totals, check_sums, check_table
 from tallyveil.products.topdown.pl94.layouts import (
     PERSON_TABLES,
     RACES,
@@ -17,6 +16,7 @@ from tallyveil.products.topdown.pl94.layouts import (
     table_frames,
     write_rows,
 )
+from tallyveil.products.topdown.pl94.publication import CHECKS, cell_totals, check_sums, check_table
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 

@@ -11,7 +11,7 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.constraints import Invariant
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.lattice_draws import prepare_subspace
-from tallyveil.plans.subspace_query import SubspaceQuery
+from tallyveil.plans.release import SubspaceQuery
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.subspace.exact.digits import NoiseAddress
 

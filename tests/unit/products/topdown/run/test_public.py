@@ -8,8 +8,7 @@ import pytest
 from tallyveil.errors import ConstraintError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.conflicts import geounits_without_room
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable, summed_upward
+from tallyveil.postprocess.constraints import ConstraintTable, geounits_without_room, summed_upward
 from tallyveil.products.topdown.run.public import read_public
 from tallyveil.schema.presets import load_preset
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tallyveil.budget.caps import EXACT_DEVIATION, MOST_LOSS
 from tallyveil.geography.areas import AreaChange, Deviation
-from tallyveil.products.topdown.run.spine_changes import is_worse, warnings_of
+from tallyveil.products.topdown.run.spine_making import is_worse, warnings_of
 
 
 def change(given_, steps, made, *, unmet=False):

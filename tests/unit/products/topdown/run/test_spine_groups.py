@@ -19,8 +19,7 @@ from tallyveil.geography import (
 )
 from tallyveil.geography import spine_from_prefixes as prefixes
 from tallyveil.plans.inputs import Regroup, with_protected
-from tallyveil.products.topdown.run.spine_changes import area_changes, is_worse, warnings_of
-from tallyveil.products.topdown.run.spine_making import choose_groups
+from tallyveil.products.topdown.run.spine_making import area_changes, choose_groups, is_worse, warnings_of
 
 STEPS = (Branch("reserve", "Town", "R"), GroupByMembership(("ward", "school"), "Group", "Block"))
 

@@ -9,8 +9,7 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.constraints.conflicts import refuse_conflicts
-from tallyveil.postprocess.constraints.geolevels import ConstraintTable
+from tallyveil.postprocess.constraints import ConstraintTable, refuse_conflicts
 from tallyveil.products.topdown.run.inputs import read_histograms
 from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.public import read_public
@@ -110,7 +109,7 @@ def test_an_invariant_keeps_one_array():
 
 
 def test_sums_that_outgrow_the_narrow_form_are_exact():
-    from tallyveil.postprocess.constraints.geolevels import summed_upward
+    from tallyveil.postprocess.constraints import summed_upward
 
     blocks = np.array([[2**31 - 2], [2**31 - 2], [UNBOUNDED]])
     above, _ = summed_upward(blocks, 1, SPINE)
@@ -118,7 +117,7 @@ def test_sums_that_outgrow_the_narrow_form_are_exact():
 
 
 def test_conflicts_are_found_in_every_piece(monkeypatch):
-    monkeypatch.setattr("tallyveil.postprocess.constraints.geolevels.GEOUNITS_AT_ONCE", 1)
+    monkeypatch.setattr("tallyveil.postprocess.constraints.GEOUNITS_AT_ONCE", 1)
     one = table("facilities", HHGQ, [[0] * 8, [1] * 8], [[UNBOUNDED] * 8, [UNBOUNDED] * 8])
     other = table("invariant total", TOTAL, [[10], [7]], [[10], [7]])
     with pytest.raises(ConstraintError, match="Region 'B'"):

@@ -1,1 +1,0 @@
-"""Other finished releases that a release agrees with, or whose counts of people limit its own."""

@@ -1,0 +1,401 @@
+"""The intervals of a release, as text and figures for readers who are not specialists.
+
+By its intervals, a release also says how near published counts lie to the counts before noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tallyveil.files.geography import NAMES
+from tallyveil.files.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
+from tallyveil.geography.areas import NAME_COLUMNS
+from tallyveil.report.figure import COLOURS, INK, MUTED, WIDTH, Picture, house_style, new_figure, to_svg
+from tallyveil.report.release_files import Matrix, ReleaseFiles, Titles
+from tallyveil.report.wording import grouped, name_title, percent, rounded
+from tallyveil.schema.schema import Unit
+from tallyveil.storage.read import collect, read_published
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """The published counts of one query at one geolevel, without those that are known exactly.
+
+    Attributes:
+        geolevel: Name.
+        counts: How many there are.
+        typical: Their median, a published count.
+        distance: The least number that at least half of them have as their distance: the farthest that the count before
+            noise can lie from the published one and be in the interval.
+        above_zero: How many of them are above zero.
+        perhaps_zero: How many of those have an interval that holds zero.
+    """
+
+    geolevel: str
+    counts: int
+    typical: int
+    distance: int
+    above_zero: int
+    perhaps_zero: int
+
+
+def nearness_of(geolevel: str, frame: pl.DataFrame) -> Nearness | None:
+    """Summarise intervals; None if no count has an interval with two ends.
+
+    Args:
+        geolevel: Name of the geolevel.
+        frame: Whole numbers `count`, `lower` and `upper`, null where there is no end.
+    """
+    # A count whose interval has an open end has no distance.
+    known = frame.drop_nulls(["lower", "upper"])
+    if known.is_empty():
+        return None
+    distances = known.select(
+        # The farther end: where the count before noise may be in the worst case.
+        pl.max_horizontal(pl.col("upper") - pl.col("count"), pl.col("count") - pl.col("lower"))
+    ).to_series()
+    positive = known.filter(pl.col("count") > 0)
+    return Nearness(
+        geolevel,
+        known.height,
+        _middle(known["count"]),
+        _middle(distances),
+        positive.height,
+        positive.filter(pl.col("lower") <= 0).height,
+    )
+
+
+def _middle(values: pl.Series) -> int:
+    """The least of the values that at least half of them do not exceed."""
+    return int(values.sort()[(len(values) - 1) // 2])
+
+
+INSIDE, OUTSIDE = COLOURS[0], COLOURS[3]
+_LEFT, _RIGHT = 2.0, 0.2  # inches beside the axes
+_PANEL, _GAP, _TOP, _BOTTOM = 1.25, 0.42, 0.42, 0.62
+_LABEL = 0.62  # inches from the axes to the name of a geolevel: past the longest tick label
+_LABELS = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """Counts of one geolevel, sorted by published count. All arrays have the same shape.
+
+    Attributes:
+        title: The geolevel.
+        published: Released counts.
+        estimate: Unbiased estimates.
+        lower, upper: Ends of the intervals.
+    """
+
+    title: str
+    published: NDArray[np.int64]
+    estimate: NDArray[np.float64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Whether each interval holds the published count."""
+        held: NDArray[np.bool_] = (self.lower <= self.published) & (self.published <= self.upper)
+        return held
+
+
+def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
+    """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
+    with house_style("intervals"):
+        height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
+        figure = new_figure(height)
+        for number, panel in enumerate(panels):
+            # matplotlib counts from below; the first panel is on top.
+            base = _BOTTOM + (len(panels) - 1 - number) * (_PANEL + _GAP)
+            axes = figure.add_axes(
+                (_LEFT / WIDTH, base / height, 1 - (_LEFT + _RIGHT) / WIDTH, _PANEL / height)
+            )
+            _draw(axes, panel)
+            axes.set_ylabel(f"{panel.title}\n{unit.many}", rotation=0, ha="right", va="center")
+            # In parts of the width of the axes, so that all panels' labels stand in one column.
+            axes.yaxis.set_label_coords(-_LABEL / (WIDTH - _LEFT - _RIGHT), 0.5)
+            if number == len(panels) - 1:
+                axes.set_xlabel("published count, from the smallest geounit to the largest")
+        _legend(figure, height)
+        return Picture(to_svg(figure, "intervals", _description(panels)), _words(panels))
+
+
+def _draw(axes: "Axes", panel: Panel) -> None:
+    places = np.arange(len(panel.published))
+    held = panel.inside
+    # Colour and shape both differ, for readers who do not see the colours.
+    for which, colour, marker in ((held, INSIDE, "o"), (~held, OUTSIDE, "D")):
+        low, high, middle = (
+            (values - panel.published)[which] for values in (panel.lower, panel.upper, panel.estimate)
+        )
+        axes.vlines(places[which], low, high, color=colour, linewidth=2.2, zorder=2)
+        axes.scatter(places[which], middle, s=20, color=colour, marker=marker, linewidths=0, zorder=4)
+    axes.margins(y=0.08)
+    axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
+    axes.grid(axis="y")
+    # Evenly spaced ranks; unique, since few counts give the same rank twice.
+    shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))
+    axes.set_xticks(shown, [grouped(int(panel.published[place])) for place in shown])
+    axes.set_xlim(-0.8, max(len(places) - 0.2, 0.8))
+    axes.locator_params(axis="y", nbins=5, integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: "0" if value == 0 else f"{value:+,.0f}".replace("-", "−"))
+    axes.tick_params(axis="y", labelcolor=MUTED)
+
+
+def _legend(figure: "Figure", height: float) -> None:
+    from matplotlib.lines import Line2D
+
+    entries = [
+        Line2D([], [], color=INK, linewidth=1.1, label="published count"),
+        Line2D(
+            [],
+            [],
+            color=INSIDE,
+            marker="o",
+            markersize=4.5,
+            linewidth=2.2,
+            label="estimate and interval that holds it",
+        ),
+        Line2D(
+            [], [], color=OUTSIDE, marker="D", markersize=4.5, linewidth=2.2, label="interval that does not"
+        ),
+    ]
+    figure.legend(
+        handles=entries,
+        loc="upper left",
+        bbox_to_anchor=(_LEFT / WIDTH, 1 - 0.05 / height),
+        ncols=3,
+        columnspacing=1.8,
+        handlelength=1.6,
+    )
+
+
+def _description(panels: Sequence[Panel]) -> str:
+    parts = [
+        f"{panel.title}: {int((~panel.inside).sum())} of {len(panel.published)} outside" for panel in panels
+    ]
+    return f"Intervals of counts drawn relative to the published count. {'; '.join(parts)}."
+
+
+def _words(panels: Sequence[Panel]) -> str:
+    """How many of the counts that are drawn lie outside their intervals."""
+    drawn = sum(len(panel.published) for panel in panels)
+    outside = [(panel.title, int((~panel.inside).sum())) for panel in panels]
+    beyond = sum(number for _, number in outside)
+    if not beyond:
+        return f"All {grouped(drawn)} published counts that are drawn lie in their intervals."
+    where = ", ".join(f"{number} at {title}" for title, number in outside if number)
+    return f"Of the {grouped(drawn)} published counts that are drawn, {beyond} lie outside their intervals ({where})."
+
+
+POINTS = 48
+"""Largest number of counts of one geolevel in the figure."""
+EXACT = 10.0**-DECIMALS
+"""Standard error below which an estimate counts as exact: one unit of the last decimal that the interval files
+hold. Ten times it would hide true, small errors; a tenth is below what the files can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One count as an example for the reader.
+
+    Attributes:
+        area, query: They identify the count; the area has its geolevel, its geocode and, if it has one, its name.
+        published, estimate, standard_error, lower, upper: Its numbers, as text.
+    """
+
+    area: str
+    query: str
+    published: str
+    estimate: str
+    standard_error: str
+    lower: str
+    upper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """The content of the page's section on intervals.
+
+    Attributes:
+        level: Coverage, as text.
+        share: The same as "95 of 100".
+        simultaneous: Whether all intervals of a table together have this coverage.
+        covers: What the intervals cover and what they do not, or why there are none.
+        with_intervals: Whether there are intervals; Laplace noise has estimates and standard errors alone.
+        bounds_left_out: Names of public bounds that were not used.
+        example: A count of medium size; None if no count has an interval.
+        outside: Share of published counts outside their interval, by query and geolevel; None without intervals.
+        nearness: How near the counts of `query` lie to those before noise, from the geolevel with the fewest areas on.
+        query: The query of the example, the figure and `nearness`.
+        errors: Median standard errors, by query and geolevel.
+        entities_outside: The same as `outside` for families of entities; None without entities or intervals.
+        entities_errors: The same as `errors` for families of entities; None without entities.
+        plot: Figure of published counts against estimates; None if there is nothing to draw.
+        in_tables: Whether the published tables have the same columns.
+    """
+
+    level: str
+    share: str
+    simultaneous: bool
+    covers: str
+    with_intervals: bool
+    bounds_left_out: tuple[str, ...]
+    example: Example | None
+    outside: Matrix | None
+    nearness: tuple[Nearness, ...]
+    query: str
+    errors: Matrix
+    entities_outside: Matrix | None
+    entities_errors: Matrix | None
+    plot: Picture | None
+    in_tables: bool
+
+
+def uncertainty_of(files: ReleaseFiles) -> Uncertainty | None:
+    """Read and summarise the intervals of a release; None if it has none.
+
+    Raises:
+        StoreError: the intervals belong to another run, or cannot be read.
+    """
+    manifest = made_intervals(files.root, files.manifest.run)
+    if manifest is None:
+        return None
+    compared = manifest["compared"]
+    levels = [item for item in compared if not item["is_entity"]]
+    entities = [item for item in compared if item["is_entity"]]
+    query = _main_query(levels)
+    # Laplace noise has no intervals, only standard errors.
+    with_intervals = manifest.get("kind") != "none"
+    areas = _samples(files, levels, query) if with_intervals else []
+    samples = [(name, sample) for name, sample, _ in areas]
+    panels = [_panel(geolevel, sample) for geolevel, sample in samples]
+    titles, noted = files.titles, files.manifest.body.get("intervals")
+    return Uncertainty(
+        level=f"{100 * manifest['level']:g} %",
+        share=f"{100 * manifest['level']:g} of 100",
+        simultaneous=bool(manifest.get("simultaneous")),
+        covers=manifest["covers"],
+        with_intervals=with_intervals,
+        bounds_left_out=tuple(manifest["bounds_left_out"]),
+        example=_example(files, samples, query),
+        outside=_by_level(levels, _outside, titles) if with_intervals else None,
+        nearness=tuple(
+            sorted((near for *_, near in areas if near is not None), key=lambda nearness: nearness.counts)
+        ),
+        query=query,
+        errors=_by_level(levels, _error, titles),
+        entities_outside=_by_family(entities, _outside, titles) if entities and with_intervals else None,
+        entities_errors=_by_family(entities, _error, titles) if entities else None,
+        plot=interval_plot(panels, files.unit) if panels else None,
+        in_tables=isinstance(noted, dict) and bool(noted.get("tables")),
+    )
+
+
+def _main_query(levels: Sequence[dict[str, Any]]) -> str:
+    """The query that examples are of: the total, or the first one if there are no intervals of totals."""
+    queries = [str(item["query"]) for item in levels]
+    return "total" if "total" in queries else queries[0]
+
+
+def _outside(item: dict[str, Any]) -> str:
+    # Counts that are exact cannot lie outside, and those not determined have no interval: neither is part of
+    # the share.
+    inexact = item["answers"] - item["exact"] - item["undetermined"]
+    return percent((item["below"] + item["above"]) / inexact) if inexact else _without_error(item)
+
+
+def _error(item: dict[str, Any]) -> str:
+    return _without_error(item) if item["standard_error"] is None else rounded(item["standard_error"])
+
+
+def _without_error(item: dict[str, Any]) -> str:
+    """What is said of a table in which every answer is exact or not determined."""
+    return "not determined" if item["undetermined"] else "exact"
+
+
+def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
+    """A table with queries in rows and geolevels in columns."""
+    areas = list(dict.fromkeys(item["area"] for item in items))
+    queries = list(dict.fromkeys(item["query"] for item in items))
+    texts = {(item["query"], item["area"]): text(item) for item in items}
+    return Matrix(
+        tuple(name_title(area) for area in areas),
+        tuple((titles.query(query), tuple(texts.get((query, area)) for area in areas)) for query in queries),
+    )
+
+
+def _by_family(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
+    """A table with families in rows and queries in columns, because there may be many families."""
+    areas = list(dict.fromkeys(item["area"] for item in items))
+    queries = list(dict.fromkeys(item["query"] for item in items))
+    texts = {(item["query"], item["area"]): text(item) for item in items}
+    return Matrix(
+        tuple(titles.query(query) for query in queries),
+        tuple((name_title(area), tuple(texts.get((query, area)) for query in queries)) for area in areas),
+    )
+
+
+def _samples(
+    files: ReleaseFiles, levels: Sequence[dict[str, Any]], query: str
+) -> list[tuple[str, pl.DataFrame, Nearness | None]]:
+    """For each geolevel without its exact counts: some at evenly spaced ranks, and how near all of them are."""
+    samples = []
+    for item in levels:
+        if item["query"] != query:
+            continue
+        # Filtered while it is read: the table of a country's blocks may not fit in memory.
+        rows = read_interval_table(files.root, item["area"], query).filter(pl.col("standard_error") >= EXACT)
+        frame = collect(rows, files.root / INTERVALS, "intervals")
+        if frame.height:
+            # Stable, so that equal counts keep the order of the file and the page its bytes.
+            order = np.argsort(frame["count"].to_numpy(), kind="stable")
+            places = np.unique(
+                np.linspace(0, frame.height - 1, min(POINTS, frame.height)).round().astype(int)
+            )
+            samples.append((item["area"], frame[order[places]], nearness_of(item["area"], frame)))
+    return samples
+
+
+def _panel(geolevel: str, sample: pl.DataFrame) -> Panel:
+    columns = {name: sample[name].to_numpy() for name in ("estimate", "lower", "upper")}
+    return Panel(name_title(geolevel), published=sample["count"].to_numpy(), **columns)
+
+
+def _example(files: ReleaseFiles, samples: Sequence[tuple[str, pl.DataFrame]], query: str) -> Example | None:
+    """The count in the middle of the sample of the middle geolevel; None if there is no sample."""
+    if not samples:
+        return None
+    # The middle of the middle: neither the country nor a block, and no extreme count.
+    geolevel, sample = samples[len(samples) // 2]
+    row = sample.row(sample.height // 2, named=True)
+    return Example(
+        area=_area(files, geolevel, row["geocode"]),
+        query=files.titles.query(query),
+        published=grouped(row["count"]),
+        estimate=f"{row['estimate']:,.1f}".replace("-", "−"),
+        standard_error=rounded(row["standard_error"]),
+        lower=grouped(row["lower"]),
+        upper=grouped(row["upper"]),
+    )
+
+
+def _area(files: ReleaseFiles, geolevel: str, geocode: str) -> str:
+    """The geolevel and the geocode of an area, after its name if the release has names."""
+    place, path = f"{name_title(geolevel)} {geocode}", files.root / NAMES
+    # Names are optional in a release.
+    if not path.is_file():
+        return place
+    names = read_published(path, NAME_COLUMNS)
+    of_area = names.filter(pl.col("geolevel") == geolevel, pl.col("geocode") == geocode)["name"]
+    return place if of_area.is_empty() else f"{of_area[0]} ({place})"
