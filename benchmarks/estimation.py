@@ -43,7 +43,7 @@ from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.parts import FamilyKernels
+from tallyveil.kernels.family.polish import FamilyKernels
 from tallyveil.kernels.family.program import PassArrays
 from tallyveil.kernels.family.solver import KERNELS, Answer, solve_pass
 

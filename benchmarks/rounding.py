@@ -26,13 +26,12 @@ from numba import njit
 from release_families import families, made_up
 from scipy import sparse
 
-from tallyveil.estimation.integer_program import branch_and_bound, solve_integer
+from tallyveil.estimation.highs import branch_and_bound, solve_integer
 from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.estimation.problem import UNBOUNDED, FamilyProblem
-from tallyveil.estimation.rounding import _arrays, round_counts, snap
-from tallyveil.estimation.rounding_program import Fixing, Snapped, stage_program
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.estimation.rounding import Fixing, Snapped, _arrays, round_counts, snap, stage_program
 from tallyveil.kernels.rounding.flow import round_by_flow
+from tallyveil.kernels.rounding.network_simplex import ONE, Bounds, Entries
 
 Family = tuple[FamilyProblem, np.ndarray, np.ndarray]
 

@@ -24,8 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # where the tests are, with the
 
 from tests.oracles.tiles import least_deviation_reference, least_squares_reference
 
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import TileSolution, estimate_tiles
 
 RACES, AGES, TYPES = 63, 40, 42

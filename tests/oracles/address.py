@@ -1,9 +1,9 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.address`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.noise`."""
 
 import numpy as np
 
 from tallyveil.arrays import Int32s, Integers, Words
-from tallyveil.kernels.address import LaneBlocks, Listed, Refinement, ScatteredBlocks
+from tallyveil.kernels.noise import LaneBlocks, Listed, Refinement, ScatteredBlocks
 
 
 def dense_addresses_reference(

@@ -1,10 +1,10 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.subspace.alias`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.subspace.sums`."""
 
 import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Floats, Integers, Words
-from tallyveil.kernels.subspace.alias import FRACTION_BITS, SHORT, AliasArrays
+from tallyveil.kernels.subspace.sums import FRACTION_BITS, SHORT, AliasArrays
 
 
 def fill_alias_reference(

@@ -1,4 +1,4 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.family.certificate`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.family.polish`."""
 
 import numpy as np
 

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from tallyveil.arrays import Integers, Words
-from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT, Bits
-from tallyveil.kernels.subspace.chain_coupled import Ends
+from tallyveil.kernels.subspace.chain import ABSOLUTE, ROOT, Bits, Ends
 
 Law: TypeAlias = tuple[int, float, int, Words]
 

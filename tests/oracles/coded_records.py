@@ -1,11 +1,11 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records.coded_records`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records`."""
 
 from itertools import takewhile
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Int16s, Int32s
-from tallyveil.kernels.records.coded_records import CodedRows, KnownBlocks
+from tallyveil.kernels.records import CodedRows, KnownBlocks
 
 
 def check_lists_reference(races: Int32s, n_read: int) -> tuple[bool, bool]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tallyveil.arrays import Bools, Int32s, Integers
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
+from tallyveil.kernels.rounding.network_simplex import ONE, Bounds, Entries
 
 
 def round_by_flow_reference(

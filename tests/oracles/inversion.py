@@ -1,4 +1,4 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.inversion`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.noise`."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Uint16s, Words
-from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
-from tallyveil.kernels.inversion import Boundaries, Direct
+from tallyveil.kernels.noise import Boundaries, Direct, LaneBlocks, ScatteredBlocks
 
 
 def look_up_dense_reference(

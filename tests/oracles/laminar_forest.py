@@ -1,4 +1,4 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.rounding.laminar_forest`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.rounding.flow`."""
 
 import numpy as np
 

@@ -3,8 +3,13 @@
 from numba import njit
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, fill_look_ahead, fill_weights
-from tallyveil.kernels.subspace.transform import Roots
+from tallyveil.kernels.subspace.look_ahead import (
+    ColumnTables,
+    Roots,
+    TrialScratch,
+    fill_look_ahead,
+    fill_weights,
+)
 
 
 @njit(nogil=True)

@@ -27,7 +27,7 @@ from tests.oracles.block_program import BlockProgram, Partition, RowSet
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.estimation.least_squares import SumBounds
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem
-from tallyveil.kernels.family.ridge import RIDGE
+from tallyveil.kernels.family.reduction import RIDGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.regions`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.sweep`."""
 
 import numpy as np
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.tree.regions import Children, Packing, Parents, Slopes
+from tallyveil.kernels.tree.sweep import Children, Packing, Parents, Slopes
 
 
 def step_up_reference(

@@ -1,7 +1,7 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.regrouping`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.variance`."""
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.tree.regrouping import TOLERANCE, Container
+from tallyveil.kernels.tree.variance import TOLERANCE, Container
 
 
 def regroup_reference(container: Container, group_of: Integers, passes: int) -> tuple[float, float]:

@@ -1,11 +1,11 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records.safetab_groups`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records`."""
 
 from itertools import takewhile
 
 import numpy as np
 
 from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
-from tallyveil.kernels.records.safetab_groups import MOST_ITERATIONS, CodedPeople, IterationMaps, RegionBlocks
+from tallyveil.kernels.records import MOST_ITERATIONS, CodedPeople, IterationMaps, RegionBlocks
 
 
 def person_iterations_reference(

@@ -1,9 +1,9 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.sibling_merging`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.off_spine_distance`."""
 
 import numpy as np
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings
+from tallyveil.kernels.tree.off_spine_distance import EntityEntries, Siblings
 
 
 def merge_siblings_reference(

@@ -1,4 +1,4 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.simplex`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.vectors`."""
 
 import numpy as np
 

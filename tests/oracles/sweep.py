@@ -9,8 +9,7 @@ from tests.oracles.transform import (
 )
 
 from tallyveil.arrays import Floats
-from tallyveil.kernels.tree.sweep import NoisyAnswers, RowGroups, SharedRows
-from tallyveil.kernels.tree.transform import Basis, Cascade
+from tallyveil.kernels.tree.sweep import Basis, Cascade, NoisyAnswers, RowGroups, SharedRows
 
 
 def add_measured_reference(

@@ -1,9 +1,9 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records.text_records`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.records`."""
 
 import re
 
 from tallyveil.arrays import Bools, Bytes, Int32s, Integers
-from tallyveil.kernels.records.text_records import FLAG, NULL
+from tallyveil.kernels.records import FLAG, NULL
 
 
 def parse_rows_reference(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> int:

@@ -14,7 +14,7 @@ from scipy import sparse
 from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import SolverError
 from tallyveil.estimation.highs import linear_program, quiet_solver
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import TileProblem
 
 
 def least_squares_reference(problem: TileProblem) -> Floats:

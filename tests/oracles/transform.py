@@ -1,9 +1,9 @@
-"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.transform`."""
+"""Slow and obvious specifications of the kernels in `tallyveil.kernels.tree.sweep`."""
 
 import numpy as np
 
 from tallyveil.arrays import Floats, Numbers
-from tallyveil.kernels.tree.transform import Basis, Cascade, straight_answers
+from tallyveil.kernels.tree.sweep import Basis, Cascade, straight_answers
 
 
 def reflect_reference(basis: Basis, cells: Floats) -> None:

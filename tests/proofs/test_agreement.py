@@ -9,8 +9,16 @@ import pytest
 from tests.samples import every
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.agreeing_limits import SizedHouseholds, alone_limits, occupied_limits, size_limits
-from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, merged_leaves, split_with_lift
+from tallyveil.estimation.leaf_lift import (
+    Leaves,
+    LiftedSplit,
+    SizedHouseholds,
+    alone_limits,
+    merged_leaves,
+    occupied_limits,
+    size_limits,
+    split_with_lift,
+)
 
 SEEDS = every(10, range(150))
 Leaf = tuple[tuple[int, ...], int, int]

@@ -17,7 +17,7 @@ from tests.proofs.rational_laws import (
 )
 from tests.samples import every
 
-from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias
+from tallyveil.kernels.subspace.sums import FRACTION_BITS, fill_alias
 from tallyveil.subspace.exact.convolution import ConvolvedSums, floats_of
 from tallyveil.subspace.exact.split import (
     LARGEST_ENTRIES,

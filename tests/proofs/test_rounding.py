@@ -10,10 +10,8 @@ import pytest
 from tests.proofs.exact import is_totally_unimodular, rows_can_be_signed, vertices
 from tests.samples import every
 
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
-from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, attained, round_by_flow
-from tallyveil.kernels.rounding.laminar_forest import laminar_forest
-from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, OPTIMAL
+from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, attained, laminar_forest, round_by_flow
+from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, ONE, OPTIMAL, Bounds, Entries
 
 SEEDS = every(10, range(150))
 

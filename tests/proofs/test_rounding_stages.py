@@ -9,11 +9,11 @@ import pytest
 from tests.proofs.exact import all_flows, least_of
 from tests.samples import every
 
-from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
     TOO_LARGE,
+    Network,
     minimum_cost_flow,
     proves_least_cost,
 )

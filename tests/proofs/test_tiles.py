@@ -12,8 +12,7 @@ from tests.proofs.exact import is_totally_unimodular
 from tests.samples import every
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 
 SEEDS = every(10, range(100))

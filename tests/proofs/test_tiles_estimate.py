@@ -13,8 +13,7 @@ import pytest
 from tests.proofs.exact import least_squares, solved
 from tests.samples import every
 
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 
 SEEDS = every(10, range(120))

@@ -26,7 +26,7 @@ from tallyveil.estimation.problem import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.kernels.family.ridge import RIDGE
+from tallyveil.kernels.family.reduction import RIDGE
 
 
 def random_labels(rng, n_cells, complete) -> tuple[Any, int]:

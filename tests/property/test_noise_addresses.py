@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallyveil.kernels.address import LaneBlocks, Refinement, dense_refinement, scattered_addresses
+from tallyveil.kernels.noise import LaneBlocks, Refinement, dense_refinement, scattered_addresses
 from tallyveil.noise import (
     DiscreteGaussian,
     DiscreteLaplace,

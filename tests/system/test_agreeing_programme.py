@@ -11,7 +11,7 @@ from tests.outer_worlds import blocks
 
 import tallyveil
 from tallyveil.errors import TallyveilError
-from tallyveil.estimation.agreeing_limits import alone_limits, occupied_limits
+from tallyveil.estimation.leaf_lift import alone_limits, occupied_limits
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

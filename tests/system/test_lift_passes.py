@@ -10,7 +10,7 @@ from tests.lift_worlds import write_homes, write_world
 from tests.outer_worlds import blocks
 
 from tallyveil.errors import TallyveilError
-from tallyveil.estimation.agreeing_limits import alone_limits
+from tallyveil.estimation.leaf_lift import alone_limits
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release

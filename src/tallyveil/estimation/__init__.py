@@ -4,17 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.estimation.problem import (
     UNBOUNDED,
+    EstimateStatus,
     EstimationPass,
     FamilyProblem,
+    FamilySolution,
     LinearConstraint,
     MeasuredQuery,
-    RoundingStage,
-)
-from tallyveil.estimation.solution import (
-    EstimateStatus,
-    FamilySolution,
     RoundingMethod,
     RoundingOutcome,
+    RoundingStage,
     StageOutcome,
 )
 

@@ -6,17 +6,17 @@ import numpy as np
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation.conflict import explain_conflict
+from tallyveil.estimation.highs import explain_conflict
 from tallyveil.estimation.least_squares import LIMIT_PERSONS, solve_passes, weighted_deviation
-from tallyveil.estimation.problem import FamilyProblem
-from tallyveil.estimation.rounding import round_counts, unmet_constraints
-from tallyveil.estimation.solution import (
+from tallyveil.estimation.problem import (
     EstimateStatus,
+    FamilyProblem,
     FamilySolution,
     RoundingMethod,
     RoundingOutcome,
     StageOutcome,
 )
+from tallyveil.estimation.rounding import round_counts, unmet_constraints
 
 
 def estimate_family(problem: FamilyProblem, *, limit_persons: float = LIMIT_PERSONS) -> FamilySolution:

@@ -1,40 +1,65 @@
-"""Split counts among children so that each child's counts can be split on, down to the finest geounits.
+"""Counts that agree with published counts of people: limits at every leaf, and splits that keep them.
 
-Some counts y are a part of other counts n that are already published for every finest geounit (leaf) b: householders
-among persons, persons who live alone among householders. Each leaf also has limits on the sum of its y. So
+Some counts y are a part of other counts n that are already published for every finest geounit (leaf) b:
+householders among persons, persons who live alone among householders. Each leaf also has limits on the sum of
+its y. So
 
     0 <= y_b(c) <= n_b(c) for every cell c,    lower_b <= sum over c of y_b(c) <= upper_b.
 
-A child's counts can be split among its leaves if and only if there is such a flow: from each cell c of the child, at
-most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of the network. Bounds on the child's own
-counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one householder each allow no
-y = (1, 1, 0, 0), though its sum and all its counts are within the sums of the leaves' bounds.
+*Splits.* A child's counts can be split among its leaves if and only if there is such a flow: from each cell c
+of the child, at most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of the network.
+Bounds on the child's own counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one
+householder each allow no y = (1, 1, 0, 0), though its sum and all its counts are within the sums of the
+leaves' bounds. Where the limits are those of a coarser geolevel, its geounits are the leaves. Below it, each
+child is its own leaf.
 
-Where the limits are those of a coarser geolevel, its geounits are the leaves. Below it, each child is its own leaf.
+Here the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave cell
+c, pass a node (child, c) at a cost, go on to the leaves of the child, and leave there. The flow through the
+node is the child's y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child
+next has a solution. The flow is solved by `tallyveil.kernels.rounding.network_simplex`. The cost of a child's
+y(c) is its squared distance from a target, over the variance of the target. It is exact at the distances 0,
+1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex. The sum of a
+child's y may have a target, too. What leaves the leaves of the child then passes one more node, at such a
+cost.
 
-Here the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave cell c, pass a
-node (child, c) at a cost, go on to the leaves of the child, and leave there. The flow through the node is the child's
-y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child next has a solution.
+*Limits.* A block has H household people, of whom A are adults, in HU housing units; all three are public. The
+limits on its occupied units, and on the units in which one person lives alone, leave room at every leaf for
+all later splits, and no more is asked of them:
 
-The cost of a child's y(c) is its squared distance from a target, over the variance of the target. It is exact at the
-distances 0, 1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex. The sum of a
-child's y may have a target, too. What leaves the leaves of the child then passes one more node, at such a cost.
+- a block has occupied units if and only if it has household people;
+- there are at most as many occupied units as housing units, and as many as adults (one, where all are
+  minors);
+- no household needs to be larger than 15, unless there are too few units.
 
-Sources: docs/proofs/agreement.md; the flow is solved by `tallyveil.kernels.rounding.network_simplex`.
+Noise makes blocks that no census has, such as three minors by themselves. The limits must be possible for
+them, too.
+
+*Sizes.* How many households of a place can have a size, so that all sizes can add up to the people who live
+there. Sizes are found one by one, the largest first. Some households have a size that is known before, such
+as people who live alone. All others can have any size from the smallest open one up. The largest size stands
+for itself and all larger ones; the others are exact. At every step, the limits are those numbers of
+households with which the sizes that are left can still add up, and no others. Households of the largest size
+hold at most two people beyond it on average, unless there are too few households. Worked case: 12 people live
+in 4 households of two or more. Beyond two in each, there are 4 people. A household of size 7 takes 5 of
+these, so there is none. One household may have size 6: its 4 people beyond two are all there are. Then the
+others have size 2.
+
+Source: docs/proofs/agreement.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Bools, Floats, Integers
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
+    Network,
     minimum_cost_flow,
     proves_least_cost,
 )
@@ -355,3 +380,114 @@ def _whole(slope: Floats, n_nodes: int) -> Integers:
     unit = min(_FINEST_UNIT, 2.0**57 / (n_nodes + 2) / largest)
     # Rounding is monotone: pieces of one count keep rising slopes, so that its cost stays convex.
     return np.rint(slope * unit).astype(np.int64)
+
+
+USUAL_LARGEST = 15
+"""Size that a household must exceed only where there are too few units."""
+
+MOST_BEYOND: Final = 2
+"""People beyond the largest size that households of this size may have on average, where there are enough of them. With
+more, State counts of smaller sizes would be less exact (docs/dhc.md)."""
+
+
+def occupied_limits(people: Integers, adults: Integers, housing_units: Integers) -> tuple[Integers, Integers]:
+    """Least and largest number of occupied units.
+
+    Args:
+        people: Published household people of each block.
+        adults: Published household people of 18 or more.
+        housing_units: Housing units of each block.
+    Returns:
+        Two arrays of the same shape; the first is nowhere above the second.
+    Raises:
+        ConstraintError: a block has household people and no housing unit.
+    """
+    settled = people > 0
+    homeless = settled & (housing_units == 0)
+    if bool(homeless.any()):
+        raise ConstraintError(
+            f"{int(homeless.sum())} finest geounit(s) have published household people and no housing unit. Publish the "
+            "persons with an upper bound of 0 on household people where there is no housing unit.",
+            code="people-without-units",
+        )
+    upper = np.where(settled, np.minimum(housing_units, np.maximum(adults, 1)), 0)
+    largest = np.maximum(USUAL_LARGEST, divided_up(people, upper, settled))
+    return divided_up(people, largest, settled), upper
+
+
+def alone_limits(people: Integers, occupied: Integers) -> tuple[Integers, Integers]:
+    """Least and largest number of people who live alone.
+
+    Those who are not householders must fit into the other households. Each of these has at least one of them, and at
+    most 14, or as few as possible where there are too few households.
+
+    Args:
+        people: Published household people of each block.
+        occupied: Occupied units, one for each householder; above zero and at most `people` where there are people.
+    Returns:
+        Two arrays of the same shape; the first is nowhere above the second.
+    """
+    others = people - occupied
+    settled = others > 0
+    largest = np.maximum(USUAL_LARGEST, divided_up(people, occupied, settled))
+    needed = divided_up(others, largest - 1, settled)
+    return np.maximum(occupied - others, 0), occupied - needed
+
+
+def divided_up(parts: Integers, by: Integers, where: Bools) -> Integers:
+    """Quotients rounded up, and 0 elsewhere."""
+    return np.where(where, -(-parts // np.maximum(by, 1)), 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizedHouseholds:
+    """Households of some places, and the people who live in them.
+
+    Attributes:
+        people: People in all households of each place, shape (G,).
+        known: Households known to have one person, two, and so on; shape (G, Z). The last size is open.
+        unknown: Households whose size is not known, shape (G,).
+        smallest: The smallest size that these can have.
+    """
+
+    people: Integers
+    known: Integers
+    unknown: Integers
+    smallest: int
+
+    @property
+    def left(self) -> Integers:
+        """People who are left if each household is as small as it can be."""
+        sizes = np.arange(1, self.known.shape[1] + 1)
+        held: Integers = self.people - self.known @ sizes - self.smallest * self.unknown
+        return held
+
+    def possible(self) -> Bools:
+        """Where sizes can add up to the people, if no known size is above the smallest unknown one."""
+        fits: Bools = (self.left == 0) | ((self.left > 0) & (self.unknown > 0))
+        return fits
+
+
+def size_limits(homes: SizedHouseholds, size: int) -> tuple[Integers, Integers]:
+    """Least and largest number of households of the largest size that is not known yet.
+
+    Args:
+        homes: The households. Those whose size is not known can have any size from the smallest up to `size`.
+        size: This size, above the smallest.
+    Returns:
+        Two arrays of the shape (G,). The first is nowhere above the second, if sizes can add up.
+    """
+    known, smallest, open_size = homes.known, homes.smallest, homes.known.shape[1]
+    # Households of at least the smallest unknown size, known and unknown: only these can take people beyond it.
+    large = homes.unknown + known[:, smallest - 1 :].sum(axis=1)
+    in_large = homes.people - known[:, : smallest - 1] @ np.arange(1, smallest)
+    largest = np.maximum(open_size + MOST_BEYOND, divided_up(in_large, large, large > 0))
+    # What households of the open size can take beyond it, and what smaller households can take.
+    beyond = known[:, -1] * (largest - open_size)
+    smaller = (size - 1 - smallest) * homes.unknown
+    # One more household of this size instead of the size below takes so many people more.
+    more = largest - size + 1 if size == open_size else np.ones_like(largest)
+    lacking = homes.left - beyond - smaller
+    lower = divided_up(lacking, more, lacking > 0)
+    upper = np.minimum(homes.unknown, homes.left // (size - smallest))
+    return lower, upper

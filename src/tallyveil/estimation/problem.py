@@ -1,14 +1,24 @@
-"""One family: a parent, its children, and everything known about the children's counts.
+"""One family: a parent, its children, everything known about the children's counts, and the estimate of them.
 
 A family is the unit of estimation. It holds noisy measurements, public constraints and the parent's published
 counts, all as plain arrays restricted to the parent's support. It has no place for a record or a true count.
+The same is true of its form as plain JSON data, in which a family that could not be solved can be studied
+elsewhere.
+
+*The tile problem* is that of a parent whose fixed counts split it into complete tables. The parent's columns
+are divided into *groups*, and the counts of each child in each group are known exactly: from a published
+release, from invariants, or from an earlier pass over the tree. What is left to estimate is one table for
+each group, whose rows are the children and whose columns are the group's columns. All sums of a table are
+known. Only measured queries whose answers take columns of several groups connect the tables.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -343,3 +353,385 @@ def readonly_whole(array: object, dtype: type, ndim: int, where: str) -> npt.NDA
         cast = cast.copy() if cast is given else cast
         cast.setflags(write=False)
     return cast
+
+
+WEIGHT_STEPS = 16
+"""Weights of the rounding chain are multiples of one over this."""
+
+LARGEST_WEIGHT = 1024.0
+"""Largest weight of a level of the chain, 2^14 sixteenths. Weights beyond it would make the coarse levels all that
+counts, and the costs of the flow less far from overflow; plans use weights of one. Twice or half of it changes no
+release."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileProblem:
+    """A parent and its C children on s columns in G groups.
+
+    Attributes:
+        geocode: Geocode of the parent (of the root itself, at a root).
+        geolevel: Geolevel of that geounit.
+        children: Geocodes of the children, C of them; at a root the root itself alone.
+        columns: A cell that stands for each column, int64 of shape (s,).
+        parent_counts: The parent's counts of the columns, int64 of shape (s,); None at a root. Then the columns are
+            free, and only the groups' totals are fixed.
+        group: Group of each column, int32 of shape (s,), from 0 on.
+        fixed: Counts of each child in each group, int64 of shape (C, G). Their sum over the children is the parent's.
+        measured: Noisy measurements of the children. The query whose answers are the columns themselves gives the
+            uniform weight of the objective. Where it is not measured, a small ridge keeps the parent's share.
+        chain: Sets of columns whose sums the rounding keeps near the estimate, coarse to fine. Each is int32 of shape
+            (s,), numbered from 0; each set lies in one group and in one set of the labels before.
+        chain_weights: What a person of deviation in a set of each level costs, float64 of shape (levels,); rounded to
+            multiples of 1/16.
+    """
+
+    geocode: str
+    geolevel: str
+    children: tuple[str, ...]
+    columns: Integers
+    parent_counts: Integers | None
+    group: Int32s
+    fixed: Integers
+    measured: tuple[MeasuredQuery, ...]
+    chain: tuple[Int32s, ...]
+    chain_weights: Floats
+
+    def __post_init__(self) -> None:
+        store_whole(self, "columns", self.columns, np.int64, 1, self.where)
+        store_whole(self, "group", self.group, np.int32, 1, self.where)
+        store_whole(self, "fixed", self.fixed, np.int64, 2, self.where)
+        if self.parent_counts is not None:
+            store_whole(self, "parent_counts", self.parent_counts, np.int64, 1, self.where)
+        # Labels index arrays in kernels, so they are checked and locked before anything uses them.
+        chain = tuple(readonly_whole(labels, np.int32, 1, f"{self.where}: chain") for labels in self.chain)
+        object.__setattr__(self, "chain", chain)
+        weights = np.array(self.chain_weights, dtype=np.float64)
+        weights.setflags(write=False)
+        object.__setattr__(self, "chain_weights", weights)
+        self._check_shapes()
+        self._check_measured()
+        self._check_chain()
+        self._check_sums()
+
+    @property
+    def where(self) -> str:
+        """The family in words, for messages."""
+        return f"geolevel '{self.geolevel}', geounit '{self.geocode}'"
+
+    @property
+    def n_children(self) -> int:
+        """C."""
+        return len(self.children)
+
+    @property
+    def n_columns(self) -> int:
+        """s."""
+        return int(self.columns.size)
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return int(self.fixed.shape[1])
+
+    @property
+    def whole_weights(self) -> Integers:
+        """Weights of the chain in sixteenths, at least 1."""
+        # At least one sixteenth: a level of weight zero would not be rounded at all.
+        return np.maximum(np.rint(self.chain_weights * WEIGHT_STEPS), 1).astype(np.int64)
+
+    def _check_shapes(self) -> None:
+        if self.n_children == 0 or (self.parent_counts is None and self.n_children != 1):
+            raise SchemaError(
+                f"{self.where}: want at least one child, and at a root the root itself alone; "
+                f"got {self.n_children} children"
+            )
+        if self.fixed.shape[0] != self.n_children:
+            raise SchemaError(
+                f"{self.where}: fixed has {self.fixed.shape[0]} rows, want one for each of {self.n_children} children"
+            )
+        per_column = {"group": self.group, "parent_counts": self.parent_counts}
+        for field, array in per_column.items():
+            if array is not None and array.size != self.n_columns:
+                raise SchemaError(
+                    f"{self.where}: {field} has {array.size} numbers, want one for each of {self.n_columns} columns"
+                )
+        if self.group.size and not 0 <= self.group.min() <= self.group.max() < self.n_groups:
+            raise SchemaError(f"{self.where}: groups of columns must lie in 0..{self.n_groups - 1}")
+
+    def _check_measured(self) -> None:
+        seen = {(query.name, query.layer) for query in self.measured}
+        if len(seen) != len(self.measured):
+            raise SchemaError(f"{self.where}: a query is measured twice")
+        for query in self.measured:
+            if query.labels.size != self.n_columns or query.values.shape[0] != self.n_children:
+                raise SchemaError(
+                    f"{self.where}: query '{query.name}' has {query.labels.size} labels and values of "
+                    f"{query.values.shape[0]} children; want {self.n_columns} and {self.n_children}"
+                )
+
+    def _check_chain(self) -> None:
+        weights = self.chain_weights
+        right = weights.shape == (len(self.chain),) and bool((weights > 0).all())
+        if not right or not (weights <= LARGEST_WEIGHT).all():
+            raise SchemaError(
+                f"{self.where}: want one weight above 0 and at most {LARGEST_WEIGHT:g} for each of the "
+                f"{len(self.chain)} levels of the rounding chain"
+            )
+        above, name = self.group, "the groups"
+        for level, labels in enumerate(self.chain):
+            if labels.size != self.n_columns or (labels.size and labels.min() < 0):
+                raise SchemaError(
+                    f"{self.where}: level {level} of the rounding chain must give every one of {self.n_columns} "
+                    "columns a set, numbered from 0"
+                )
+            # Nested if and only if every label occurs with one label above it.
+            pairs = np.unique(np.stack([labels, above]), axis=1)
+            if pairs.shape[1] != np.unique(labels).size:
+                raise SchemaError(
+                    f"{self.where}: level {level} of the rounding chain must be nested: every set in one of {name}"
+                )
+            above, name = labels, f"the sets of level {level}"
+
+    def _check_sums(self) -> None:
+        if (self.fixed < 0).any() or (self.parent_counts is not None and (self.parent_counts < 0).any()):
+            raise ConstraintError(f"{self.where}: a fixed count or a count of the parent is negative")
+        total = self.fixed.sum(axis=0)
+        if self.parent_counts is None:
+            # At a root only a group with people and without a column is wrong.
+            wrong = np.setdiff1d(np.flatnonzero(total), self.group)
+        else:
+            sums = np.zeros(self.n_groups, np.int64)
+            np.add.at(sums, self.group, self.parent_counts)
+            wrong = np.flatnonzero(sums != total)
+        if wrong.size:
+            raise ConstraintError(
+                f"{self.where}: the children's fixed counts do not sum to the parent's columns in {wrong.size} of "
+                f"{self.n_groups} groups, the first of which is group {wrong[0]}; the earlier pass or the agreed "
+                "release must give every parent the sum of its children"
+            )
+
+
+class EstimateStatus(Enum):
+    """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
+
+    CERTIFIED = "certified"
+    CERTIFIED_BY_MORE_SWEEPS = "certified_by_more_sweeps"
+    CERTIFIED_FROM_INTERIOR_POINT = "certified_from_interior_point"
+    # The order of the members matters: `least_certain` takes the later one of two.
+    INTERIOR_POINT = "interior_point"
+    COPIED = "copied"
+    EMPTY = "empty"
+
+    @property
+    def certified(self) -> bool:
+        """Whether the optimality conditions were checked on an exact face."""
+        return self.value.startswith("certified")
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of a manifest should do about it."""
+        return _ESTIMATE_REMEDIES[self]
+
+
+def least_certain(status: EstimateStatus, other: EstimateStatus) -> EstimateStatus:
+    """The status of two passes taken together."""
+    return max(status, other, key=list(EstimateStatus).index)
+
+
+class RoundingMethod(Enum):
+    """How one rounding stage was solved. The value is its name in the manifest."""
+
+    FIXED = "fixed"
+    NETWORK_FLOW = "network_flow"
+    LINEAR_PROGRAM = "linear_program"
+    INTEGER_PROGRAM = "integer_program"
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of a manifest should do about it."""
+        return _ROUNDING_REMEDIES[self]
+
+
+_ESTIMATE_REMEDIES = {
+    EstimateStatus.CERTIFIED: "nothing to do: the optimality conditions were checked on the exact face",
+    EstimateStatus.CERTIFIED_BY_MORE_SWEEPS: (
+        "nothing to do: certified as well, after a longer descent; where most families end here, constraints "
+        "repeat one another or the queries' shares of the budget are very unequal"
+    ),
+    EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: (
+        "nothing to do for the answer, which is certified; the interior-point method is slow, so where many "
+        "families end here, look for constraints that repeat one another, or give every query a larger share"
+    ),
+    EstimateStatus.INTERIOR_POINT: (
+        "within the declared residual but not certified on its face; if many families end here, look for "
+        "constraints that repeat one another, or give every query a larger share of the budget"
+    ),
+    EstimateStatus.COPIED: "nothing to do: an only child has its parent's counts",
+    EstimateStatus.EMPTY: "nothing to do: nobody lives in the parent",
+}
+
+_ROUNDING_REMEDIES = {
+    RoundingMethod.FIXED: "nothing to do: there was nothing to choose",
+    RoundingMethod.NETWORK_FLOW: "nothing to do: optimal, proved in whole numbers by the flow's potentials",
+    RoundingMethod.LINEAR_PROGRAM: "nothing to do: optimal, proved in whole numbers by the dual solution",
+    RoundingMethod.INTEGER_PROGRAM: (
+        "optimal by branch and bound, which is slow on large families; make the rounding queries and the "
+        "constraints nested (each answer inside one answer of the one before) to get a linear program"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutcome:
+    """One rounding stage.
+
+    Attributes:
+        queries: Names of the stage's queries.
+        method: How it was solved.
+        deviation: Attained sum of |rounded answer - target of the stage|, persons.
+    """
+
+    queries: tuple[str, ...]
+    method: RoundingMethod
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingOutcome:
+    """The rounding of one family.
+
+    Attributes:
+        stages: One outcome a stage, in order.
+        widened: True when rounding each cell up or down could not meet the constraints, and any whole number
+            at or above zero was allowed instead.
+    """
+
+    stages: tuple[StageOutcome, ...]
+    widened: bool
+
+    @property
+    def method(self) -> RoundingMethod:
+        """The most laborious method any stage needed."""
+        order = list(RoundingMethod)
+        return max((stage.method for stage in self.stages), key=order.index, default=RoundingMethod.FIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySolution:
+    """Non-negative integer counts of the children.
+
+    Attributes:
+        counts: Persons, int64 of shape (C, s), on the problem's support.
+        estimate: The real-valued least-squares answer before rounding, persons, shape (C, s).
+        status: How the estimate was obtained (the least certain pass decides).
+        residual_persons: Largest violation of the optimality conditions in any pass, converted to persons.
+        objective: Sum over the last pass's queries of squared deviation over variance, at the estimate.
+        rounding: How the rounding went.
+    """
+
+    counts: Integers
+    estimate: Floats
+    status: EstimateStatus
+    residual_persons: float
+    objective: float
+    rounding: RoundingOutcome
+
+
+def problem_to_mapping(problem: FamilyProblem) -> dict[str, Any]:
+    """Plain data of a family; `problem_from_mapping` takes it back."""
+    return {
+        "geocode": problem.geocode,
+        "geolevel": problem.geolevel,
+        "children": list(problem.children),
+        "support": problem.support.tolist(),
+        "parent_counts": None if problem.parent_counts is None else problem.parent_counts.tolist(),
+        "measured": [
+            {
+                "name": query.name,
+                "labels": query.labels.tolist(),
+                "values": query.values.tolist(),
+                # JSON has no infinity, so null stands for a child that is not measured.
+                "variances": [
+                    None if np.isinf(variance) else float(variance) for variance in query.variances
+                ],
+                # Written only where it is not the default, so that files from before layers stay the same.
+                **({"layer": query.layer} if query.layer else {}),
+            }
+            for query in problem.measured
+        ],
+        "constraints": [
+            {
+                "name": constraint.name,
+                "labels": constraint.labels.tolist(),
+                "lower": constraint.lower.tolist(),
+                "upper": constraint.upper.tolist(),
+                **({} if constraint.groups is None else {"groups": constraint.groups.tolist()}),
+            }
+            for constraint in problem.constraints
+        ],
+        "passes": [
+            {"queries": list(estimation_pass.queries), "slack": estimation_pass.slack}
+            for estimation_pass in problem.passes
+        ],
+        "rounding": [
+            {"target": stage.target, "labels": {name: labels.tolist() for name, labels in stage.labels}}
+            for stage in problem.rounding
+        ],
+    }
+
+
+def problem_from_mapping(mapping: Mapping[str, Any]) -> FamilyProblem:
+    """The family of `problem_to_mapping`.
+
+    Raises:
+        SchemaError, ConstraintError: the parts do not fit each other.
+        KeyError: an entry is missing.
+    """
+    n_children = len(mapping["children"])
+    parent = mapping["parent_counts"]
+    return FamilyProblem(
+        geocode=mapping["geocode"],
+        geolevel=mapping["geolevel"],
+        children=tuple(mapping["children"]),
+        support=np.array(mapping["support"], dtype=np.int64),
+        parent_counts=None if parent is None else np.array(parent, dtype=np.int64),
+        measured=tuple(
+            MeasuredQuery(
+                query["name"],
+                _labels(query["labels"]),
+                # An empty list has lost its number of columns; the number of rows restores the shape.
+                np.array(query["values"], dtype=np.float64).reshape(n_children, -1),
+                np.array([np.inf if variance is None else variance for variance in query["variances"]]),
+                query.get("layer", 0),
+            )
+            for query in mapping["measured"]
+        ),
+        constraints=tuple(
+            LinearConstraint(
+                constraint["name"],
+                _labels(constraint["labels"]),
+                _rows(constraint["lower"], len(constraint["lower"])),
+                _rows(constraint["upper"], len(constraint["upper"])),
+                np.array(constraint["groups"], dtype=np.int64) if "groups" in constraint else None,
+            )
+            for constraint in mapping["constraints"]
+        ),
+        passes=tuple(
+            EstimationPass(tuple(estimation_pass["queries"]), estimation_pass["slack"])
+            for estimation_pass in mapping["passes"]
+        ),
+        rounding=tuple(
+            RoundingStage(
+                tuple((name, _labels(labels)) for name, labels in stage["labels"].items()), stage["target"]
+            )
+            for stage in mapping["rounding"]
+        ),
+    )
+
+
+def _labels(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int32)
+
+
+def _rows(values: list[list[int]], n_children: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64).reshape(n_children, -1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import TileProblem
 from tallyveil.kernels.tiles.chunk import (
     CG_STEPS_AT,
     COMPONENTS_AT,

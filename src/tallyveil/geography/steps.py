@@ -450,7 +450,7 @@ def _group_of(
 ) -> tuple[Integers, Integers]:
     """Group of every geounit of a level, and parent of each group."""
     # Inside the function, because importing the kernel compiles or loads it, which most commands never need.
-    from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings, merge_siblings
+    from tallyveil.kernels.tree.off_spine_distance import EntityEntries, Siblings, merge_siblings
 
     family = together(families)
     # An entry is a pair of an entity and a geounit that it touches; all others are no cost and are not stored.

@@ -1,9 +1,39 @@
-"""Small loops over arrays that compile in less time than what numpy has for them."""
+"""Small vectors and small dense systems, compiled: loops, sums side by side, a projection, Cholesky's method.
+
+The loops compile in less time than what numpy has for them. No sum is reassociated and no product is fused
+with a sum, so that every machine gives the same bits.
+
+*Four sums.* The sum of many numbers waits for each addition before the next one. Four sums of every fourth
+number wait a quarter as long, and a processor can add to all four at once. The compiler does not find this by
+itself, so an intrinsic states the instructions on vectors of four numbers. The additions of each lane have
+the same order on every machine, whether it has such vectors or not. Worked case: the values 5, 1, 2, 9, 7, 0,
+0, 0 and the shift 2. The lanes have the sums 3 + 5, 0, 0 and 7; three values lie above 2. Python runs the
+lines of `four_sums`, and a kernel that calls it gets the instructions.
+
+*Projection on a simplex.* Given v and a positive total, find the x >= 0 with sum of x = total that is nearest
+to v. The answer is x = max(0, v - t) for one shift t; with weighted distances, x = max(0, v - t * slack).
+Step: Newton's method on the sum of max(0, v - t) as a function of t, which is convex, piecewise linear and
+decreasing. Stopping rule: a step no longer changes t, which happens after finitely many steps. Rounding
+errors of a long sum can move t up and down for ever. So the method also ends after FEW_STEPS steps where two
+steps have the same numbers above zero: the second one has then only mended rounding. Worked case: v = (5, -2)
+and total 3. At t = 0 the sum is 5 with one number above zero, so t = 2; the sum is 3 there. x = (3, 0).
+Oracle: `tests.oracles.simplex`, which sorts the numbers.
+
+*Cholesky's method.* Factor a symmetric positive definite matrix as U'U with U upper triangular, solve with
+the factor, invert: without pivots, four rows at a time. It ends with failure at a pivot that is not positive.
+Matrices are stored by rows, and inner loops run along rows. Worked case: [[4, 2], [2, 2]] has U = [[2, 1],
+[0, 1]]. Oracle: `numpy.linalg`, in the tests.
+"""
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
 
+from tallyveil.arrays import Floats
 from tallyveil.kernels.compiled import internal
 
 
@@ -56,3 +86,241 @@ def sort_first(values: npt.NDArray[Any], n: int) -> None:
                 values[at] = values[at - gap]
                 at -= gap
             values[at] = value
+
+
+LANES = 4
+"""Numbers in one instruction. Four fill the vector registers of common processors (AVX2); on others the compiler splits
+them into smaller vectors, with the same sums. More lanes would change the order of additions, and so the bits."""
+
+_types: Any = types  # numba has no types of its own functions
+_code: Any = cgutils
+
+
+def four_sums(values: Floats, n: int, shift: float) -> tuple[tuple[float, float, float, float], int]:
+    """Sums of max(0, value - shift) over every fourth of the first n values, and how many values lie above the shift.
+
+    The number n is a multiple of four. The values lie side by side.
+    """
+    # The same additions in the same order as the instructions: lane i % 4, from the first number to the last.
+    sums = np.zeros(LANES)
+    for i in range(n):
+        sums[i % LANES] += max(values[i] - shift, 0.0)
+    first, second, third, fourth = sums.tolist()
+    return (first, second, third, fourth), int((values[:n] > shift).sum())
+
+
+@overload(four_sums, strict=False)  # annotations may differ
+def _compiled_four_sums(values: Any, n: Any, shift: Any) -> Any:
+    """What a kernel calls."""
+
+    def instructions(values: Any, n: Any, shift: Any) -> Any:
+        return _four_sums(values, n, shift)  # type: ignore[call-arg]
+
+    return instructions
+
+
+@intrinsic
+def _four_sums(typing: Any, values: Any, n: Any, shift: Any) -> Any:
+    """The types of `four_sums`, and its instructions."""
+    sums = _types.UniTuple(types.float64, LANES)
+    signature = _types.Tuple((sums, types.int64))(values, types.int64, types.float64)
+    return signature, _write_loop
+
+
+def _write_loop(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Write the loop over four values at a time."""
+    # No test of n or of the layout: the caller holds both, and a test inside the loop would cost what it saves.
+    values, n, shift = arguments
+    floats, integers = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
+    data = context.make_array(signature.args[0])(context, builder, values).data
+    shifts = _in_all_lanes(builder, floats, shift)
+    zeros, ones = ir.Constant(floats, [0.0] * LANES), ir.Constant(integers, [1] * LANES)
+    sums, counts = (_code.alloca_once_value(builder, ir.Constant(kind, None)) for kind in (floats, integers))
+    step = ir.Constant(n.type, LANES)
+    with _code.for_range_slice(builder, ir.Constant(n.type, 0), n, step) as (i, _):
+        place = builder.bitcast(builder.gep(data, [i]), floats.as_pointer())
+        four = builder.load(place, align=8)  # arrays of numbers begin at multiples of 8 bytes, and not of 32
+        above = builder.fsub(four, shifts)
+        # Numbers that are not above add an exact 0, so that the sum is that of the branch without one.
+        above = builder.select(builder.fcmp_ordered(">", above, zeros), above, zeros)
+        # Without flags of fast mathematics: the compiler may not reassociate these sums.
+        builder.store(builder.fadd(builder.load(sums), above), sums)
+        lies_above = builder.fcmp_ordered(">", four, shifts)
+        counted_here = builder.select(lies_above, ones, ir.Constant(integers, None))
+        builder.store(builder.add(builder.load(counts), counted_here), counts)
+    lanes = [ir.Constant(ir.IntType(32), lane) for lane in range(LANES)]
+    summed, counted = builder.load(sums), builder.load(counts)
+    total = ir.Constant(ir.IntType(64), 0)
+    for lane in lanes:
+        total = builder.add(total, builder.extract_element(counted, lane))
+    lane_sums = [builder.extract_element(summed, lane) for lane in lanes]
+    inner = context.make_tuple(builder, signature.return_type[0], lane_sums)
+    return context.make_tuple(builder, signature.return_type, [inner, total])
+
+
+def _in_all_lanes(builder: Any, kind: Any, number: Any) -> Any:
+    """A vector with the same number in all lanes."""
+    vector = ir.Constant(kind, ir.Undefined)
+    for lane in range(LANES):
+        vector = builder.insert_element(vector, number, ir.Constant(ir.IntType(32), lane))
+    return vector
+
+
+FEW_STEPS = 20
+"""Steps that are made without looking for this. Nearly every search has ended before."""
+
+
+@internal
+def simplex_shift(values: Floats, n: int, total: float, start: float) -> float:
+    """The shift t with sum over the first n values of max(0, value - t) = total, which is positive.
+
+    Newton's method reaches the root's piece from the left after finitely many steps, wherever it starts. One value or
+    two values need no search.
+    """
+    # Closed forms for one value and for two.
+    if n == 1:
+        return float(values[0] - total)
+    if n == 2:
+        larger, smaller = max(values[0], values[1]), min(values[0], values[1])
+        # The smaller one ends at 0: t lies at or above it, and the larger one alone makes the total.
+        if larger - smaller >= total:
+            return float(larger - total)
+        return float((larger + smaller - total) * 0.5)
+    # 4 n + 100 is a bound against rounding that would go on for ever; in exact arithmetic each step but the first
+    # moves to another piece, of which there are n + 1.
+    shift, before, whole = start, 0, n // LANES * LANES
+    for number in range(4 * n + 100):
+        # four sums side by side, in a fixed order
+        (first, second, third, fourth), count = four_sums(values, whole, shift)
+        for i in range(whole, n):
+            first += max(values[i] - shift, 0.0)
+            count += values[i] > shift
+        above = (first + second) + (third + fourth)
+        # All values lie at or below t, where the slope is 0: start again to the left of the root, where the largest
+        # value alone makes the total.
+        if count == 0:
+            largest = values[0]
+            for i in range(1, n):
+                largest = max(largest, values[i])
+            shift = largest - total
+            continue
+        # The slope of the piece is minus the number of values above t.
+        step = (above - total) / count
+        shift += step
+        # About 4 units in the last place: a smaller step is rounding.
+        if abs(step) <= 1e-15 * (1.0 + abs(shift)) or (number >= FEW_STEPS and count == before):
+            break
+        before = count
+    return shift
+
+
+@internal
+def weighted_shift(values: Floats, slack: Floats, n: int, total: float, start: float) -> float:
+    """The shift t with sum over the first n values of max(0, value - t * slack) = total, which is positive.
+
+    This is the projection with distances weighted by 1 / slack, which is positive. It uses Newton's method too.
+    """
+    shift, before = start, 0.0
+    for number in range(4 * n + 100):
+        # One sum in order: the lanes of `four_sums` have no weights.
+        above, slope = 0.0, 0.0
+        for i in range(n):
+            left = values[i] - shift * slack[i]
+            if left > 0.0:
+                above += left
+                slope += slack[i]
+        if slope == 0.0:
+            # The largest t at which some value alone makes the total: the root lies at or above it, and the slope
+            # there is not 0.
+            shift = (values[0] - total) / slack[0]
+            for i in range(1, n):
+                shift = max(shift, (values[i] - total) / slack[i])
+            continue
+        step = (above - total) / slope
+        shift += step
+        # Relative to t or to the total, because either may be 0 or far smaller than the other.
+        if abs(step) <= 1e-15 * abs(shift) or abs(above - total) <= 1e-15 * total:
+            break
+        if number >= FEW_STEPS and slope == before:
+            break
+        before = slope
+    return shift
+
+
+@internal
+def cholesky(matrix: Floats, n: int) -> bool:
+    """Replace the leading n x n block by U with U'U = block, and the half below its diagonal by U's mirror image.
+
+    Only the upper half is read. Four pivots are applied at a time, in order, to whole rows, which is fast without
+    reassociating a sum. Returns False where a pivot is not positive.
+    """
+    # About n^3 / 6 products. The lower half is written and not read.
+    done = 0
+    while done < n:
+        # Four rows fit into the registers, so that each row below is read and written once for four pivots.
+        block = min(4, n - done)
+        for j in range(done, done + block):
+            # Written so that it also refuses what is no number.
+            if not matrix[j, j] > 0.0:
+                return False
+            # a loop of divisions is slow: each must be checked for zero
+            inverse_root, pivot = 1.0 / np.sqrt(matrix[j, j]), matrix[j]
+            for k in range(j, n):
+                pivot[k] *= inverse_root
+            # Within the four rows, each pivot is applied at once; rows further down wait for all four.
+            for i in range(j + 1, done + block):
+                factor, row = pivot[i], matrix[i]
+                for k in range(i, n):
+                    row[k] -= factor * pivot[k]
+        if block == 4:
+            # A last block of fewer than four rows has no rows below it.
+            first, second, third, fourth = matrix[done], matrix[done + 1], matrix[done + 2], matrix[done + 3]
+            for i in range(done + 4, n):
+                row = matrix[i]
+                a, b, c, d = first[i], second[i], third[i], fourth[i]
+                for k in range(i, n):
+                    # From left to right, as if the pivots were applied one after the other: the same bits as
+                    # without blocks.
+                    row[k] = row[k] - a * first[k] - b * second[k] - c * third[k] - d * fourth[k]
+        done += block
+    # The mirror image lets the solve run along rows in both directions.
+    for i in range(n):
+        for j in range(i):
+            matrix[i, j] = matrix[j, i]
+    return True
+
+
+@internal
+def solve_cholesky(factor: Floats, right: Floats) -> None:
+    """Solve U'U z = right in place, given U with its mirror image below the diagonal."""
+    n = right.size
+    # First U'z = right, where row i of the upper half is column i of U'.
+    for i in range(n):
+        row = factor[i]
+        right[i] /= row[i]
+        value = right[i]
+        for j in range(i + 1, n):
+            right[j] -= value * row[j]
+    # Then U z = right: column i of U lies in row i of the lower half.
+    for i in range(n - 1, -1, -1):
+        row = factor[i]
+        right[i] /= row[i]
+        value = right[i]
+        for j in range(i):
+            right[j] -= value * row[j]
+
+
+@internal
+def invert(matrix: Floats) -> bool:
+    """Invert a symmetric positive definite matrix in place; False where a pivot is not positive."""
+    factor = matrix.copy()
+    if not cholesky(factor, matrix.shape[0]):
+        return False
+    # Row j becomes the solution for unit vector j. The inverse is symmetric, so its rows are its columns, up to
+    # rounding.
+    for j in range(matrix.shape[0]):
+        row = matrix[j]
+        for i in range(row.size):
+            row[i] = 1.0 if i == j else 0.0
+        solve_cholesky(factor, row)
+    return True

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Bools, Int32s, Integers
-from tallyveil.kernels.address import Listed
 from tallyveil.kernels.family.answers import list_answers, spread_answers
+from tallyveil.kernels.noise import Listed
 from tallyveil.schema.query_group import QueryGroup
 
 

@@ -6,8 +6,7 @@ from tallyveil.noise.key import derive_key, insecure_key, new_run_key
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 
 if TYPE_CHECKING:
-    from tallyveil.noise.samples import discrete_gaussian, discrete_laplace
-    from tallyveil.noise.source import NoiseSource
+    from tallyveil.noise.source import NoiseSource, discrete_gaussian, discrete_laplace
 
 # These import the compiler. Planning needs only the laws and should start at once.
 _LATER = {"NoiseSource": "source", "discrete_gaussian": "samples", "discrete_laplace": "samples"}

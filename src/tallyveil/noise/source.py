@@ -1,13 +1,13 @@
-"""Noise as a pure function of key, law and address.
+"""Noise as a pure function of key, law and address, and arrays of such noise for use outside releases.
 
-Drawing changes no internal state. Repeating a request gives the same noise, and so does any chunking, order or number
-of workers. `tallyveil.noise.address` gives the layout that fixes this.
+Drawing changes no internal state. Repeating a request gives the same noise, and so does any chunking, order
+or number of workers. `tallyveil.noise.address` gives the layout that fixes this.
 
 Problem. Wanted is one integer with exactly the law, for each address (geolevel, query, geounit, answer).
 
 Steps, for a chunk of addresses:
-1. Write the 16-byte addresses and encrypt them with AES-256. The encryption of an address is the first part of the
-   binary digits of a uniform number U.
+1. Write the 16-byte addresses and encrypt them with AES-256, in buffers for one call at a time (`Keystream`).
+   The encryption of an address is the first part of the binary digits of a uniform number U.
 2. Look U up in the law's inversion table. Most draws are decided here.
 3. Encrypt the refinement addresses of the remaining draws, which gives 64 more digits, and compare again.
 4. For the few draws still undecided, read further digits and compare them with boundaries in ball arithmetic.
@@ -15,24 +15,32 @@ Steps, for a chunk of addresses:
 Stopping rule. Steps 2 to 4 end when the digits of U differ from those of the nearest boundaries.
 `tallyveil.noise.table` describes the comparison and gives a worked case.
 
-A request has one of three forms: whole rows of a dense array, scattered addresses, and listed answers of runs. Each
-form writes addresses, looks encrypted bits up, and writes the refinement addresses of draws that remain undecided.
+A request has one of three forms: whole rows of a dense array, scattered addresses, and listed answers of
+runs. Each form writes addresses, looks encrypted bits up, and writes the refinement addresses of draws that
+remain undecided.
+
+A release draws at addresses of its own. `discrete_gaussian` and `discrete_laplace` draw whole arrays at
+addresses that nothing else uses: the array has a number, and an entry has its place in the array.
 """
 
+import math
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from fractions import Fraction
+from typing import Any, Final, NoReturn, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.kernels.address import (
+from tallyveil.errors import BudgetError, ConfigError, SchemaError, SolverError
+from tallyveil.exact import as_given, exact_value
+from tallyveil.kernels.noise import (
     LaneBlocks,
     Listed,
     Refinement,
@@ -40,10 +48,12 @@ from tallyveil.kernels.address import (
     dense_addresses,
     dense_refinement,
     listed_addresses,
+    look_up_dense,
+    look_up_scattered,
+    refine,
     scattered_addresses,
     scattered_refinement,
 )
-from tallyveil.kernels.inversion import look_up_dense, look_up_scattered, refine
 from tallyveil.noise.address import (
     ANSWER_BITS,
     CELLS,
@@ -56,11 +66,89 @@ from tallyveil.noise.address import (
     checked_answers,
     checked_geounits,
     high_word,
+    pack_address,
 )
-from tallyveil.noise.key import require_key
-from tallyveil.noise.keystream import CHUNK_BLOCKS, REFINED_BLOCKS, Keystream, Workspace
-from tallyveil.noise.laws import Law
+from tallyveil.noise.key import new_run_key, require_key
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
 from tallyveil.noise.table import InversionTable
+
+# Bytes of an address and of its encryption: the block of AES. Eight lanes of 16 bits, or two words of 64.
+BLOCK_BYTES: Final = 16
+
+CHUNK_BLOCKS: Final = 1 << 14
+"""Number of blocks encrypted at a time. Addresses and bits take 256 KiB each, and stay in cache."""
+
+REFINED_BLOCKS: Final = 1 << 12
+"""Number of undecided draws that are refined at a time."""
+
+
+class Keystream:
+    """An encryptor with its input and output buffers.
+
+    Attributes:
+        addresses: uint64 [2 n], input: low and high word of each address.
+        words: uint64 [2 n], output: the encrypted blocks as 64-bit words.
+        lanes: uint16 [8 n], output: the same bits as 16-bit lanes.
+    """
+
+    __slots__ = ("_encryptor", "_input", "_output", "addresses", "lanes", "words")
+
+    def __init__(self, encryptor: CipherContext, n_blocks: int) -> None:
+        self._encryptor = encryptor
+        self.addresses: npt.NDArray[np.uint64] = np.empty(2 * n_blocks, dtype=np.uint64)
+        # update_into requires room for one byte less than a further block.
+        # uint64 so that the buffer is aligned; lanes and words are views of one memory and cost no copy.
+        room: npt.NDArray[np.uint64] = np.empty(2 * n_blocks + 2, dtype=np.uint64)
+        self.words = room[: 2 * n_blocks]
+        self.lanes = self.words.view(np.uint16)
+        self._input = self.addresses.data.cast("B")
+        self._output = room.data.cast("B")
+
+    def encrypt(self, n_blocks: int) -> None:
+        """Encrypt the first `n_blocks` addresses into bits."""
+        # The codebook mode keeps no state between calls, so one encryptor serves all chunks and both keystreams.
+        size = n_blocks * BLOCK_BYTES
+        # Whole blocks go in, so whole blocks come out at once. Fewer bytes would leave bits of an earlier chunk in
+        # the buffer, and noise that was used before: hence the check and no retry.
+        written = self._encryptor.update_into(self._input[:size], self._output[: size + BLOCK_BYTES - 1])
+        if written != size:
+            raise SolverError(
+                f"The cipher wrote {written} bytes, wanted {size}. Reinstall the package `cryptography`."
+            )
+
+    def words_at(self, low: int, high: int) -> Iterator[int]:
+        """All words of one draw's refinement, given the address of its first pair."""
+        # `low` has zeros in the 16 bits of the pair, so adding the pair never carries into the answer's bits.
+        for pair in range(1 << PAIR_BITS):
+            block = self._encryptor.update(pack_address(low + pair, high))
+            yield int.from_bytes(block[:8], "little")
+            yield int.from_bytes(block[8:], "little")
+
+
+class Workspace:
+    """The buffers of one call of a NoiseSource: about 1.8 MiB, of which 0.6 MiB are mostly used.
+
+    Attributes:
+        cells: Keystream of the first 16 bits of each draw.
+        refinement: Keystream of the further words of undecided draws.
+        positions: int64, output positions of the draws that the table leaves undecided.
+        refined_cells: uint16, the first 16 bits of these draws, one batch at a time.
+        still_open: int64, the draws of a batch that remain undecided after one word.
+        lane_of: int32, the lane of each scattered or listed draw of a chunk.
+    """
+
+    __slots__ = ("cells", "lane_of", "positions", "refined_cells", "refinement", "still_open")
+
+    def __init__(self, cipher: Cipher[modes.ECB]) -> None:
+        # One workspace is used by one call at a time, so that its encryptor and buffers need no lock.
+        encryptor = cipher.encryptor()
+        self.cells = Keystream(encryptor, CHUNK_BLOCKS)
+        self.refinement = Keystream(encryptor, REFINED_BLOCKS)
+        self.positions: npt.NDArray[np.int64] = np.empty(LANES * CHUNK_BLOCKS, dtype=np.int64)
+        self.refined_cells: npt.NDArray[np.uint16] = np.empty(REFINED_BLOCKS, dtype=np.uint16)
+        self.still_open: npt.NDArray[np.int64] = np.empty(REFINED_BLOCKS, dtype=np.int64)
+        self.lane_of: npt.NDArray[np.int32] = np.empty(CHUNK_BLOCKS, dtype=np.int32)
+
 
 # A plan with more laws than this draws the same noise and takes longer, since tables are then built again. Twice as
 # many could take twice the memory.
@@ -524,3 +612,88 @@ def _check_output(out: npt.NDArray[Any], shape: tuple[int, ...], types: tuple[st
         )
     if not out.flags.c_contiguous or not out.flags.writeable:
         raise SchemaError("NoiseSource: the array to write must be writable and C-contiguous. Pass a copy.")
+
+
+Exact = Fraction | int | str
+Shape = int | tuple[int, ...]
+
+
+def discrete_gaussian(
+    variance: Exact, shape: Shape = (), *, key: bytes | None = None, number: int = 0
+) -> NDArray[np.int64]:
+    """Draws from the discrete Gaussian law, whose weights are proportional to exp(-x^2 / (2 variance)).
+
+    Args:
+        variance: The law's parameter: a fraction, an integer, or text such as "68.49". Floats are refused.
+        shape: Shape of the array.
+        key: 32 bytes from which the draws follow; None for new random bytes from the operating system.
+        number: Number of the array, 0 to 65535. Arrays of one key need different numbers. If they have the same
+            number, they get the same draws, and their difference shows what the noise should hide.
+    Returns:
+        Independent draws with exactly this law, int64.
+    Raises:
+        BudgetError: the variance is no exact number, or is out of range.
+        ConfigError: the key is not 32 bytes.
+        GeographyError, SchemaError: the number or the size is out of range.
+    Privacy: whoever knows the key can subtract the noise. Do not publish it.
+    Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy".
+    """
+    return _draws(DiscreteGaussian(_exact(variance, "variance")), shape, key, number)
+
+
+def discrete_laplace(
+    scale: Exact, shape: Shape = (), *, key: bytes | None = None, number: int = 0
+) -> NDArray[np.int64]:
+    """Draws from the discrete Laplace law, whose weights are proportional to exp(-|x| / scale).
+
+    Args:
+        scale: The law's parameter, as for the variance of `discrete_gaussian`. With sensitivity 1, epsilon is
+            1 / scale.
+        shape, key, number: As for `discrete_gaussian`. The two laws must not share a key and a number.
+    Returns:
+        Independent draws with exactly this law, int64.
+    Raises:
+        BudgetError, ConfigError, GeographyError, SchemaError: as `discrete_gaussian`.
+    Privacy: as `discrete_gaussian`.
+    """
+    return _draws(DiscreteLaplace(_exact(scale, "scale")), shape, key, number)
+
+
+def _draws(law: Law, shape: Shape, key: bytes | None, number: int) -> NDArray[np.int64]:
+    lengths = _lengths(shape)
+    if not _is_whole(number):
+        raise SchemaError(f"number is {as_given(number)}, wanted a whole number from 0 to 65535.")
+    # Kind, geolevel 0 and geounit 0 are the same for all arrays; only the number, in the query's field, tells them
+    # apart.
+    source = NoiseSource(new_run_key() if key is None else key)
+    # One row with all entries: an entry's draw depends on its place alone, so a longer array begins with the same
+    # draws. `prod` is of Python's integers and cannot overflow.
+    draws: NDArray[np.int64] = source.dense(law, 0, int(number), range(1), math.prod(lengths))
+    return draws.reshape(lengths)
+
+
+def _lengths(shape: object) -> tuple[int, ...]:
+    """The length of each dimension; raises SchemaError."""
+    # A list is taken as well, as numpy takes it. Nothing is cast: 2.0 is refused.
+    dimensions = shape if isinstance(shape, tuple | list) else (shape,)
+    lengths = [int(length) for length in dimensions if _is_whole(length)]
+    if len(lengths) != len(dimensions) or min(lengths, default=0) < 0:
+        raise SchemaError(
+            f"shape is {as_given(shape)}, wanted a whole number, 0 or more, or a tuple of such numbers."
+        )
+    return tuple(lengths)
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    # True is an integer of Python, and would pass for 1.
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def _exact(value: Exact, name: str) -> Fraction:
+    exact = exact_value(value)
+    if exact is None:
+        raise BudgetError(
+            f"{name} must be an exact number, got {as_given(value)}. Give a Fraction, an integer, or text such as "
+            "'68.49'; a float is not the decimal it was written as."
+        )
+    return exact

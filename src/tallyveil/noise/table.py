@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
-from tallyveil.kernels.inversion import Boundaries, Direct
+from tallyveil.kernels.noise import Boundaries, Direct
 from tallyveil.noise.laws import Law
 
 CELL_BITS: Final = 16

@@ -18,8 +18,7 @@ import numpy as np
 from tallyveil.arrays import Integers
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.intervals.model import LevelModel, model_of_levels
-from tallyveil.estimation.intervals.upward_blocks import block_sweep
-from tallyveil.estimation.intervals.upward_queries import query_sweep
+from tallyveil.estimation.intervals.upward import block_sweep, query_sweep
 from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
@@ -27,8 +26,8 @@ from tallyveil.estimation.problem import (
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
+    TileProblem,
 )
-from tallyveil.estimation.tile_problem import TileProblem
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.kernels.compiled import compiled, on_disk
 from tallyveil.kernels.family.answers import SparseCounts, add_counts

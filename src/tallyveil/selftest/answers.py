@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource
 from tallyveil.noise.key import derive_key
-from tallyveil.noise.keystream import BLOCK_BYTES, Keystream
+from tallyveil.noise.source import BLOCK_BYTES, Keystream
 from tallyveil.primitives import AES256_CIPHER, AES256_KEY, AES256_PLAIN, SHA256_OF_ABC
 
 

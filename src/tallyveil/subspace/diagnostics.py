@@ -38,8 +38,7 @@ from scipy.stats import beta
 from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.arrays import Integers
 from tallyveil.errors import BudgetError, SolverError
-from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits
-from tallyveil.kernels.subspace.chain_coupled import coupled_jump_sweeps, coupled_slice_sweeps
+from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits, coupled_jump_sweeps, coupled_slice_sweeps
 from tallyveil.subspace.mcmc import (
     COUPLED,
     LEAD,

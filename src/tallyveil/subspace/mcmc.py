@@ -44,7 +44,7 @@ from tallyveil.kernels.subspace.chain import (
     slice_sweeps,
 )
 from tallyveil.noise.key import derive_key, require_key
-from tallyveil.noise.keystream import CHUNK_BLOCKS, Keystream
+from tallyveil.noise.source import CHUNK_BLOCKS, Keystream
 from tallyveil.subspace.mcmc_moves import ChainColumns, ChainPlan, JumpMoves, SliceMoves, plan_chain
 from tallyveil.subspace.mechanisms import LatticeLaw
 

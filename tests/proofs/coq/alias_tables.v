@@ -1,7 +1,7 @@
 (* The layout of an alias table gives every outcome exactly its mass: step W5 and the counting of step W6 of
    docs/proofs/alias-tables.md, checked by Coq 8.16. `make check-proofs` checks this file.
 
-   The model is the loop of `fill_alias` in src/tallyveil/kernels/subspace/alias.py, with lists in place of the two ends
+   The model is the loop of `fill_alias` in src/tallyveil/kernels/subspace/sums.py, with lists in place of the two ends
    of one array: `short` has the columns below the capacity, the next one first, and `full` has the others. An entry
    (c, t, o) is column c, its threshold, and its other outcome. *)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import ConstraintError
-from tallyveil.estimation.agreeing_limits import USUAL_LARGEST, alone_limits, occupied_limits
+from tallyveil.estimation.leaf_lift import USUAL_LARGEST, alone_limits, occupied_limits
 
 BLOCKS = st.integers(0, 400).flatmap(
     lambda people: st.tuples(

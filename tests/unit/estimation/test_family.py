@@ -15,7 +15,7 @@ from tallyveil.estimation import (
     estimate_family,
     least_squares,
 )
-from tallyveil.estimation.interior_point import solve_interior
+from tallyveil.estimation.least_squares import solve_interior
 from tallyveil.kernels.family.solver import solve_pass
 
 

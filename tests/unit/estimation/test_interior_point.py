@@ -1,6 +1,6 @@
 import numpy as np
 
-from tallyveil.estimation.interior_point import LARGEST_NUMBER, power_of_two_for
+from tallyveil.estimation.least_squares import LARGEST_NUMBER, power_of_two_for
 
 
 def test_a_bound_that_is_not_there_does_not_count():

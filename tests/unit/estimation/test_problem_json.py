@@ -16,7 +16,7 @@ from tallyveil.estimation import (
     RoundingStage,
     estimate_family,
 )
-from tallyveil.estimation.problem_json import problem_from_mapping, problem_to_mapping
+from tallyveil.estimation.problem import problem_from_mapping, problem_to_mapping
 from tallyveil.postprocess.families import chunk_files
 
 CELLS, BOTH = np.arange(2, dtype=np.int32), np.zeros(2, dtype=np.int32)

@@ -19,7 +19,7 @@ from tallyveil.estimation import (
     is_laminar,
     rounding,
 )
-from tallyveil.estimation.integer_program import solve_integer
+from tallyveil.estimation.highs import solve_integer
 from tallyveil.estimation.rounding import round_counts, snap
 
 SNAP = 2.0**-20

@@ -14,11 +14,19 @@ from tallyveil.estimation import (
     RoundingStage,
     rounding,
 )
-from tallyveil.estimation.integer_program import solve_integer
-from tallyveil.estimation.rounding import FlowFailure, round_by_programs, round_counts, snap, solve_flow
-from tallyveil.estimation.rounding_program import Fixing, aimed, stage_program
-from tallyveil.kernels.rounding.arrays import ONE
+from tallyveil.estimation.highs import solve_integer
+from tallyveil.estimation.rounding import (
+    Fixing,
+    FlowFailure,
+    aimed,
+    round_by_programs,
+    round_counts,
+    snap,
+    solve_flow,
+    stage_program,
+)
 from tallyveil.kernels.rounding.flow import UNPROVED, round_by_flow
+from tallyveil.kernels.rounding.network_simplex import ONE
 
 
 def release_like(seed):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.estimation.agreeing_limits import MOST_BEYOND, SizedHouseholds, alone_limits, size_limits
+from tallyveil.estimation.leaf_lift import MOST_BEYOND, SizedHouseholds, alone_limits, size_limits
 
 OPEN = 7
 

@@ -10,8 +10,7 @@ from tests.oracles.tiles import least_deviation_reference, least_squares_referen
 from tests.unit.estimation.tile_samples import problem_of, random_tiles
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import TileStatus, chunk_of_one, estimate_tiles
 from tallyveil.kernels.tiles.chunk import solve_chunk
 from tallyveil.kernels.tiles.family import TileChunk

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 
 
 def random_tiles(seed, *, root=False, own=True, uneven=False, most_children=10, most_columns=40):

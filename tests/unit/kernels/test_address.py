@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles import address as oracles
 
-from tallyveil.kernels import address as kernels
+from tallyveil.kernels import noise as kernels
 
 HIGH = np.uint64(0x1234567000000000)
 RNG = np.random.default_rng(20)

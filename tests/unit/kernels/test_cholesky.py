@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.from_python import from_python
 
-from tallyveil.kernels.cholesky import cholesky, invert, solve_cholesky
+from tallyveil.kernels.vectors import cholesky, invert, solve_cholesky
 
 cholesky = from_python(cholesky)
 invert = from_python(invert)

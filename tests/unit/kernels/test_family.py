@@ -23,15 +23,13 @@ from tallyveil.estimation import (
 )
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.certificate import reduced_costs, residual, squared_deviation
-from tallyveil.kernels.family.conjugate import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.descent import descend, equal_parts, row_activity
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs, list_face
-from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.face_solution import Missing, correct, correct_among_answers
+from tallyveil.kernels.family.polish import Swaps, polish, reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.program import Point
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
-from tallyveil.kernels.family.walk import Swaps
 
 equal_parts = from_python(equal_parts)
 reduced_costs = from_python(reduced_costs)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.oracles import inversion as oracles
 
-from tallyveil.kernels import inversion as kernels
-from tallyveil.kernels.address import LaneBlocks, ScatteredBlocks
+from tallyveil.kernels import noise as kernels
+from tallyveil.kernels.noise import LaneBlocks, ScatteredBlocks
 from tallyveil.noise import DiscreteGaussian
 from tallyveil.noise.table import InversionTable
 

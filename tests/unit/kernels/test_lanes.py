@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from tallyveil.kernels.lanes import four_sums
+from tallyveil.kernels.vectors import four_sums
 
 
 @njit

@@ -5,7 +5,7 @@ import pytest
 from tests.from_python import from_python
 from tests.oracles.simplex import simplex_shift_reference, weighted_shift_reference
 
-from tallyveil.kernels.simplex import simplex_shift, weighted_shift
+from tallyveil.kernels.vectors import simplex_shift, weighted_shift
 
 simplex_shift = from_python(simplex_shift)
 weighted_shift = from_python(weighted_shift)

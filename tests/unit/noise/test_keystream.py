@@ -6,8 +6,7 @@ import pytest
 from tallyveil.errors import SolverError
 from tallyveil.noise.address import LANES, PAIR_BITS, pack_address
 from tallyveil.noise.key import insecure_key
-from tallyveil.noise.keystream import BLOCK_BYTES, Keystream
-from tallyveil.noise.source import NoiseSource
+from tallyveil.noise.source import BLOCK_BYTES, Keystream, NoiseSource
 
 
 class Counting:

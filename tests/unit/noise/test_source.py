@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, TallyveilError
-from tallyveil.kernels.address import Listed
+from tallyveil.kernels.noise import Listed
 from tallyveil.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -25,7 +25,7 @@ from tallyveil.noise import (
     insecure_key,
 )
 from tallyveil.noise import source as source_module
-from tallyveil.noise.keystream import Workspace
+from tallyveil.noise.source import Workspace
 from tallyveil.noise.table import InversionTable
 
 KEY = bytes(range(32))

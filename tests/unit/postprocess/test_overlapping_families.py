@@ -12,7 +12,7 @@ from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import BudgetError
 from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.least_squares import solve_passes
-from tallyveil.estimation.problem_json import problem_from_mapping, problem_to_mapping
+from tallyveil.estimation.problem import problem_from_mapping, problem_to_mapping
 from tallyveil.measurements.answers import measure_one_by_one
 from tallyveil.measurements.store import StoredMeasurements, write_support_measurements
 from tallyveil.noise.key import insecure_key

@@ -77,8 +77,7 @@ from tallyveil.geography.build import first_appearance
 from tallyveil.geography.steps import insert_groups, membership_classes, together
 
 if TYPE_CHECKING:
-    from tallyveil.kernels.tree.regrouping import Container
-    from tallyveil.kernels.tree.variance import EntityParts
+    from tallyveil.kernels.tree.variance import Container, EntityParts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +228,7 @@ class FixedTerms:
 
     def container(self, u: int, children: slice, group_precision: float, limit: int) -> "Container":
         """Container u, as the kernel takes it."""
-        from tallyveil.kernels.tree.regrouping import Container
+        from tallyveil.kernels.tree.variance import Container
 
         first, last = int(self.begin_child[children.start]), int(self.begin_child[children.stop])
         touching = slice(int(self.begin_outer[u]), int(self.begin_outer[u + 1]))
@@ -350,7 +349,7 @@ def search_containers(
 
 def _searched_container(container: "Container", here: Integers, by_class: bool) -> tuple[Integers, float]:
     """The best groups found for one container, from its present groups and from classes of alike children."""
-    from tallyveil.kernels.tree.regrouping import regroup
+    from tallyveil.kernels.tree.variance import regroup
 
     best = here.copy()
     start, least = regroup(container, best, MOST_PASSES)

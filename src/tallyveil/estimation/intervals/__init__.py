@@ -3,15 +3,26 @@
 from tallyveil.estimation.intervals.answers import (
     Answers,
     LevelAnswers,
+    Region,
     answer_covariance,
     level_answers,
     level_variances,
     region_answers,
+    region_of,
+    region_of_geounit,
     region_variances,
+    regions_by_label,
     stream_answers,
 )
 from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
-from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
+from tallyveil.estimation.intervals.fit import (
+    AnswerRows,
+    KeptRows,
+    SourceRows,
+    StoredRows,
+    TreeEstimate,
+    fit_tree,
+)
 from tallyveil.estimation.intervals.interval import Intervals, contains, intervals_of
 from tallyveil.estimation.intervals.model import (
     LevelModel,
@@ -21,8 +32,6 @@ from tallyveil.estimation.intervals.model import (
     model_of_strategy,
 )
 from tallyveil.estimation.intervals.questions import Questions, questions_of
-from tallyveil.estimation.intervals.regions import Region, region_of, region_of_geounit, regions_by_label
-from tallyveil.estimation.intervals.rows import AnswerRows, KeptRows, SourceRows, StoredRows
 
 __all__ = [
     "AnswerRows",

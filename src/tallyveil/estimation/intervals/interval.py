@@ -1,15 +1,43 @@
-"""Intervals for counts, from unbiased estimates and their variances.
+"""Intervals for counts and for ratios of two counts, from unbiased estimates and their variances.
 
-There are two kinds of intervals with the stated coverage: the unified interval, for counts, which cannot be negative;
-and the normal interval, for anything else, such as differences. docs/intervals.md explains why no other kind is
-offered. Discrete Laplace noise has estimates and standard errors, and no intervals.
+There are two kinds of intervals for counts with the stated coverage: the unified interval, for counts, which
+cannot be negative; and the normal interval, for anything else, such as differences. docs/intervals.md
+explains why no other kind is offered. Discrete Laplace noise has estimates and standard errors, and no
+intervals. Worked case: an estimate is 3.2 with standard error 2, that is x = 1.6. At level 0.95 the unified
+interval is 0 to 2 x (1.6 + 1.96) = 7.12; rounded inward to integers, it is 0 to 7. The normal interval is
+-0.72 to 7.12.
 
-Worked case. An estimate is 3.2 with standard error 2, that is x = 1.6. At level 0.95 the unified interval is 0 to
-2 x (1.6 + 1.96) = 7.12; rounded inward to integers, it is 0 to 7. The normal interval is -0.72 to 7.12.
+*The unified interval of Feldman and Cousins*, in units of the standard error. One normal observation x has
+variance 1 and a mean m >= 0. Wanted is an interval for m that is never empty and covers m with exactly the
+given probability, whatever m is. For each m, values x are accepted in decreasing order of their likelihood
+under m relative to that under the best mean for x, which is max(x, 0), until their probability is the level.
+The interval of x contains every m that accepts x. Let the acceptance of m end at m + d. Its lower end is m -
+d if that is not negative, and m/2 - d^2/(2 m) otherwise: at these two points both ends have the same
+likelihood ratio. Bisection finds the d for which the acceptance has the probability of the level. The ends
+are tabulated over m and interpolated as functions of x. Stopping rule: bisection makes a fixed number of
+steps, which exhausts double precision. Worked case: at level 0.95, x = 5 gives 5 - 1.96 = 3.04 to 6.96, and x
+= 0 gives 0 to 1.96. Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B and table X.
+
+*Ratios (Fieller).* The estimates a and b of two counts are normal with known covariance. Wanted are all
+ratios r that the estimates do not contradict. The counts are not negative, and the second is above zero. So r
+is at least 0, and a share is at most 1. If r is the true ratio, a - r b is normal with mean 0 and variance
+V(r) = Var a - 2 r Cov(a, b) + r^2 Var b. So r is kept if (a - r b)^2 <= z^2 V(r). This is a quadratic
+inequality, A r^2 - 2 B r + C <= 0, with A = b^2 - z^2 Var b, B = a b - z^2 Cov(a, b) and C = a^2 - z^2 Var a.
+The true ratio is kept with exactly the level, however small b is. If b is further from zero than z standard
+errors, A is positive, and the kept ratios are an interval. Otherwise they are everything outside an interval,
+or every number. Then b may be zero, and the ratio may be of any size. No interval of bounded length can have
+its level for every truth (Gleser and Hwang 1987). The result is the least and the greatest kept ratio from 0
+to `most`. The greatest is infinite where every large ratio is kept. If none is kept, the result is the
+possible ratio nearest to a / b, or every ratio if b is not above zero. These rules add ratios and take away
+none that is possible. Worked case: a = 10 and b = 100 are independent with standard errors 2 and 5, and z =
+2. A = 9900, B = 1000, C = 84. The ends are (1000 -+ sqrt(1000^2 - 9900 x 84)) / 9900, that is 0.0596 and
+0.1425.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +45,151 @@ from numpy.typing import NDArray
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals.answers import Answers
-from tallyveil.estimation.intervals.feldman_cousins import unified_belt
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.exact import as_given
 from tallyveil.schema.counts import LARGEST_LEVEL
+
+if TYPE_CHECKING:
+    from scipy.interpolate import PchipInterpolator
+
+FAR = 9.0
+"""Below -9 standard errors, the lower tail of the normal law is too small for double precision."""
+KNOTS = 2001
+"""Means at which the belt is tabulated. They lie closer where the mean is small, because the ends bend there. Halving
+the number would make the interpolation coarser than the 1e-8 that is promised; twice it only takes twice the time, once
+for each level."""
+_STEPS = 60
+"""Halvings of an interval of less than one standard error; the 53 bits of a float are used up before. More steps change
+nothing, and half of them would leave errors of up to 1e-9."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnifiedBelt:
+    """Ends of the interval as functions of the estimate, in standard errors.
+
+    Attributes:
+        level: Coverage, between 0 and 1.
+        two_sided: Normal quantile with probability (1 - level) / 2 above it.
+        one_sided: Normal quantile with probability 1 - level above it.
+        low_end: Lower end, for estimates between `one_sided` and twice `two_sided`.
+        high_end: Upper end, for estimates between -FAR and 0.
+    """
+
+    level: float
+    two_sided: float
+    one_sided: float
+    low_end: "PchipInterpolator"
+    high_end: "PchipInterpolator"
+
+    def ends(self, x: Floats) -> tuple[Floats, Floats]:
+        """Lower and upper ends for estimates of any shape. Not-a-number gives not-a-number."""
+        low = np.where(x <= self.one_sided, 0.0, x - self.two_sided)
+        inner = (x > self.one_sided) & (x < 2 * self.two_sided)
+        # Outside this range the ends are known in closed form: 0, or the normal interval.
+        low[inner] = self.low_end(x[inner])
+        high = x + self.two_sided
+        near = (x < 0) & (x > -FAR)
+        high[near] = self.high_end(x[near])
+        far = x <= -FAR
+        # For such x the lower tail is negligible, so d = one_sided, and m/2 - d^2/(2 m) = x is solved for m.
+        d = self.one_sided
+        high[far] = d * d / (np.hypot(x[far], d) - x[far])
+        return np.where(np.isnan(x), np.nan, np.maximum(low, 0.0)), high
+
+
+@lru_cache(maxsize=16)
+def unified_belt(level: float) -> UnifiedBelt:
+    """Tabulate the interval for a level. The ends are accurate to 1e-8 standard errors.
+
+    Args:
+        level: Coverage, between 0.5 and 1.
+    """
+    from scipy.interpolate import (
+        PchipInterpolator,  # here, since few runs make intervals and the import takes long
+    )
+    from scipy.special import ndtri
+
+    two_sided, one_sided = float(ndtri(0.5 + level / 2)), float(ndtri(level))
+    # Squared spacing, and without the mean 0, at which the lower end of acceptance is -infinity.
+    means = two_sided * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
+    d = _half_widths(means, level, one_sided, two_sided)
+    uppers, lowers = means + d, means / 2 - d * d / (2 * means)
+    low_end = PchipInterpolator(np.append(one_sided, uppers), np.append(0.0, means))
+    # Further down the formula for far estimates is used; the knots between FAR and twice FAR keep the interpolation
+    # good up to its end.
+    order = np.flatnonzero(lowers >= -2 * FAR)
+    high_end = PchipInterpolator(lowers[order], means[order])
+    return UnifiedBelt(level, two_sided, one_sided, low_end, high_end)
+
+
+def _half_widths(means: Floats, level: float, one_sided: float, two_sided: float) -> Floats:
+    """d of each mean, by bisection: the acceptance up to m + d then has the level's probability."""
+    from scipy.special import ndtr
+
+    small: Floats = np.full(means.shape, one_sided)
+    large: Floats = np.full(means.shape, two_sided)
+    for _ in range(_STEPS):
+        d = (small + large) / 2
+        lower = -means / 2 - d * d / (2 * means)  # lower end minus m
+        # The probability rises with d, so that bisection is safe.
+        enough = ndtr(d) - ndtr(lower) >= level
+        large, small = np.where(enough, d, large), np.where(enough, small, d)
+    widths: Floats = (small + large) / 2
+    return widths
+
+
+def fieller_ends(values: Floats, covariance: Floats, quantile: float, most: float) -> tuple[float, float]:
+    """The least and the greatest ratio of the first count to the second that the estimates do not contradict.
+
+    Args:
+        values: The two estimates.
+        covariance: Their covariance; shape (2, 2).
+        quantile: z, the quantile of the normal law for the level.
+        most: Greatest possible ratio: 1 for a share, infinity for any other ratio.
+    Returns:
+        Two numbers from 0 to `most`. The interval contains the true ratio at least as often as the level says, if the
+        estimates are normal.
+    Source: Fieller 1954, section 2.
+    """
+    a, b = (float(value) for value in values)
+    square = quantile * quantile
+    # Var a, Cov(a, b) and Var b.
+    first, both, second = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+    quadratic = (b * b - square * second, a * b - square * both, a * a - square * first)
+    # B^2 - A C, written so that the fourth powers of the estimates cancel before they are computed.
+    spread = max(b * b * first - 2 * a * b * both + a * a * second, 0.0)
+    discriminant = square * (spread - square * (first * second - both * both))
+    ratios = [root for root in _roots(quadratic, discriminant) if 0 <= root <= most]
+    # The kept set is cut off at 0 and `most`: an end belongs to it even where no root is there.
+    ratios += [end for end in (0.0, most) if _is_kept(quadratic, end)]
+    if ratios:
+        return min(ratios), max(ratios)
+    # Every ratio contradicts the estimates: the rules of the docstring, which only add ratios.
+    if b <= 0:
+        return 0.0, most
+    nearest = min(max(a / b, 0.0), most)
+    return nearest, nearest
+
+
+def _roots(quadratic: tuple[float, float, float], discriminant: float) -> list[float]:
+    """Zeros of A r^2 - 2 B r + C. Neither is computed as a difference of nearly equal numbers."""
+    square, half, constant = quadratic
+    if discriminant < 0:
+        if square <= 0:
+            return []
+        discriminant = 0.0  # a / b is kept, so only rounding can make it negative
+    # The root with the sum of equal signs; the other follows from the product of the roots, C / A.
+    larger = half + math.copysign(math.sqrt(discriminant), half)
+    roots = [larger / square] if square else []
+    return [*roots, constant / larger] if larger else roots
+
+
+def _is_kept(quadratic: tuple[float, float, float], ratio: float) -> bool:
+    square, half, constant = quadratic
+    if math.isinf(ratio):
+        return square < 0 or (square == 0 and (half > 0 or (half == 0 and constant <= 0)))
+    return square * ratio * ratio - 2 * half * ratio + constant <= 0
+
 
 IntervalKind = Literal["unified", "normal", "none"]
 

@@ -45,7 +45,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers, Numbers
-from tallyveil.estimation.intervals.block_linear import RANK_TOLERANCE
+from tallyveil.estimation.intervals.algebra import RANK_TOLERANCE
+from tallyveil.estimation.intervals.fit import AnswerRows, narrowed
 from tallyveil.estimation.intervals.model import (
     LevelModel,
     TreeModel,
@@ -53,7 +54,6 @@ from tallyveil.estimation.intervals.model import (
     distinct_rows,
     model_of_levels,
 )
-from tallyveil.estimation.intervals.rows import AnswerRows, narrowed
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.nested_queries import first_levels

@@ -1,12 +1,18 @@
 """Estimates of every geounit above the finest geolevel from everything that is measured in or below it.
 
-These estimates are the first half of `tallyveil.estimation.intervals.fit`: a sweep up the spine, without the sweep
-down. They are kept apart because released counts depend on them. Their kernels give the same bits on every machine,
-for every number of threads, and for every order in which subtrees are done (`tallyveil.kernels.tree.upward`). Memory
-holds some subtrees at a time, never a whole geolevel.
+These estimates are the first half of `tallyveil.estimation.intervals.fit`: a sweep up the spine, without the
+sweep down. They are kept apart because released counts depend on them. Their kernels give the same bits on
+every machine, for every number of threads, and for every order in which subtrees are done
+(`tallyveil.kernels.tree.upward`). Memory holds some subtrees at a time, never a whole geolevel.
 
-Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. The estimate of the parent is
-2/3 x 5 + 1/3 x 3 = 13/3.
+There are two ways to sweep. With full precision (`block_sweep`), every geounit's estimate uses the
+covariances of all its cells, which are small blocks (`tallyveil.estimation.intervals.algebra`). This way is
+taken where the blocks are small enough. Otherwise, every query is estimated from its own answers in and below
+a geounit (`query_sweep`). These estimates are unbiased. They are less accurate than the others where public
+zeros differ between geounits, or where a query is measured at some geolevels only.
+
+Worked case. A parent is measured as 5 and its children as 1 and 2, all with variance 1. The estimate of the
+parent is 2/3 x 5 + 1/3 x 3 = 13/3.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +25,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.estimation.intervals.algebra import BlockAlgebra, factor_rows, information, zero_blocks
 from tallyveil.estimation.intervals.fit import share
-from tallyveil.estimation.intervals.model import TreeModel
-from tallyveil.kernels.tree.answer_sums import add_answers
-from tallyveil.kernels.tree.upward import Alike, ChildSums, Told, add_children
-from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
+from tallyveil.estimation.intervals.model import LevelModel, TreeModel
+from tallyveil.estimation.intervals.questions import cascade_of
+from tallyveil.kernels.tree.upward import (
+    LOOSE,
+    Alike,
+    AnswerPlaces,
+    BlockRows,
+    ChildSums,
+    Learned,
+    Signatures,
+    Told,
+    add_answers,
+    add_children,
+    add_finest,
+    add_finest_answers,
+    cell_estimates,
+    learn_answers,
+    learn_exact,
+    learn_level,
+    learn_measured,
+)
+from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answer_tables
 from tallyveil.schema.query_group import QueryGroup
 
 GEOUNITS_AT_ONCE, NUMBERS_AT_ONCE = 256, 1 << 20
@@ -395,3 +420,209 @@ def _begins(lengths: Integers) -> Integers:
     """Where each stretch begins, query by query, and where the last one of each query ends."""
     ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
     return np.concatenate([ends[:, :1] - lengths[:, :1], ends], axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockSweep:
+    """What the sweep needs besides the measurements.
+
+    Attributes:
+        model: Spine, precisions, zeros and invariants.
+        finest: The kinds of finest geounits.
+        levels: What the geounits of each geolevel are told, root first.
+        signatures: What finest geounits of one kind have in common.
+        has_loose: Whether the finest measurements leave a direction of a finest geounit undetermined.
+    """
+
+    model: TreeModel
+    finest: FinestKinds
+    levels: tuple[Learned, ...]
+    signatures: Signatures
+    has_loose: bool
+
+    name = "full"
+
+    def width(self, level: int) -> int:
+        """Number of cells, which the results have for every geolevel."""
+        return self.model.schema.size
+
+    def table(self, level: int, group: QueryGroup) -> Int32s:
+        """The answer of a query in which each cell counts; -1 for none."""
+        cells: Int32s = answer_tables([group], self.model.schema.size)[0]
+        return cells
+
+    def nothing(self, n: int) -> ChildSums:
+        """Sums over no children."""
+        entries = self.model.algebra.n_block_entries
+        # Without undetermined directions these blocks would be zeros as large as the covariances.
+        loose = np.zeros((n if self.has_loose else 0, entries))
+        return ChildSums(np.zeros((n, self.model.schema.size)), np.zeros((n, entries)), loose)
+
+    def add_finest(self, alike: Alike, sums: ChildSums, first: int, last: int) -> None:
+        """Add the finest geounits of parents first..last."""
+        basis = self.model.algebra.basis
+        add_finest(basis, self.levels[-1], self.signatures, alike, sums, first, last)
+
+    def learn(self, level: int, told: Told, sums: ChildSums, span: tuple[int, int], out: Floats) -> None:
+        """Turn sums over children into estimates, and write their cells."""
+        basis = self.model.algebra.basis
+        learn_level(basis, self.levels[level], told, sums, *span)
+        cell_estimates(basis, sums.estimates, *span, out)
+
+
+def block_sweep(model: TreeModel) -> BlockSweep:
+    """Prepare the sweep of a model. No measurement is read."""
+    levels = tuple(_learned(model.algebra, level, model.rounding) for level in model.levels)
+    finest = finest_kinds(model)
+    signatures = _signatures(model.algebra, levels[-1], finest.precisions, finest.zeros)
+    has_loose = bool(np.abs(signatures.left).max(initial=0.0) > LOOSE)
+    return BlockSweep(model, finest, levels, signatures, has_loose)
+
+
+def _learned(algebra: BlockAlgebra, level: LevelModel, least: float) -> Learned:
+    blocks = [information(algebra, group) for group in level.measured]
+    return Learned(
+        cascade_of(level.measured, algebra.n_cells),
+        block_rows(algebra, level.measured),
+        np.array(blocks, dtype=np.float64).reshape(-1, algebra.n_block_entries),
+        cascade_of(level.invariants, algebra.n_cells, averaged=True),
+        block_rows(algebra, level.invariants),
+        least,
+    )
+
+
+def block_rows(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> BlockRows:
+    """The rows of queries in each class: products over attributes of the rows of their factors."""
+    begin, count, entries, place = [], [], [], 0
+    for group in groups:
+        factors = [
+            factor_rows(axis, factor) for axis, factor in zip(algebra.axes, group.factors, strict=True)
+        ]
+        for kinds in algebra.classes:
+            rows: Floats = np.ones((1, 1))
+            for by_kind, kind in zip(factors, kinds, strict=True):
+                # A query that is blind to a kind has no row of it, and the product then has none.
+                rows = np.asarray(np.kron(rows, by_kind[kind]), np.float64)
+            begin.append(place)
+            count.append(len(rows))
+            entries.append(rows.ravel())
+            place += rows.size
+    shape = len(groups), len(algebra.classes)
+    return BlockRows(
+        np.array(begin, np.int64).reshape(shape),
+        np.array(count, np.int64).reshape(shape),
+        np.concatenate([np.zeros(0), *entries]),
+    )
+
+
+def _signatures(
+    algebra: BlockAlgebra, learned: Learned, precisions: Floats, zeros: NDArray[np.bool_]
+) -> Signatures:
+    loose = algebra.identity(len(zeros)) - zero_blocks(algebra, zeros)
+    spread = np.zeros(loose.shape)
+    for row, blocks, free in zip(precisions, spread, loose, strict=True):
+        # Works in place on the rows of `spread` and `loose`.
+        learn_measured(algebra.basis, learned, row, blocks, free)
+    # Both states are needed: before and after the exact answers are learnt.
+    settled, left = spread.copy(), loose.copy()
+    nothing = np.zeros(len(learned.exact.scale), np.int64)
+    if nothing.size:
+        for blocks, free in zip(settled, left, strict=True):
+            learn_exact(algebra.basis, learned, nothing, blocks, free, np.zeros(algebra.n_cells))
+    return Signatures(np.ascontiguousarray(precisions), spread, loose, settled, left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuerySweep:
+    """What the sweep needs besides the measurements.
+
+    Attributes:
+        model: Spine, precisions, zeros and invariants. Its algebra is not used.
+        finest: The kinds of finest geounits.
+        places: For each geolevel, where the answers of each query are.
+        variances: Variance of each answer of a finest geounit, one row a kind.
+    """
+
+    model: TreeModel
+    finest: FinestKinds
+    places: tuple[AnswerPlaces, ...]
+    variances: Floats
+
+    name = "query by query"
+
+    def width(self, level: int) -> int:
+        """Number of answers that a geolevel measures."""
+        return sum(group.size for group in self.model.levels[level].measured)
+
+    def table(self, level: int, group: QueryGroup) -> Int32s:
+        """For each answer that the geolevel measures, its number in a query; -1 if it belongs to another query."""
+        numbers = np.full(self.width(level), -1, np.int32)
+        begin = 0
+        for query in self.model.levels[level].measured:
+            if query.factors == group.factors:
+                numbers[begin : begin + group.size] = np.arange(group.size)
+            begin += query.size
+        return numbers
+
+    def nothing(self, n: int) -> ChildSums:
+        """Sums over no children."""
+        shape = n, int(self.places[0].begin[-1])
+        # Variances answer by answer take the place of blocks, and there are no undetermined directions.
+        return ChildSums(np.zeros(shape), np.zeros(shape), np.zeros((0, shape[1])))
+
+    def add_finest(self, alike: Alike, sums: ChildSums, first: int, last: int) -> None:
+        """Add the finest geounits of parents first..last."""
+        add_finest_answers(self.places[-1], self.variances, alike, sums, first, last)
+
+    def learn(self, level: int, told: Told, sums: ChildSums, span: tuple[int, int], out: Floats) -> None:
+        """Turn sums over children into estimates, and write those that the geolevel measures."""
+        learn_answers(self.places[level], told, sums, *span, out)
+
+
+def query_sweep(model: TreeModel) -> QuerySweep:
+    """Prepare the sweep of a model. No measurement is read."""
+    # Each query once, in the order in which the geolevels name it: an answer has one place at all geolevels.
+    queries = list(
+        {
+            group.factors: group for level in model.levels for group in (*level.measured, *level.invariants)
+        }.values()
+    )
+    finest = finest_kinds(model)
+    places = tuple(_places(queries, level.measured, level.invariants) for level in model.levels)
+    return QuerySweep(model, finest, places, _variances(queries, places[-1], finest))
+
+
+def _places(
+    queries: Sequence[QueryGroup], measured: Sequence[QueryGroup], exact: Sequence[QueryGroup]
+) -> AnswerPlaces:
+    numbers = {group.factors: number for number, group in enumerate(measured)}
+    measured_at, exact_at = _group_begins(measured), _group_begins(exact)
+    return AnswerPlaces(
+        np.cumsum([0, *(group.size for group in queries)]).astype(np.int64),
+        np.array([numbers.get(group.factors, -1) for group in queries], np.int64),
+        np.array([measured_at.get(group.factors, 0) for group in queries], np.int64),
+        np.array([exact_at.get(group.factors, -1) for group in queries], np.int64),
+    )
+
+
+def _group_begins(groups: Sequence[QueryGroup]) -> dict[object, int]:
+    ends = np.cumsum([0, *(group.size for group in groups)]).tolist()
+    return {group.factors: begin for group, begin in zip(groups, ends, strict=False)}
+
+
+def _variances(queries: Sequence[QueryGroup], places: AnswerPlaces, finest: FinestKinds) -> Floats:
+    """Variance of each answer of a finest geounit of each kind: zero where all of its cells are zero."""
+    # Infinite until something is measured.
+    variances = np.full((len(finest.precisions), int(places.begin[-1])), np.inf)
+    for u, group in enumerate(queries):
+        columns = variances[:, places.begin[u] : places.begin[u + 1]]
+        if places.query[u] >= 0:
+            precisions = finest.precisions[:, places.query[u]]
+            columns[precisions > 0] = 1.0 / precisions[precisions > 0, None]
+        for row, zeros in zip(columns, finest.zeros, strict=True):
+            reached: Integers = group.answers_of(np.flatnonzero(~zeros))
+            empty = np.ones(group.size, np.bool_)
+            empty[reached[reached >= 0]] = False
+            # Known to be zero without noise, whether it is measured or not.
+            row[empty] = 0.0
+    return variances

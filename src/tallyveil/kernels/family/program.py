@@ -1,36 +1,34 @@
 """A pass's quadratic program as plain arrays, the form in which the compiled solver holds it.
 
-Problem: x[c, i] is the number of persons of child c in merged cell i. Every query sums cells, and its noisy answers
-have weight 1 / variance. Minimise the weighted squared distance to all answers,
+Problem: x[c, i] is the number of persons of child c in merged cell i. Every query sums cells, and its noisy
+answers have weight 1 / variance. Minimise the weighted squared distance to all answers,
 
     sum over children c of  1/2 x_c' H x_c - b_c' x_c,
 
-subject to x >= 0, to the children of every cell summing to the parent's count, and to rows: sums of cells between
-bounds. A row sums cells of one child, or the same cells of several children, which are a group. H sums, over the
-answers, weight times the outer product of the answer's cells; b is the same sum of weight times measured value.
+subject to x >= 0, to the children of every cell summing to the parent's count, and to rows: sums of cells
+between bounds. A row sums cells of one child, or the same cells of several children, which are a group. H
+sums, over the answers, weight times the outer product of the answer's cells; b is the same sum of weight
+times measured value.
 
-Worked case: a child with two cells, whose total is measured as 7 with variance 1/2 and whose first cell as 4 with
-variance 1. Then H = [[3, 2], [2, 2]] and b = (18, 14), and without other constraints the minimum is x = (4, 3).
+Worked case: a child with two cells, whose total is measured as 7 with variance 1/2 and whose first cell as 4
+with variance 1. Then H = [[3, 2], [2, 2]] and b = (18, 14), and without other constraints the minimum is
+x = (4, 3).
 
 The tests have the same program in numpy (`tests.oracles.block_program`).
 
-Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b bounds,
-each with its own groups of children. A partition is a set of answers that share no cell; its answers are numbered
-through all partitions.
+Sizes: C children of K kinds, s support cells, g merged cells, p partitions with L answers in all, R rows of b
+bounds, each with its own groups of children. A partition is a set of answers that share no cell; its answers
+are numbered through all partitions. The groups of a bound are numbered from 0 as they first appear. Usually
+every child is a group. A bound on the sum of several children, such as on the two parts of a State, has
+larger ones.
 """
 
 from typing import NamedTuple
 
-from tallyveil.arrays import (
-    BoolRows,
-    Bools,
-    FloatBlocks,
-    FloatRows,
-    Floats,
-    Int32Rows,
-    IntegerRows,
-    Integers,
-)
+import numpy as np
+
+from tallyveil.arrays import BoolRows, Bools, FloatBlocks, FloatRows, Floats, Int32Rows, IntegerRows, Integers
+from tallyveil.kernels.compiled import internal
 
 # The matrix of a kind then has 32 KiB. With twice as many cells it has four times as much.
 DENSE_CELLS = 64
@@ -177,3 +175,58 @@ class Answer(NamedTuple):
     rounds: int
     sweeps: int
     steps: int
+
+
+@internal
+def children_of(program: Program, bound: int, group: int) -> tuple[int, int]:
+    """A range that holds all children of a group; where it has several, the range holds others too."""
+    # groups are numbered as they first appear, so that a group of one has its child's number
+    if program.bound_members[bound] == 1:
+        return group, group + 1
+    return 0, program.bound_group.shape[1]
+
+
+@internal
+def group_sizes(groups: Integers) -> Integers:
+    """How many children each group has."""
+    # numbers have no gaps, so the largest one tells how many there are
+    n = 0
+    for group in groups:
+        n = max(n, group + 1)
+    sizes = np.zeros(n, np.int64)
+    for group in groups:
+        sizes[group] += 1
+    return sizes
+
+
+@internal
+def allowed_in_groups(allowed: Bools, groups: Integers, sizes: Integers) -> Bools:
+    """Whether some child of each group may have each cell. [groups, g]"""
+    if sizes.size == groups.size:  # every child is a group, and groups are numbered as children are
+        return allowed
+    reachable = np.zeros((sizes.size, allowed.shape[1]), np.bool_)
+    for c in range(groups.size):
+        for i in range(allowed.shape[1]):
+            reachable[groups[c], i] |= allowed[c, i]
+    return reachable
+
+
+@internal
+def capacities(labels: Integers, width: int, allowed: Bools, has_sums: bool, sums: Floats) -> Floats:
+    """The most that each row of a group can hold, given the parent's counts of the cells that it may have."""
+    # at a root nothing is given, and every upper bound may bind
+    capacity = np.full(width, 0.0 if has_sums else np.inf)
+    if has_sums:
+        for i in range(labels.size):
+            if labels[i] >= 0 and allowed[i]:
+                capacity[labels[i]] += sums[i]
+    return capacity
+
+
+@internal
+def each_alone(n_bounds: int, n_children: int) -> Integers:
+    """The groups of bounds on single children. [b, C]"""
+    groups = np.empty((n_bounds, n_children), np.int64)
+    for c in range(n_children):
+        groups[:, c] = c
+    return groups

@@ -1,26 +1,229 @@
 """From a family and one pass to the smallest quadratic program with the same answer, compiled.
 
-Problem: find a program (`tallyveil.kernels.family.program`) on as few cells as possible whose answer gives the pass's
-answer. Cells that no query, no bound and no child tells apart are merged, and the merged count is split in the
-parent's proportions. Rows that cannot bind are left out. A ridge is added where the queries do not determine the cells
-(`tallyveil.kernels.family.ridge`).
+Problem: find a program (`tallyveil.kernels.family.program`, which names the sizes) on as few cells as
+possible whose answer gives the pass's answer. Rows that cannot bind are left out.
 
-Worked case: a pass that measures only the total, over three cells in which the parent has 2, 1 and 1 persons. The
-program has one cell with 4 persons. A child's answer of 2 persons is split as 1, 1/2 and 1/2.
+*Merging.* Two cells belong together if every query and every bound gives them the same label and the same
+children may have people in both. The merged count is split in the parent's proportions. Step: begin with one
+group and split the groups by one labelling after another. It ends when all labellings have been used or every
+cell is alone. Worked cases: labels (0, 0, 1, 1) of one query and (0, 0, 0, 1) of another give the groups
+{0, 1}, {2}, {3}. A pass that measures only the total, over three cells in which the parent has 2, 1 and 1
+persons, has a program of one cell with 4 persons; a child's answer of 2 persons is split as 1, 1/2 and 1/2.
+
+*Ridge.* Where a child's queries do not determine every cell, the matrix H is singular and the optimum is not
+unique. A diagonal is then added that is far smaller than any measurement's weight: RIDGE * smallest weight *
+parent's mean count / parent's count. Under the parent's sums it makes undetermined counts proportional to the
+parent's. H is singular if there are fewer answers than cells, or if Cholesky's method with pivots meets a
+pivot that is zero up to rounding. Worked case: two cells whose total alone is measured, with weight 1. H =
+[[1, 1], [1, 1]] has the pivots 1 and 0, so the ridge is added; with equal counts in the parent it is 2^-14 on
+both diagonal entries.
 
 Specification: `tests.oracles.reduction.reduce_pass`. It gives the same merged cells, partitions and rows in
-the same order. Sizes are named in `tallyveil.kernels.family.program`.
+the same order.
 """
 
 import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.family.groups import allowed_in_groups, capacities, group_sizes
-from tallyveil.kernels.family.merging import merge_cells
-from tallyveil.kernels.family.program import DENSE_CELLS, MOST_ENTRIES, SOFTEST, PassArrays, Program
-from tallyveil.kernels.family.ridge import fill_hessian, ridges
+from tallyveil.kernels.family.program import (
+    DENSE_CELLS,
+    MOST_ENTRIES,
+    SOFTEST,
+    PassArrays,
+    Program,
+    allowed_in_groups,
+    capacities,
+    group_sizes,
+)
 from tallyveil.kernels.vectors import sort_first
+
+
+@internal
+def merge_cells(
+    allowed: Bools, labels: Int32s, widths: Integers, bound_labels: Int32s, bound_widths: Integers
+) -> tuple[Integers, Integers]:
+    """Group cells that no label and no child tells apart, in order of appearance.
+
+    Returns:
+        Group of each cell, [s], and the first cell of each group.
+    """
+    n_cells = allowed.shape[1]
+    # a query that tells all cells apart settles it at once
+    for q in range(labels.shape[0]):
+        if _separates_all(labels[q], widths[q]):
+            return np.arange(n_cells), np.arange(n_cells)
+    group = np.zeros(n_cells, np.int64)
+    n_groups = min(n_cells, 1)
+    for q in range(labels.shape[0]):
+        n_groups = _refine(group, n_groups, labels[q], widths[q])
+    for b in range(bound_labels.shape[0]):
+        n_groups = _refine(group, n_groups, bound_labels[b], bound_widths[b])
+    pattern = np.empty(n_cells, np.int32)
+    # children are looked at only until every cell is alone
+    for c in range(allowed.shape[0]):
+        if n_groups == n_cells:
+            break
+        for i in range(n_cells):
+            pattern[i] = allowed[c, i]
+        n_groups = _refine(group, n_groups, pattern, int(np.int64(2)))
+    # numbered by first appearance, so that the program does not depend on the order in which labels split the
+    # cells
+    number = np.full(n_groups, -1, np.int64)
+    first = np.empty(n_groups, np.int64)
+    n = 0
+    for i in range(n_cells):
+        if number[group[i]] < 0:
+            number[group[i]] = n
+            first[n] = i
+            n += 1
+        group[i] = number[group[i]]
+    return group, first
+
+
+@internal
+def _separates_all(labels: Int32s, width: int) -> bool:
+    seen = np.zeros(width, np.bool_)
+    for label in labels:
+        if label < 0 or seen[label]:
+            return False
+        seen[label] = True
+    return labels.size > 0
+
+
+@internal
+def _refine(group: Integers, n_groups: int, labels: Int32s, width: int) -> int:
+    """Split groups by label, in place; returns how many there are."""
+    n_cells = group.size
+    start = np.zeros(n_groups + 1, np.int64)
+    # a counting sort by group: a labelling costs s + width and not s * groups
+    for i in range(n_cells):
+        start[group[i] + 1] += 1
+    for k in range(n_groups):
+        start[k + 1] += start[k]
+    order = np.empty(n_cells, np.int64)
+    for i in range(n_cells):
+        order[start[group[i]]] = i
+        start[group[i]] += 1
+    # start[k] is now where group k ends
+    number = np.full(width + 1, -1, np.int64)
+    n, begin = 0, 0
+    for k in range(n_groups):
+        for t in range(begin, start[k]):
+            i = order[t]
+            # label + 1, so that cells in no answer are a class like the others
+            if number[labels[i] + 1] < 0:
+                number[labels[i] + 1] = n
+                n += 1
+            group[i] = number[labels[i] + 1]
+        # set back member by member: the cost is the group's and not the labelling's
+        for t in range(begin, start[k]):
+            number[labels[order[t]] + 1] = -1
+        begin = start[k]
+    return n
+
+
+RIDGE = 2.0**-14
+"""Weight of the ridge, in weights of the noisiest query: that of a measurement with 16,384 times its variance, far
+below what the noise could show. Half of it pulls half as hard on counts that measurements determine, and makes H twice
+as nearly singular; 2^-20 was tried, and left some programs too ill-conditioned to certify. The published counts of
+every release without a detailed query depend on it."""
+
+
+@internal
+def fill_hessian(answers: Integers, weights: Floats, hessian: Floats) -> None:
+    """Write H, without the ridge, into a matrix of zeros."""
+    n_cells = answers.shape[1]
+    for k in range(answers.shape[0]):
+        # an answer's cells are told by equal labels: no list of them is needed
+        labels = answers[k]
+        for i in range(n_cells):
+            if labels[i] >= 0:
+                row = hessian[i]
+                weight = weights[labels[i]]
+                # the upper half alone; the lower one is its mirror image, copied below
+                for j in range(i, n_cells):
+                    row[j] += weight if labels[j] == labels[i] else 0.0
+    for i in range(n_cells):
+        for j in range(i):
+            hessian[i, j] = hessian[j, i]
+
+
+@internal
+def ridges(answers: Integers, sizes: Integers, weights: Floats, relative: Floats) -> Floats:
+    """Diagonals that make each kind's H definite; zeros where it is already definite.
+
+    `relative` is the parent's count of each cell over its mean count of a support cell."""
+    n_kinds, n_cells = weights.shape[0], answers.shape[1]
+    ridge = np.zeros((n_kinds, n_cells))
+    # the noisiest query of any kind, for kinds that nothing measures
+    of_any = np.inf
+    for z in range(n_kinds):
+        for t in range(weights.shape[1]):
+            of_any = min(of_any, weights[z, t] if weights[z, t] > 0.0 else np.inf)
+    for z in range(n_kinds):
+        smallest, place, n_used, whole = np.inf, 0, 0, False
+        # all answers of a partition have the same weight, so the first one speaks for all of them
+        for k in range(answers.shape[0]):
+            if weights[z, place] > 0.0:
+                # a partition with as many answers as cells counts each by itself, and H is definite without a
+                # test
+                whole |= sizes[k] == n_cells
+                smallest = min(smallest, weights[z, place])
+                n_used += sizes[k]
+            place += sizes[k]
+        # fewer answers than cells cannot determine them; only where it is open is a matrix factored, at g^3 /
+        # 3
+        if whole or (n_used >= n_cells and _determined(answers, weights[z])):
+            continue
+        smallest = smallest if n_used > 0 else of_any
+        smallest = smallest if smallest < np.inf else 1.0
+        for i in range(n_cells):
+            # More where the parent has few: under given sums the undetermined counts become proportional to
+            # the parent's.
+            ridge[z, i] = RIDGE * smallest / (relative[i] if relative[i] > 0 else 1.0)
+    return ridge
+
+
+@internal
+def _determined(answers: Integers, weights: Floats) -> bool:
+    """Whether the answers that have a weight determine every cell."""
+    equal = np.empty(weights.size)
+    # Ones in place of weights: what is determined does not depend on variances, and whole numbers keep a
+    # pivot of zero far from one that is not.
+    for t in range(weights.size):
+        equal[t] = 1.0 if weights[t] > 0.0 else 0.0
+    hessian = np.zeros((answers.shape[1], answers.shape[1]))
+    fill_hessian(answers, equal, hessian)
+    return _independent(hessian)
+
+
+@internal
+def _independent(matrix: Floats) -> bool:
+    """Whether a symmetric positive semidefinite matrix is definite, by Cholesky's method with pivots."""
+    n = matrix.shape[0]
+    left = np.arange(n)
+    largest = 0.0
+    for step in range(n):
+        # The largest pivot comes next. Only then does a small one prove that all of the rest is small.
+        best = step
+        for t in range(step, n):
+            if matrix[left[t], left[t]] > matrix[left[best], left[best]]:
+                best = t
+        left[step], left[best] = left[best], left[step]
+        pivot = left[step]
+        largest = max(largest, matrix[pivot, pivot])
+        # Pivots of a definite matrix of such whole numbers are far above 1e-9 of the largest; a zero one is
+        # rounding, some 1e-16 of it.
+        if matrix[pivot, pivot] <= 1e-9 * largest:
+            return False
+        for t in range(step + 1, n):
+            i = left[t]
+            factor = matrix[i, pivot] / matrix[pivot, pivot]
+            if factor != 0.0:
+                for u in range(step + 1, n):
+                    matrix[i, left[u]] -= factor * matrix[pivot, left[u]]
+    return True
 
 
 @njit(nogil=True, cache=True)

@@ -26,16 +26,21 @@ from tallyveil.kernels.compiled import (
     njit,
     numba_type,
 )
-from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS, residual
 from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, DENSE_ROWS, list_face
 from tallyveil.kernels.family.face_solution import solve_face
 from tallyveil.kernels.family.interior import approach
-from tallyveil.kernels.family.parts import Faces, FamilyKernels, PassParts
-from tallyveil.kernels.family.polish import polish
+from tallyveil.kernels.family.polish import (
+    CERTIFIED_PERSONS,
+    Faces,
+    FamilyKernels,
+    PassParts,
+    Swaps,
+    polish,
+    residual,
+)
 from tallyveil.kernels.family.program import Answer, PassArrays, Point, Program
 from tallyveil.kernels.family.reduction import reduce_arrays
-from tallyveil.kernels.family.walk import Swaps
 from tallyveil.kernels.rounding.flow import round_by_flow
 from tallyveil.kernels.vectors import set_rows, set_to
 
@@ -96,7 +101,7 @@ An inverse costs the cube of a child's free cells, and 8 bytes for each pair of 
 
 ROUNDS = 4
 """Most rounds of descent and polish; nearly every family takes one. What four do not certify goes to the fallback
-(`tallyveil.estimation.interior_point`), so that more rounds would only delay it."""
+(`tallyveil.estimation.least_squares`), so that more rounds would only delay it."""
 
 FALLBACK_COMPLIANCES = (ROW_COMPLIANCE, 2.0**-8, 2.0**-16)
 """Softness of rows in the walks from an interior point, one after another. From there the face is nearly right, so that

@@ -1,35 +1,55 @@
-"""Kernels of look-ahead trials of two-way tables: tables of columns, and trials row by row.
+"""Kernels of look-ahead trials of two-way tables: transforms, tables of columns, and trials row by row.
 
-Problem: draw integers N in r rows and c columns, with all row and column sums 0, with probability proportional to the
-product of L(N_ij). L is symmetric and falls with the distance from 0. It may be another function for every cell, and
-cells may be fixed at 0.
+Problem: draw integers N in r rows and c columns, with all row and column sums 0, with probability
+proportional to the product of L(N_ij). L is symmetric and falls with the distance from 0. It may be another
+function for every cell, and cells may be fixed at 0.
 
-Variables: x_k is what column k still has to receive, from m rows. g_m(x) is a table of positive floats that estimates
-how much weight m rows give to a column with the sum x. T is the length of transforms. The number of cells of the row
-that are not fixed is n.
+Variables: x_k is what column k still has to receive, from m rows. g_m(x) is a table of positive floats that
+estimates how much weight m rows give to a column with the sum x. T is the length of transforms. The number of
+cells of the row that are not fixed is n.
 
-Steps of a row: t_k(w) = L(w) g_{m-1}(x_k - w) / g_m(x_k). The row w is taken with probability prod t_k(w_k), if its
-sum is 0; otherwise the trial fails. It is drawn cell by cell, by functions s_k(y) of what the cells from k on must add
-up to, modulo T:
+Steps of a row: t_k(w) = L(w) g_{m-1}(x_k - w) / g_m(x_k). The row w is taken with probability prod t_k(w_k),
+if its sum is 0; otherwise the trial fails. It is drawn cell by cell, by functions s_k(y) of what the cells
+from k on must add up to, modulo T:
 
     s_k(y) >= sum over w of t_k(w) s_{k+1}(y - w),   s_{n+1}(y) = 1 if y = 0, else 0.
 
-The trial goes on with probability s_1(0). Cell k is w with probability t_k(w) s_{k+1}(y - w) / s_k(y); with what
-remains of the probability, the trial fails. The factors s cancel. The factors g cancel too: the trial ends in N with
-probability prod L(N_ij) / prod g_r(0), whatever the tables g and the functions s hold.
+The trial goes on with probability s_1(0). Cell k is w with probability t_k(w) s_{k+1}(y - w) / s_k(y); with
+what remains of the probability, the trial fails. The factors s cancel. The factors g cancel too: the trial
+ends in N with probability prod L(N_ij) / prod g_r(0), whatever the tables g and the functions s hold.
 
-The lowest cell of a column that is not fixed is *forced*: it must be x_k, and t_k is 1 there and 0 elsewhere. All cells
-of the last row are fixed or forced. If all cells of a row are, the row is x if x adds up to 0 over its cells.
+The lowest cell of a column that is not fixed is *forced*: it must be x_k, and t_k is 1 there and 0 elsewhere.
+All cells of the last row are fixed or forced. If all cells of a row are, the row is x if x adds up to 0 over
+its cells.
 
-Cells beyond the reach: t_k is listed for abs(w) <= reach. Every place modulo T gets omega_k besides, an upper bound of
-the sum of t_k(w) over all other w. A constant sequence changes only the frequency 0 of a transform, by T omega_k.
+Cells beyond the reach: t_k is listed for abs(w) <= reach. Every place modulo T gets omega_k besides, an upper
+bound of the sum of t_k(w) over all other w. A constant sequence changes only the frequency 0 of a transform,
+by T omega_k.
 
-Rounding: s_k is a convolution by transforms, plus a bound of all errors (`added_errors`). Decisions compare floats with
-a margin, or are reported as open.
+Rounding: s_k is a convolution by transforms, plus a bound of all errors (`added_errors`). Decisions compare
+floats with a margin, or are reported as open.
 
-Worked case: 2 rows. The first row w is taken with probability prod L(w_k) L(-w_k) / g_2(0)**c, and the second is -w.
+Worked case: 2 rows. The first row w is taken with probability prod L(w_k) L(-w_k) / g_2(0)**c, and the second
+is -w. Specification: the exact decisions of `tallyveil.subspace`, in balls.
 
-Specification: the exact decisions of `tallyveil.subspace.exact.look_ahead`.
+*The tables g.* A trial needs numbers g_m(x) for which the rows that it can take have probabilities that add
+up to at most 1. The closer to 1, the more trials succeed. A cell has an exponent p. The numbers 1 / p of the
+cells of a row that are neither fixed nor forced add up to at most 1. The first table of a column is L, and
+g_m(x) is the norm ((1/T) sum over f of abs(F(f))**p)**(1/p) of the transform F of the sequence w -> L(w)
+g_{m-1}(x - w) modulo T, rounded up. By Hoelder's inequality the rows' probabilities then add up to at most 1.
+Worked case: two cells with p = 2. The norm is the root of the sum of squares of the sequence. A row is (w,
+-w), and the sum of t_1(w) t_2(-w) over w is at most 1 by Cauchy's and Schwarz's inequality. Proof:
+`docs/proofs/integer-subspace.md`, section 5.
+
+*Transforms* have a power-of-two length T. Their computed values must not depend on the machine, and their
+errors must have a proved bound. `forward` turns a sequence into its transform, in bit-reversed order.
+`backward` takes this order and gives the sequence back, times T. Each of the log2 T stages adds and subtracts
+two numbers and multiplies by a root of unity. Only IEEE additions and multiplications are used, in a fixed
+order. Bound: let u = 2**-53. Each output is a sum over the inputs, each times a product of roots. A stage
+multiplies the error factor of every term by at most 1 + 6 u: the complex multiplication has 2.83 u (Higham
+2002, Lemma 3.5), the root 2 u, the addition u. So an output is off by at most 6 log2(T) u (1 + 1e-9) times
+the sum of the inputs' absolute values. Worked case: T = 2 has one stage: (a, b) becomes (a + b, a - b), which
+is its own inverse up to the factor 2. The tests compare with numpy's transforms.
 """
 
 from typing import NamedTuple
@@ -38,7 +58,113 @@ import numpy as np
 
 from tallyveil.arrays import Floats, Integers, Words
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.subspace.transform import Roots, product_of_transforms
+
+
+class Roots(NamedTuple):
+    """What a transform of length T needs.
+
+    Attributes:
+        cosines, sines: [T], at half + j the root exp(-2 pi i j / (2 half)), for each power of two `half` below T.
+        mirror: int64 [T], for each place in bit-reversed order the place of the opposite frequency.
+    """
+
+    cosines: Floats
+    sines: Floats
+    mirror: Integers
+
+
+@internal
+def forward(real: Floats, imaginary: Floats, roots: Roots) -> None:
+    """The transform of complex numbers, in place and in bit-reversed order."""
+    # Decimation in frequency: the order of output is bit-reversed and is left so, as products do not care.
+    half = real.size // 2
+    while half >= 1:
+        # One fixed order of operations; a library's transform would choose its own for each machine.
+        for start in range(0, real.size, 2 * half):
+            for j in range(half):
+                a, b = start + j, start + j + half
+                # Sum and difference first, then the root: the bound of 6 u for each stage counts these three
+                # operations.
+                x, y = real[a] - real[b], imaginary[a] - imaginary[b]
+                real[a] += real[b]
+                imaginary[a] += imaginary[b]
+                real[b] = x * roots.cosines[half + j] - y * roots.sines[half + j]
+                imaginary[b] = x * roots.sines[half + j] + y * roots.cosines[half + j]
+        half //= 2
+
+
+@internal
+def backward(real: Floats, imaginary: Floats, roots: Roots) -> None:
+    """The inverse of `forward`, times T, in place."""
+    # The same stages backwards with conjugate roots: the input is in the order that `forward` leaves.
+    half = 1
+    while half < real.size:
+        for start in range(0, real.size, 2 * half):
+            for j in range(half):
+                a, b = start + j, start + j + half
+                # The difference of signs against `forward` is the conjugate.
+                x = real[b] * roots.cosines[half + j] + imaginary[b] * roots.sines[half + j]
+                y = imaginary[b] * roots.cosines[half + j] - real[b] * roots.sines[half + j]
+                real[b] = real[a] - x
+                imaginary[b] = imaginary[a] - y
+                real[a] += x
+                imaginary[a] += y
+        half *= 2
+
+
+@internal
+def product_of_transforms(
+    sequences: Floats, constants: Floats, roots: Roots, real: Floats, imaginary: Floats, spare: Floats
+) -> None:
+    """Convolutions of real sequences: row k becomes the convolution of the rows from k on, modulo T.
+
+    Args:
+        sequences: [n, T]; n is even.
+        constants: [n], T times a number that is added to every place of the sequence. It changes frequency 0 alone.
+        roots: For the length T.
+        real: [n, T], gets the convolutions.
+        imaginary: [n, T], scratch.
+        spare: [2, T], scratch.
+    """
+    # Time: n transforms of length T log T, instead of n products of T^2.
+    n, length = sequences.shape
+    for k in range(0, n, 2):
+        # Two real sequences in one complex transform: the parts are told apart by their symmetry.
+        spare[0, :] = sequences[k]
+        spare[1, :] = sequences[k + 1]
+        # The transform of a real sequence is symmetric under f -> -f, so the even and the odd part of the complex
+        # one are the two sequences'.
+        forward(spare[0], spare[1], roots)
+        for j in range(length):
+            # The place of -f in bit-reversed order, from a table: frequencies 0 and T / 2 are their own mirrors.
+            i = roots.mirror[j]
+            real[k, j] = 0.5 * (spare[0, j] + spare[0, i])
+            imaginary[k, j] = 0.5 * (spare[1, j] - spare[1, i])
+            real[k + 1, j] = 0.5 * (spare[1, j] + spare[1, i])
+            imaginary[k + 1, j] = 0.5 * (spare[0, i] - spare[0, j])
+        # A constant sequence has no frequency but 0; bit reversal leaves 0 in its place.
+        real[k, 0] += constants[k]
+        real[k + 1, 0] += constants[k + 1]
+    # From the last sequence on, each product takes the one after it as it is by then: convolutions of all tails for
+    # n products.
+    for k in range(n - 2, -1, -1):
+        for j in range(length):
+            x = real[k, j] * real[k + 1, j] - imaginary[k, j] * imaginary[k + 1, j]
+            imaginary[k, j] = real[k, j] * imaginary[k + 1, j] + imaginary[k, j] * real[k + 1, j]
+            real[k, j] = x
+    # A power of two: dividing by it is exact, and adds nothing to the bound.
+    unit = 1.0 / length
+    # The way back of two at a time: a + i b, of which the real part is the first convolution and the imaginary part
+    # the second.
+    for k in range(0, n, 2):
+        for j in range(length):
+            spare[0, j] = real[k, j] - imaginary[k + 1, j]
+            spare[1, j] = imaginary[k, j] + real[k + 1, j]
+        backward(spare[0], spare[1], roots)
+        for j in range(length):
+            real[k, j] = spare[0, j] * unit
+            real[k + 1, j] = spare[1, j] * unit
+
 
 DONE, FAILED, BROKEN, OPEN = -1, -2, -3, -4
 """What becomes of a row or a trial. In a broken trial s_1(0) is above 1, which the tables rule out. A trial reports an
@@ -406,3 +532,164 @@ def draw_rows(
             return FAILED
         left -= rows[i]
     return DONE
+
+
+LEAST_INFLATION = 2.0**-26
+"""The share by which g is larger than the norm computed in floats, at least. It covers the errors of the norm, which
+are below 2**-28. `inflations` in `column_tables` adds what the errors of s_1(0) need, so that s_1(0) is at most 1."""
+
+
+class AddedCell(NamedTuple):
+    """A cell that makes a table from the one before: its law and the exponent p = 2 power / 2**halvings >= 1.
+
+    Attributes:
+        law: Number of its law.
+        power: A positive integer.
+        halvings: 0 to 5.
+    """
+
+    law: int
+    power: int
+    halvings: int
+
+
+@internal
+def _power(base: float, exponent: int) -> float:
+    # By squaring, in one order: a library's pow differs from machine to machine in the last digit.
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+@internal
+def _root(value: float, n: int) -> float:
+    """The n-th root of 0 < value <= 1, by Newton's method from above; only IEEE operations."""
+    # From above the iterates fall until rounding stops them: at most a few dozen steps, and the end is the same on
+    # every machine, since there are only IEEE operations. The result is off by a few units in the last place, which
+    # LEAST_INFLATION covers.
+    y = 1.0
+    while True:
+        z = y - (y - value / _power(y, n - 1)) / n
+        if z >= y:
+            return y
+        y = z
+
+
+@njit(nogil=True, cache=True)
+def next_head(
+    tables: ColumnTables,
+    roots: Roots,
+    cell: AddedCell,
+    inflation: float,
+    before: Floats,
+    scratch: TrialScratch,
+    out: Floats,
+) -> None:
+    """The table g_m from g_{m-1}, in the units of g_{m-1}.
+
+    By Hoelder's inequality, the weights of rows with sum 0 add up to at most 1 if g_m(x) is at least the norm of the
+    transform of the sequence L(w) g_{m-1}(x - w). An upper bound of this sequence's sum over all w beyond the reach is
+    added to every place of it. For x beyond the table, g_{m-1}(x - w) is written as the last value of the table plus an
+    excess. The norm is then at most the sum of two numbers: the last value times the norm of L, and the sum of L(w)
+    times the excess. The second number is largest for the first x beyond the table.
+
+    Args:
+        tables: Of which the weights are used.
+        roots: Of transforms.
+        cell: The cell of the m-th row.
+        inflation: Factor by which g is larger than the norm.
+        before: [width], g_{m-1}, which does not increase.
+        scratch: Memory.
+        out: [width], filled in; it does not increase.
+    """
+    # The cell's law and its reach; `before` holds the flat end of the earlier table.
+    weights, reach = tables.weights[cell.law], tables.reaches[cell.law]
+    last, length = before.size - 1, roots.mirror.size
+    # Two places x at a time, as two real sequences fit into one complex transform.
+    t, omegas = scratch.t, scratch.omegas
+    for first in range(0, last + 1, 2):
+        for k in range(2):
+            # The last pair may have a place beyond the table; it is computed and not stored.
+            x = first + k
+            t[k, :] = 0.0
+            for w in range(-reach, reach + 1):
+                # Each |w| <= reach has a place of its own modulo T, as T exceeds twice the reach.
+                t[k, w if w >= 0 else w + length] = weights[abs(w)] * before[min(abs(x - w), last)]
+            # Rows with cells beyond the reach have weight too: without this bound the proof would miss them.
+            omegas[k] = length * weight_past_reach(tables, cell.law, before, x)
+        norms = _norms(t, omegas, roots, cell, scratch.spare)
+        for k in range(min(2, last + 1 - first)):
+            # Larger than the norm, so that s_1(0) stays below 1 with the errors that it contains.
+            out[first + k] = norms[k] * inflation
+    # For all x beyond the table at once: Minkowski's inequality parts the sequence into a flat one and an excess.
+    flat = before[last]
+    total = length * tables.beyond[cell.law] * (before[0] + flat)
+    t[:] = 0.0
+    omegas[:] = 0.0
+    # The flat part has the weights of the law; the excess is largest at last + 1, since g does not increase.
+    for w in range(-reach, reach + 1):
+        t[:, w if w >= 0 else w + length] = weights[abs(w)]
+        total += weights[abs(w)] * (before[min(last + 1 - w, last)] - flat)
+    total += _norms(t, omegas, roots, cell, scratch.spare)[0] * flat
+    # The last entry stands for itself and for all x beyond, so it takes the larger of the two bounds.
+    out[last] = max(out[last], total * inflation)
+    # From the end on, so that the table does not increase; raising an entry is always allowed.
+    for x in range(last - 1, -1, -1):
+        out[x] = max(out[x], out[x + 1])
+
+
+@njit(nogil=True, cache=True)
+def norm_of_weights(weights: Floats, roots: Roots, cell: AddedCell) -> float:
+    """The norm of the transform of weights of w = 0, 1, ..., which are the same for -w."""
+    # The same sequence twice, since a transform takes two; the first norm is returned.
+    length = roots.mirror.size
+    t = np.zeros((2, length))
+    for w in range(weights.size):
+        t[:, w] = weights[w]
+        t[:, -w] = weights[w]
+    return _norms(t, np.zeros(2), roots, cell, np.zeros((2, length)))[0]
+
+
+@internal
+def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floats) -> tuple[float, float]:
+    # Powers need numbers up to 1, so that no power overflows: each sequence is divided by its sum, which bounds its
+    # transform, and the norm is multiplied by it in the end.
+    length = roots.mirror.size
+    # All terms are 0 or more, so the sum is frequency 0 and the largest of the transform.
+    tops = sum_of(t[0]) + omegas[0], sum_of(t[1]) + omegas[1]
+    spare[0, :] = t[0] / tops[0]
+    spare[1, :] = t[1] / tops[1]
+    forward(spare[0], spare[1], roots)
+    # Frequency 0 is the sum itself, omega included: exactly 1 after the division.
+    spare[0, 0] = 1.0
+    spare[1, 0] = 1.0
+    first, second = 0.0, 0.0
+    # Even and odd part of the complex transform, as in `product_of_transforms`; only absolute values are needed.
+    for j in range(length):
+        i = roots.mirror[j]
+        a, b = 0.5 * (spare[0, j] + spare[0, i]), 0.5 * (spare[1, j] - spare[1, i])
+        first += _absolute_power(a * a + b * b, cell)
+        a, b = 0.5 * (spare[1, j] + spare[1, i]), 0.5 * (spare[0, i] - spare[0, j])
+        second += _absolute_power(a * a + b * b, cell)
+    return tops[0] * _mean_root(first / length, cell), tops[1] * _mean_root(second / length, cell)
+
+
+@internal
+def _absolute_power(square: float, cell: AddedCell) -> float:
+    """The power p of a number, from its square."""
+    # p = 2 power / 2^halvings of the absolute value is `power` / 2^halvings of its square: square roots and
+    # products alone, no exp and no log.
+    for _ in range(cell.halvings):
+        square = np.sqrt(square)
+    return _power(square, cell.power)
+
+
+@internal
+def _mean_root(mean: float, cell: AddedCell) -> float:
+    """The p-th root of a mean of powers of numbers up to 1."""
+    # min: rounding may lift the mean of numbers up to 1 above 1 by a unit, and `_root` wants at most 1.
+    return _root(_power(min(mean, 1.0), 1 << cell.halvings), 2 * cell.power)

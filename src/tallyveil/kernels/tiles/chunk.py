@@ -20,15 +20,25 @@ from tallyveil.kernels.compiled import (
     njit,
     pointers,
 )
-from tallyveil.kernels.tiles.approach import approach
-from tallyveil.kernels.tiles.component import Source, component_tables, read_family, table_nest
 from tallyveil.kernels.tiles.direction import find_direction
-from tallyveil.kernels.tiles.family import Family, TileChunk
-from tallyveil.kernels.tiles.newton import Methods, climb
-from tallyveil.kernels.tiles.projection import project
+from tallyveil.kernels.tiles.family import (
+    Family,
+    Source,
+    TileChunk,
+    component_tables,
+    read_family,
+    table_nest,
+)
 from tallyveil.kernels.tiles.rounding import FAILED, Estimates, Nest, round_table
-from tallyveil.kernels.tiles.solver import ComponentOutcome, ComponentParts, solve_component
-from tallyveil.kernels.tiles.tables import Prices, Tables
+from tallyveil.kernels.tiles.solver import (
+    ComponentOutcome,
+    ComponentParts,
+    Methods,
+    approach,
+    climb,
+    solve_component,
+)
+from tallyveil.kernels.tiles.tables import Prices, Tables, project
 
 CONTRADICTORY, UNPROVED, SETTLED, SOLVED = -2, -1, 0, 1
 """How a family ended. CONTRADICTORY: its fixed counts contradict the parent. UNPROVED: a rounding failed its proof or

@@ -1,31 +1,551 @@
 """Newton's direction for the prices of coupled tables, compiled.
 
-Problem: at a point, the sums of labels miss what their prices ask for by the gradient, and the sums of the tables are
-right. Find the moves of the prices of labels and of inner lines after which both would be right, if no count reached
-or left zero. With H of `face`, the moves solve
+Problem: at a point, the sums of labels miss what their prices ask for by the gradient, and the sums of the
+tables are right. Find the moves of the prices of labels and of inner lines after which both would be right,
+if no count reached or left zero. With H from below, the moves solve
 
     (H + diag(1 / label_weight, 0)) moves = (gradient, 0).
 
-The matrix is semidefinite: each connected part of a table's active entries leaves one direction of its inner prices in
-which nothing changes. The right side has no part in these directions, so conjugate gradients do not see them.
+The matrix is semidefinite: each connected part of a table's active entries leaves one direction of its inner
+prices in which nothing changes. The right side has no part in these directions, so conjugate gradients do not
+see them. The inner prices are variables next to those of the labels. So no table needs a square matrix.
 
-Step: conjugate gradients. The preconditioner (`blocks`) solves the equations of each child as if it were alone. The
-inner prices are variables next to those of the labels. So no table needs a square matrix.
+Stopping rule: the residual, measured with the preconditioner, is a given part of that at zero, or the steps
+are used up. Every step of conjugate gradients raises gradient * moves, so the dual function rises along the
+direction.
 
-Stopping rule: the residual, measured with the preconditioner, is a given part of that at zero, or the steps are used
-up. Every step of conjugate gradients raises gradient * moves, so the dual function rises along the direction.
+*The matrix H.* The entries above zero are the *active* ones. The prices of the labels and of the inner lines
+rise by given *moves*. (A price of an inner line is stated here as a label's is, not in persons.) The prices
+of the outer lines then follow, so that the outer lines keep their sums: an active entry falls by
 
-Oracle: the dense equations in numpy, in the tests.
+    (moves of its labels + move of its inner line - their mean over its outer line) / weight,
+
+where the mean has the weights 1 / weight. H is the map from moves to falls of the sums of labels and inner
+lines. It takes one pass over the active entries, outer line by outer line. Where columns are free, inner
+lines have no prices. Worked case: one outer line with two active entries of weight 1, one label on the first.
+If the label's price rises by 1, the mean is 1/2. The first entry and the label's sum fall by 1/2, and the
+second entry rises by 1/2.
+
+*The preconditioner* is like the inverse of the matrix and fast to apply. What one child does to another is
+left out, and so is what columns that are inner lines do to labels. Then the matrix falls into a block for
+each child, which is exact for the child alone. It has the child's labels and its rows of tables whose outer
+lines are columns. An active entry of such a table falls by give * (1 - its share of its column's gives),
+because the column's mean moves with it. The prices of the rows are eliminated, since no two rows share an
+entry. With g such a fall, M an entry's labels and s the sum of g M over a row, what is left for the labels is
+
+    diag(1 / label_weight) + sum over entries of g M M' - sum over rows of s s' / (sum of g),
+
+which is positive definite. It is factored by Cholesky's method. Where the outer lines are rows, g is the give
+itself, and the same sum over rows comes from the row's own mean. All other labels and lines are divided by
+their diagonal: a label that no active entry of a child has, and labels of few columns beyond MOST_LABELS.
+Worked case: one table of one column and two children, all entries active with give 1, one label of weight 1
+on the column. Each entry falls by 1 - 1/2. A child's block is 1 + 1/2 - (1/2)(1/2) / (1/2) = 1.
+
+Oracle: the dense matrices and equations in numpy, in the tests.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import FloatRows, Floats
+from tallyveil.arrays import FloatRows, Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
-from tallyveil.kernels.tiles.face import TableFace, apply_face, face_diagonal, list_face
 from tallyveil.kernels.tiles.tables import Prices, Tables, clear_sums
-from tallyveil.kernels.vectors import inner
+from tallyveil.kernels.vectors import cholesky, inner
+
+
+class TableFace(NamedTuple):
+    """The active entries of all tables.
+
+    Attributes:
+        begin: [outer lines + 1], where each outer line's active entries begin. Outer lines are numbered through.
+        inner: Inner line of each active entry.
+        outer_begin: [P + 1], first outer line of each table.
+        inner_begin: [P + 1], first inner line of each table. Inner lines without prices have no number.
+        label_step, child_step: Where vectors have label k of child c: at k * label_step + c * child_step. What most
+            outer lines read lies side by side.
+        drop, child: Room for one outer line.
+    """
+
+    begin: Integers
+    inner: Int32s
+    outer_begin: Integers
+    inner_begin: Integers
+    label_step: int
+    child_step: int
+    drop: Floats
+    child: Int32s
+
+
+@internal
+def list_face(tables: Tables, x: Floats) -> TableFace:
+    """The face of a point."""
+    n_tables, n_active, longest, by_column = tables.upright.size, 0, 0, 0
+    outer_begin, inner_begin = np.zeros(n_tables + 1, np.int64), np.zeros(n_tables + 1, np.int64)
+    # sizes of all tables first, then their active entries in one pass
+    for p in range(n_tables):
+        n_columns = tables.column_begin[p + 1] - tables.column_begin[p]
+        n_rows = tables.row_begin[p + 1] - tables.row_begin[p]
+        outer, inner = (n_columns, n_rows) if tables.upright[p] else (n_rows, n_columns)
+        outer_begin[p + 1] = outer_begin[p] + outer
+        inner_begin[p + 1] = inner_begin[p] + (inner if tables.column_total.size else 0)
+        longest = max(longest, inner, outer)
+        # the entries vote: the layout follows the side that more of them read along
+        by_column += n_columns * n_rows if tables.upright[p] else -n_columns * n_rows
+    for e in range(x.size):
+        n_active += x[e] > 0.0
+    n_labels, n_children = tables.label_weight.shape
+    face = TableFace(
+        np.zeros(outer_begin[n_tables] + 1, np.int64),
+        np.empty(n_active, np.int32),
+        outer_begin,
+        inner_begin,
+        # the two steps turn one vector's layout round without a copy
+        n_children if by_column > 0 else 1,
+        1 if by_column > 0 else n_labels,
+        np.empty(longest),
+        np.empty(longest, np.int32),
+    )
+    _list_entries(tables, x, face)
+    return face
+
+
+@internal
+def _list_entries(tables: Tables, x: Floats, face: TableFace) -> None:
+    """Fill in the active entries."""
+    n_active, outer, e = int(np.int64(0)), int(np.int64(0)), int(np.int64(0))
+    for p in range(tables.upright.size):
+        n_outer = face.outer_begin[p + 1] - face.outer_begin[p]
+        n_inner = (tables.entry_begin[p + 1] - tables.entry_begin[p]) // n_outer
+        for _ in range(n_outer):
+            face.begin[outer] = n_active
+            outer += 1
+            # entries of an outer line lie side by side, so that e only rises
+            for j in range(n_inner):
+                if x[e] > 0.0:
+                    face.inner[n_active] = j
+                    n_active += 1
+                e += 1
+    face.begin[outer] = n_active
+
+
+@internal
+def apply_face(tables: Tables, face: TableFace, moves: Floats, falls: Floats) -> None:
+    """falls = H moves. Both have the labels first (`TableFace.label_step`), then the inner lines."""
+    n_labels = tables.label_weight.size
+    # falls are added up over tables, as labels reach over several
+    for j in range(falls.size):
+        falls[j] = 0.0
+    for p in range(tables.upright.size):
+        begin, end = n_labels + face.inner_begin[p], n_labels + face.inner_begin[p + 1]
+        of_lines, falls_of_lines = moves[begin:end], falls[begin:end]
+        if tables.upright[p]:
+            _apply_columns(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
+        else:
+            _apply_rows(tables, face, p, (of_lines, moves), (falls_of_lines, falls))
+
+
+@internal
+def _apply_columns(
+    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+) -> None:
+    """Add the part of a table whose outer lines are columns, so that an outer line's entries have the same labels."""
+    first_column, first_row = tables.column_begin[p], tables.row_begin[p]
+    child_of, slack = tables.child[first_row : tables.row_begin[p + 1]], tables.slack[first_row:]
+    # the largest weight, from any row of the table: slack * weight is the same for all
+    heaviest = slack[0] * tables.weight[first_row]
+    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        # one active entry cannot move, since its outer line keeps its sum
+        if inner.size < 2:
+            continue
+        drop, child = face.drop[: inner.size], face.child[: inner.size]
+        for z in range(inner.size):
+            # the two moves that every entry of the line has: its row's, and below its labels'
+            drop[z], child[z] = moves[0][inner[z]], child_of[inner[z]] * face.child_step
+        column = first_column + outer - face.outer_begin[p]
+        labels = tables.label[tables.label_begin[column] : tables.label_begin[column + 1]]
+        for label in labels:
+            row = moves[1][label * face.label_step :]
+            for z in range(inner.size):
+                drop[z] += row[child[z]]
+        # the mean with weights 1 / weight, of which slack is a multiple
+        total, mean = 0.0, 0.0
+        for z in range(inner.size):
+            total += slack[inner[z]]
+            mean += slack[inner[z]] * drop[z]
+        # the outer price takes up exactly this mean, so that the line's sum stays
+        mean /= total
+        for z in range(inner.size):
+            drop[z] = (drop[z] - mean) * slack[inner[z]] / heaviest
+            falls[0][inner[z]] += drop[z]
+        for label in labels:
+            row = falls[1][label * face.label_step :]
+            for z in range(inner.size):
+                row[child[z]] += drop[z]
+
+
+@internal
+def _apply_rows(
+    tables: Tables, face: TableFace, p: int, moves: tuple[Floats, Floats], falls: tuple[Floats, Floats]
+) -> None:
+    """Add the part of a table whose outer lines are rows, so that an outer line's entries have the same child."""
+    first_row, n_priced = tables.row_begin[p], moves[0].size
+    label_begin = tables.label_begin[tables.column_begin[p] : tables.column_begin[p + 1] + 1]
+    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+        inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+        if inner.size < 2:
+            continue
+        row = first_row + outer - face.outer_begin[p]
+        drop, first = face.drop[: inner.size], tables.child[row] * face.child_step
+        of_labels, falls_of_labels = moves[1][first:], falls[1][first:]
+        mean = 0.0
+        # a row has one weight, so that the plain mean is the weighted one
+        for z in range(inner.size):
+            j = inner[z]
+            total = moves[0][j] if n_priced else 0.0
+            for link in range(label_begin[j], label_begin[j + 1]):
+                total += of_labels[tables.label[link] * face.label_step]
+            drop[z] = total
+            mean += total
+        # all entries of a row have one weight, so that the mean needs none
+        mean /= inner.size
+        for z in range(inner.size):
+            j = inner[z]
+            value = (drop[z] - mean) / tables.weight[row]
+            if n_priced:
+                falls[0][j] += value
+            for link in range(label_begin[j], label_begin[j + 1]):
+                falls_of_labels[tables.label[link] * face.label_step] += value
+
+
+@internal
+def face_diagonal(tables: Tables, face: TableFace, diagonal: Floats) -> None:
+    """Write an upper bound of H's diagonal. It is exact where no two entries share a label and an outer line."""
+    # Entries that share a label and an outer line move against each other. Leaving that out makes the
+    # diagonal larger and never smaller.
+    n_labels = tables.label_weight.size
+    for j in range(diagonal.size):
+        diagonal[j] = 0.0
+    for p in range(tables.upright.size):
+        of_lines = diagonal[n_labels + face.inner_begin[p] : n_labels + face.inner_begin[p + 1]]
+        first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
+        for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+            o, total = outer - face.outer_begin[p], 0.0
+            inner = face.inner[face.begin[outer] : face.begin[outer + 1]]
+            for j in inner:
+                total += 1.0 / tables.weight[first_row + (j if upright else o)]
+            for j in inner if inner.size > 1 else inner[:0]:
+                column, row = (
+                    (first_column + o, first_row + j) if upright else (first_column + j, first_row + o)
+                )
+                give = 1.0 / tables.weight[row]
+                # an entry's own share of the mean comes back; shares of entries with the same label are left
+                # out (upper bound)
+                give *= 1.0 - give / total
+                if of_lines.size:
+                    of_lines[j] += give
+                for link in range(tables.label_begin[column], tables.label_begin[column + 1]):
+                    diagonal[tables.label[link] * face.label_step + tables.child[row] * face.child_step] += (
+                        give
+                    )
+
+
+# A block is then 512 KiB a child at most. With twice as many it takes four times the memory and eight times
+# the factorisation; with half as many, more labels are divided by their diagonal and more steps are made.
+MOST_LABELS = 256
+"""Most labels of a block. Labels of many columns come first."""
+
+
+class ChildBlocks(NamedTuple):
+    """The factored blocks of all children. A vector is one of `direction`: labels first, then inner lines.
+
+    Attributes:
+        begin: [C + 1], where each child's labels begin.
+        place: Place of each of these labels in a vector.
+        factor_begin: [C + 1], where each child's factor begins.
+        factor: U with U'U = block, and U's mirror image below the diagonal, row by row.
+        row_begin: [rows + 1], where the labels of each eliminated row begin.
+        row_label: Their numbers in the child's block.
+        row_sum: Sums of falls.
+        labels, right: Room for the labels of all children, and of one.
+    """
+
+    begin: Integers
+    place: Integers
+    factor_begin: Integers
+    factor: Floats
+    row_begin: Integers
+    row_label: Int32s
+    row_sum: Floats
+    labels: Floats
+    right: Floats
+
+
+class _Rows(NamedTuple):
+    """Of one table, by row: sums of falls by number of the label in the child's block, and over all entries."""
+
+    sums: Floats
+    total: Floats
+
+
+@internal
+def factored_blocks(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> ChildBlocks:
+    """Factor the block of every child.
+
+    Args:
+        tables: The tables.
+        face: The active entries.
+        easing: 1 / label_weight of each label and child, 0: not measured.
+        share: 1 / diagonal of each label and inner line, 0: nothing to move.
+    """
+    number = _numbered(tables, face, easing, share)
+    blocks = _empty_blocks(tables, face, number, easing)
+    row_begin, row_label, row_sum = blocks.row_begin, blocks.row_label, blocks.row_sum
+    for p in range(tables.upright.size):
+        first_row, depth = tables.row_begin[p], tables.row_begin[p + 1] - tables.row_begin[p]
+        # one table at a time: rows times labels of a block, for all tables at once, would be far more memory
+        rows = _Rows(np.zeros((depth, blocks.right.size)), np.zeros(depth))
+        _add_entries(tables, face, p, number, blocks, rows)
+        n_sums = row_begin[first_row]
+        for k in range(depth):
+            if n_sums + blocks.right.size > row_label.size:
+                # doubled, so that copying costs no more than filling
+                row_label, row_sum = _longer(row_label, row_sum, n_sums, 2 * (n_sums + blocks.right.size))
+            last = _subtract_row(blocks, rows, k, tables.child[first_row + k], (row_label, row_sum), n_sums)
+            # Only rows that are inner lines have an equation to be solved back into. Of others the sums serve
+            # the subtraction alone.
+            n_sums = last if tables.upright[p] and tables.column_total.size else n_sums
+            row_begin[first_row + k + 1] = n_sums
+    _factor(blocks, share)
+    return ChildBlocks(
+        blocks.begin,
+        blocks.place,
+        blocks.factor_begin,
+        blocks.factor,
+        row_begin,
+        row_label,
+        row_sum,
+        blocks.labels,
+        blocks.right,
+    )
+
+
+@internal
+def _longer(labels: Int32s, sums: Floats, n: int, capacity: int) -> tuple[Int32s, Floats]:
+    longer_labels, longer_sums = np.empty(capacity, np.int32), np.empty(capacity)
+    for z in range(n):
+        longer_labels[z], longer_sums[z] = labels[z], sums[z]
+    return longer_labels, longer_sums
+
+
+@internal
+def _least_columns(tables: Tables) -> tuple[Integers, int]:
+    """The number of columns of each label, and how many a label of a block has at least."""
+    n_labels, most = tables.label_weight.shape[0], int(np.int64(0))
+    columns = np.zeros(n_labels, np.int64)
+    for label in tables.label:
+        columns[label] += 1
+    for label in range(n_labels):
+        most = max(most, columns[label])
+    with_so_many = np.zeros(most + 1, np.int64)
+    # how many labels have each number of columns
+    for label in range(n_labels):
+        with_so_many[columns[label]] += 1
+    least, chosen = most + 1, int(np.int64(0))
+    # all labels with the same number of columns or none: which labels are in a block does not depend on their
+    # order
+    while least > 1 and chosen + with_so_many[least - 1] <= MOST_LABELS:
+        least -= 1
+        chosen += with_so_many[least]
+    return columns, least
+
+
+@internal
+def _numbered(tables: Tables, face: TableFace, easing: Floats, share: Floats) -> Int32s:
+    """Number of each label and child in the child's block, -1: none; at its place in a vector."""
+    n_labels, n_children = tables.label_weight.shape
+    columns, least = _least_columns(tables)
+    number = np.full(n_labels * n_children, -1, np.int32)
+    for c in range(n_children):
+        n = int(np.int64(0))
+        for label in range(n_labels):
+            j = label * face.label_step + c * face.child_step
+            # the diagonal is that of the weight alone where no active entry has the label
+            if columns[label] >= least and easing[j] > 0.0 and share[j] * easing[j] < 1.0:
+                number[j] = n
+                n += 1
+    return number
+
+
+@internal
+def _empty_blocks(tables: Tables, face: TableFace, number: Int32s, easing: Floats) -> ChildBlocks:
+    """Blocks of the labels' weights alone."""
+    n_labels, n_children = tables.label_weight.shape
+    begin, factor_begin = np.zeros(n_children + 1, np.int64), np.zeros(n_children + 1, np.int64)
+    largest = int(np.int64(0))
+    for c in range(n_children):
+        n = int(np.int64(0))
+        for label in range(n_labels):
+            n += number[label * face.label_step + c * face.child_step] >= 0
+        begin[c + 1], factor_begin[c + 1] = begin[c] + n, factor_begin[c] + n * n
+        largest = max(largest, n)
+    place, factor = np.empty(begin[n_children], np.int64), np.zeros(factor_begin[n_children])
+    for c in range(n_children):
+        n = begin[c + 1] - begin[c]
+        for label in range(n_labels):
+            j = label * face.label_step + c * face.child_step
+            if number[j] >= 0:
+                place[begin[c] + number[j]] = j
+                factor[factor_begin[c] + number[j] * (n + 1)] = easing[j]
+    return ChildBlocks(
+        begin,
+        place,
+        factor_begin,
+        factor,
+        np.zeros(tables.child.size + 1, np.int64),
+        np.empty(largest, np.int32),
+        np.empty(largest),
+        np.empty(n_labels * n_children),
+        np.empty(largest),
+    )
+
+
+@internal
+def _add_entries(
+    tables: Tables, face: TableFace, p: int, number: Int32s, blocks: ChildBlocks, rows: _Rows
+) -> None:
+    """Add the entries of a table to the upper halves of the blocks, and to the sums of its rows."""
+    first_column, first_row, upright = tables.column_begin[p], tables.row_begin[p], tables.upright[p]
+    places = np.empty(blocks.right.size, np.int64)
+    for outer in range(face.outer_begin[p], face.outer_begin[p + 1]):
+        inner, total = face.inner[face.begin[outer] : face.begin[outer + 1]], 0.0
+        # sum of the gives of the column's active entries, by which its mean moves
+        for j in inner:
+            total += 1.0 / tables.weight[first_row + j] if upright else 0.0
+        # a single active entry is held by its line's fixed sum
+        for j in inner if inner.size > 1 else inner[:0]:
+            line = outer - face.outer_begin[p]
+            i, k = (line, j) if upright else (j, line)
+            c, give, n = tables.child[first_row + k], 1.0 / tables.weight[first_row + k], int(np.int64(0))
+            give *= 1.0 - give / total if upright else 1.0
+            rows.total[k] += give
+            begin, end = tables.label_begin[first_column + i], tables.label_begin[first_column + i + 1]
+            for label in tables.label[begin:end]:
+                # labels outside the child's block have no number there
+                a = number[label * face.label_step + c * face.child_step]
+                if a >= 0:
+                    rows.sums[k, a] += give
+                    places[n] = a
+                    n += 1
+            width = blocks.begin[c + 1] - blocks.begin[c]
+            block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
+            for first in range(n):
+                for other in range(n):
+                    # the upper half alone, whatever the order of an entry's labels
+                    if places[first] <= places[other]:
+                        block[places[first] * width + places[other]] += give
+
+
+@internal
+def _subtract_row(
+    blocks: ChildBlocks, rows: _Rows, k: int, c: int, row_sums: tuple[Int32s, Floats], first: int
+) -> int:
+    """Eliminate a row from its child's block. Its labels and sums are written from `first` on; returns their end."""
+    labels, sums = row_sums
+    last, width = first, blocks.begin[c + 1] - blocks.begin[c]
+    for a in range(width):
+        # most rows have few of the child's labels: only these are stored
+        if rows.sums[k, a] != 0.0:
+            labels[last], sums[last] = a, rows.sums[k, a]
+            last += 1
+    block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
+    for entry in range(first, last):
+        # s s' / (sum of g), the Schur complement of the row's own equation
+        share = sums[entry] / rows.total[k]
+        line = block[labels[entry] * width :]
+        for other in range(entry, last):
+            line[labels[other]] -= share * sums[other]
+    return last
+
+
+@internal
+def _factor(blocks: ChildBlocks, share: Floats) -> None:
+    """Factor all blocks in place. A block that rounding errors make indefinite becomes its diagonal."""
+    # `cholesky` takes the leading block of a matrix of fixed size, so one matrix serves all children
+    matrix = np.empty((blocks.right.size, blocks.right.size))
+    for c in range(blocks.begin.size - 1):
+        first, n = blocks.begin[c], blocks.begin[c + 1] - blocks.begin[c]
+        block = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]]
+        for i in range(n):
+            for j in range(i, n):
+                matrix[i, j] = block[i * n + j]
+        definite = cholesky(matrix, n)
+        for i in range(n):
+            for j in range(n):
+                block[i * n + j] = matrix[i, j] if definite else 0.0
+            if not definite:
+                # a factor whose square is the diagonal: the child is then treated like the labels outside its
+                # block
+                block[i * n + i] = 1.0 / np.sqrt(share[blocks.place[first + i]])
+
+
+@internal
+def apply_blocks(
+    tables: Tables, face: TableFace, blocks: ChildBlocks, share: Floats, left: Floats, out: Floats
+) -> None:
+    """out = preconditioner * left; all three are vectors of `direction`."""
+    n_labels = tables.label_weight.size
+    # `left` belongs to the caller, and the elimination below changes its copy
+    for j in range(n_labels):
+        blocks.labels[j] = left[j]
+    # the diagonal for all; labels of blocks are overwritten by their block's solution
+    for j in range(left.size):
+        out[j] = share[j] * left[j]
+    # Block elimination: the rows' equations out of the labels', the labels' solution, and back into the rows.
+    for p in range(tables.upright.size):
+        begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
+        for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
+            place = blocks.place[blocks.begin[tables.child[k]] :]
+            for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
+                blocks.labels[place[blocks.row_label[z]]] -= out[begin + k] * blocks.row_sum[z]
+    for c in range(blocks.begin.size - 1):
+        _solve_block(blocks, c, out)
+    for p in range(tables.upright.size):
+        begin = n_labels + face.inner_begin[p] - tables.row_begin[p]
+        for k in range(tables.row_begin[p], tables.row_begin[p + 1]):
+            place, fall = blocks.place[blocks.begin[tables.child[k]] :], 0.0
+            for z in range(blocks.row_begin[k], blocks.row_begin[k + 1]):
+                fall += out[place[blocks.row_label[z]]] * blocks.row_sum[z]
+            if blocks.row_begin[k] < blocks.row_begin[k + 1]:
+                out[begin + k] -= share[begin + k] * fall
+
+
+@internal
+def _solve_block(blocks: ChildBlocks, c: int, out: Floats) -> None:
+    """Solve a child's equations for what `labels` has, with its factor."""
+    place, right = blocks.place[blocks.begin[c] : blocks.begin[c + 1]], blocks.right
+    factor, n = blocks.factor[blocks.factor_begin[c] : blocks.factor_begin[c + 1]], place.size
+    for i in range(n):
+        right[i] = blocks.labels[place[i]]
+    # U' right = labels, forward; U's rows are read in the order in which they are stored
+    for i in range(n):
+        # slices, since the compiler checks every index of which it does not know that it is not negative
+        row, rest = factor[i * n + i : i * n + n], right[i:n]
+        rest[0] /= row[0]
+        value = rest[0]
+        for j in range(1, row.size):
+            rest[j] -= value * row[j]
+    # U x = right, backward, with the mirror image of U below the diagonal, whose rows are side by side
+    for i in range(n - 1, -1, -1):
+        row = factor[i * n : i * n + i + 1]
+        right[i] /= row[i]
+        value = right[i]
+        for j in range(i):
+            right[j] -= value * row[j]
+    for i in range(n):
+        out[place[i]] = right[i]
+
 
 # Half as many would leave some directions less exact, which costs steps of Newton's method; with twice as
 # many a direction that converges slowly takes longer.

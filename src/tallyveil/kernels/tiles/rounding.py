@@ -24,9 +24,15 @@ import numpy as np
 
 from tallyveil.arrays import Bools, Floats, Int32Rows, Integers
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.rounding.arrays import ONE, Entries, Network
-from tallyveil.kernels.rounding.network_simplex import OPTIMAL, minimum_cost_flow, proves_least_cost
-from tallyveil.kernels.rounding.start import first_flow
+from tallyveil.kernels.rounding.network_simplex import (
+    ONE,
+    OPTIMAL,
+    Entries,
+    Network,
+    first_flow,
+    minimum_cost_flow,
+    proves_least_cost,
+)
 
 WHOLE, NEIGHBOURS, ANY_WHOLE, FAILED = 0, 1, 2, 3
 """How a table was rounded: the estimates were whole; down or up; to any whole numbers; not at all (a defect)."""

@@ -1,27 +1,243 @@
-"""The sweeps over the data: rows of noisy answers up to estimates, and estimates down to answers.
+"""Sweeps over a spine in the basis of blocks: answers to estimates and back, covariances of sums of geounits.
 
-In the basis of `tallyveil.kernels.tree.transform` the normal equations of a whole spine are small blocks, so that an
-estimate is a sum over geounits of block times the coefficients of Q'(weight y). These kernels compute such sums and
-their adjoints.
+*The basis.* Counts of one geounit become coefficients in which every measurement is a few small blocks. A
+reflection turns the levels of one atom of one attribute into their normalised sum and contrasts. It is its
+own inverse. A cascade hands answers of coarse queries on to finer ones, and in the end to cells, so that the
+adjoint of eleven queries costs little more than that of the finest query. Worked case: the reflection of two
+levels with counts (3, 1) gives (4, 2) / sqrt(2): the normalised sum, and the contrast. Reflecting again gives
+(3, 1).
 
-Every geounit's sums are taken in one fixed order, so the result does not depend on how the work is divided.
-Specifications: `tests.oracles.sweep`.
+*The sweeps.* In this basis the normal equations of a whole spine are small blocks, so that an estimate is a
+sum over geounits of block times the coefficients of Q'(weight y). The kernels compute such sums and their
+adjoints. Every geounit's sums are taken in one fixed order, so the result does not depend on how the work is
+divided.
+
+*Regions.* The covariance of sums over two sets of geounits, one step from a geolevel to the next coarser one.
+Key, for one geounit: when the geounit's counts change by x, a set's sum below it changes by A x. Given the
+geounit's counts, the sums of the two sets have covariance C. P, G, U, X, Y as in
+`tallyveil.estimation.intervals.covariance`. All are block-diagonal matrices.
+
+Specifications: `tests.oracles.transform`, which uses the definitions and takes every query straight to the
+cells; `tests.oracles.sweep`; `tests.oracles.regions`, with numpy's matrices, class by class.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers, Numbers
+from tallyveil.arrays import Floats, Int32s, Integers, Numbers
 from tallyveil.kernels.compiled import njit
-from tallyveil.kernels.tree.transform import (
-    Basis,
-    Cascade,
-    apply_blocks,
-    collect_from_cells,
-    reflect,
-    spread_to_cells,
-)
+
+
+class Basis(NamedTuple):
+    """The orthonormal basis of the cells of a schema.
+
+    Attributes:
+        axis_size: Levels of the attribute of each reflection; shape (R,).
+        inner: Cells between neighbouring levels of that attribute; shape (R,).
+        begin: Where the levels of each reflection begin among `levels`; shape (R + 1,).
+        levels: Levels of the reflected atoms, the one that becomes the sum first.
+        order: Cell whose place holds each coefficient; shape (n_cells,).
+        dims: Size of the blocks of each class; shape (K,).
+        mults: How often each block is repeated on the diagonal; shape (K,).
+        coefficients: Where each class begins among the coefficients, as a (dim, mult) array; shape (K + 1,).
+        blocks: Where each class begins among the packed blocks; shape (K + 1,).
+    """
+
+    axis_size: Integers
+    inner: Integers
+    begin: Integers
+    levels: Integers
+    order: Integers
+    dims: Integers
+    mults: Integers
+    coefficients: Integers
+    blocks: Integers
+
+
+class Cascade(NamedTuple):
+    """How answers of several query groups reach the cells.
+
+    Attributes:
+        begin: Where the answers of each query begin in a row of answers; shape (Q + 1,).
+        scale: Factor of every answer; shape (n_answers,).
+        source: Query that each edge hands on; shape (E,).
+        target: Query that takes it, -1 for the cells; shape (E,).
+        map_begin: Where the map of each edge begins; shape (E + 1,).
+        maps: Answer (place in the row) of the source for each answer of the target; `n_answers` for none.
+    """
+
+    begin: Integers
+    scale: Floats
+    source: Integers
+    target: Integers
+    map_begin: Integers
+    maps: Int32s
+
+
+@njit(nogil=True, cache=True)
+def reflect(basis: Basis, cells: Floats) -> None:
+    """Reflect one geounit's cells in place; doing it twice does nothing."""
+    n_cells = len(cells)
+    for r in range(len(basis.axis_size)):
+        # Reflections of different atoms or attributes commute in exact arithmetic. Their order is fixed here all
+        # the same, because rounding does not.
+        levels = basis.levels[basis.begin[r] : basis.begin[r + 1]]
+        inner = basis.inner[r]
+        span = basis.axis_size[r] * inner
+        # A Householder reflection, which maps the normalised vector of ones to the first unit vector. One level
+        # gives root = 1, and 1 - root = 0: atoms of a single level are no reflections and never come here.
+        root = 1.0 / np.sqrt(len(levels))
+        pull = root / (1.0 - root)
+        # Time: n cells for each attribute, and no matrix is stored.
+        for outer in range(0, n_cells, span):
+            # Neighbours in memory, where four sums side by side pay.
+            if inner == 1:
+                _reflect_run(cells, outer, levels, root, pull)
+            else:
+                for i in range(outer, outer + inner):
+                    # The sum goes where the first level was; the others become contrasts, in place.
+                    first = i + levels[0] * inner
+                    total = cells[first]
+                    for k in range(1, len(levels)):
+                        total += cells[i + levels[k] * inner]
+                    total *= root
+                    # The reflection subtracts one multiple of one vector, which is the same shift for all levels
+                    # but the first.
+                    shift = pull * (cells[first] - total)
+                    for k in range(1, len(levels)):
+                        cells[i + levels[k] * inner] += shift
+                    cells[first] = total
+
+
+@njit(nogil=True, cache=True)
+def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
+    """One reflection along neighbouring cells; four sums side by side, always the same four."""
+    n = len(levels)
+    # Four sums break the chain of additions. Their number is part of the result: another number would round
+    # otherwise.
+    a = b = c = d = 0.0
+    k = 0
+    while k + 4 <= n:
+        a += cells[outer + levels[k]]
+        b += cells[outer + levels[k + 1]]
+        c += cells[outer + levels[k + 2]]
+        d += cells[outer + levels[k + 3]]
+        k += 4
+    # The rest goes to the first sum, always.
+    while k < n:
+        a += cells[outer + levels[k]]
+        k += 1
+    first = outer + levels[0]
+    total = ((a + b) + (c + d)) * root
+    shift = pull * (cells[first] - total)
+    for k in range(1, n):
+        cells[outer + levels[k]] += shift
+    cells[first] = total
+
+
+@njit(nogil=True, cache=True)
+def spread_to_cells(cascade: Cascade, weights: Floats, values: Numbers, work: Floats, cells: Floats) -> None:
+    """Sum over queries of weight times the adjoint of the (scaled) answers, into cells, which are overwritten.
+
+    Args:
+        cascade: The queries.
+        weights: Factor of each query; shape (Q,).
+        values: One row of answers; shape (n_answers,).
+        work: Scratch; shape (n_answers + 1,).
+        cells: Output; shape (n_cells,).
+    """
+    # Place n of `work` is the answer of nothing: maps point there for cells that a query leaves out, and it holds
+    # 0.
+    begin, n = cascade.begin, len(cascade.scale)
+    for q in range(len(weights)):
+        weight = weights[q]
+        for j in range(begin[q], begin[q + 1]):
+            work[j] = weight * cascade.scale[j] * values[j]
+    work[n] = 0.0
+    cells[:] = 0.0
+    # Edges are ordered so that a query has taken all that coarser ones hand on before it hands on itself.
+    for e in range(len(cascade.source)):
+        answers = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
+        # The edges to the cells: each has one entry a cell.
+        if cascade.target[e] < 0:
+            for j in range(len(answers)):
+                cells[j] += work[answers[j]]
+        else:
+            taking = begin[cascade.target[e]]
+            for j in range(len(answers)):
+                work[taking + j] += work[answers[j]]
+
+
+@njit(nogil=True, cache=True)
+def collect_from_cells(cascade: Cascade, cells: Floats, answers: Floats) -> None:
+    """Answers of the cascade's queries from cells: each finer query's answers add up to a coarser one's.
+
+    Args:
+        cascade: The queries; their scale is not used.
+        cells: Shape (n_cells,).
+        answers: Output; shape (n_answers + 1,); the last place gathers what no query asks for.
+    """
+    # The adjoint of `spread_to_cells`: the same edges backwards, with gathering in the place of handing out.
+    answers[:] = 0.0
+    # Backwards, so that finer answers are complete before coarser ones add them up.
+    for e in range(len(cascade.source) - 1, -1, -1):
+        places = cascade.maps[cascade.map_begin[e] : cascade.map_begin[e + 1]]
+        if cascade.target[e] < 0:
+            for j in range(len(places)):
+                answers[places[j]] += cells[j]
+        else:
+            finer = cascade.begin[cascade.target[e]]
+            for j in range(len(places)):
+                answers[places[j]] += answers[finer + j]
+
+
+def straight_answers(cascade: Cascade, query: int) -> Integers:
+    """Place in a row of answers that each cell counts in, by following the edges; -1 for none."""
+    n = len(cascade.scale)
+    # Each query hands on by one edge, so the way from it to the cells is a single path.
+    edge = int(np.flatnonzero(cascade.source == query)[0])
+    places = cascade.maps[cascade.map_begin[edge] : cascade.map_begin[edge + 1]].astype(np.int64)
+    target = int(cascade.target[edge])
+    if target >= 0:
+        finer = straight_answers(cascade, target)
+        # The maximum only keeps the index legal for places that the condition leaves out.
+        places = np.where(finer >= 0, places[np.maximum(finer - cascade.begin[target], 0)], n)
+    return np.where(places < n, places, -1)
+
+
+@njit(nogil=True, cache=True)
+def apply_blocks(basis: Basis, blocks: Floats, x: Floats, out: Floats) -> None:
+    """out += blocks x, for one geounit's packed blocks and coefficients."""
+    for k in range(len(basis.dims)):
+        # A block is stored once and applied to each of its `mult` copies: this is where the basis saves its time.
+        d, mult = basis.dims[k], basis.mults[k]
+        start, place = basis.coefficients[k], basis.blocks[k]
+        for i in range(d):
+            row = out[start + i * mult : start + (i + 1) * mult]
+            # Four columns of the block at a time, so that a row of the output is read and written a quarter as
+            # often. The sum of the four products has a fixed order; to change four to eight would change bits.
+            j = 0
+            while j + 4 <= d:
+                m0, m1 = blocks[place + i * d + j], blocks[place + i * d + j + 1]
+                m2, m3 = blocks[place + i * d + j + 2], blocks[place + i * d + j + 3]
+                j += 4
+                if m0 == 0.0 and m1 == 0.0 and m2 == 0.0 and m3 == 0.0:
+                    continue  # where zeros are known most of a block is zero
+                # j has moved on already: these are the four columns before it.
+                x0 = x[start + (j - 4) * mult : start + (j - 3) * mult]
+                x1 = x[start + (j - 3) * mult : start + (j - 2) * mult]
+                x2 = x[start + (j - 2) * mult : start + (j - 1) * mult]
+                x3 = x[start + (j - 1) * mult : start + j * mult]
+                for m in range(mult):
+                    row[m] += m0 * x0[m] + m1 * x1[m] + m2 * x2[m] + m3 * x3[m]
+            # At most three columns are left.
+            while j < d:
+                m0 = blocks[place + i * d + j]
+                x0 = x[start + j * mult : start + (j + 1) * mult]
+                for m in range(mult):
+                    row[m] += m0 * x0[m]
+                j += 1
 
 
 class NoisyAnswers(NamedTuple):
@@ -182,3 +398,203 @@ def finest_rows(
         for j in range(n_cells):
             x[j] = cells[basis.order[j]] + block[j]
         apply_blocks(basis, matrices[signature[i]], x, out[i])
+
+
+class SetEntries(NamedTuple):
+    """Children that a set touches, parent after parent.
+
+    Attributes:
+        begin: Entries of parent i are `begin[i]:begin[i + 1]`.
+        blocks: Row of the child's P.
+        place: Row among the children with slopes of their own, or -1 where the sets hold all of the child alike.
+        first: Weight of the first set in such a child (summed over children with the same blocks).
+        second: Of the second set.
+        product: Of their product.
+    """
+
+    begin: Integers
+    blocks: Integers
+    place: Integers
+    first: Floats
+    second: Floats
+    product: Floats
+
+
+class Slopes(NamedTuple):
+    """Slopes of two sets and their conditional covariance; packed blocks, one row a geounit."""
+
+    first: Floats
+    second: Floats
+    covariance: Floats
+
+
+class Packing(NamedTuple):
+    """How a block-diagonal matrix is packed into one row.
+
+    Attributes:
+        dims: Size of the blocks of each class.
+        begin: Where each class begins among the packed blocks.
+    """
+
+    dims: Integers
+    begin: Integers
+
+
+class Children(NamedTuple):
+    """What the step needs of the children.
+
+    Attributes:
+        entries: Children that the sets touch.
+        filtered: P of the children.
+        unknown: U of the children, or an empty array.
+        slopes: Of the children with slopes of their own.
+    """
+
+    entries: SetEntries
+    filtered: Floats
+    unknown: Floats
+    slopes: Slopes
+
+
+class Parents(NamedTuple):
+    """What the step needs of the parents: rows in the level's arrays, G, and X and Y or empty arrays."""
+
+    rows: Integers
+    gain: Floats
+    slope: Floats
+    excess: Floats
+
+
+@njit(nogil=True, cache=True)
+def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float, out: Floats) -> None:
+    """out += sign a b."""
+    # Class by class, with plain loops: blocks have a few rows, for which a call of a library would cost more than
+    # the work.
+    for k in range(len(dims)):
+        d, at = dims[k], begin[k]
+        for i in range(d):
+            for j in range(d):
+                left = sign * a[at + i * d + j]
+                # A zero is skipped: its products are exactly 0, so that no bit changes.
+                if left != 0.0:
+                    for m in range(d):
+                        out[at + i * d + m] += left * b[at + j * d + m]
+
+
+@njit(nogil=True, cache=True)
+def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
+    for k in range(len(dims)):
+        d, at = dims[k], begin[k]
+        for i in range(d):
+            for j in range(d):
+                out[at + j * d + i] = a[at + i * d + j]
+
+
+@njit(nogil=True, cache=True)
+def step_up(
+    packing: Packing,
+    children: Children,
+    parents: Parents,
+    same: bool,
+    first: int,
+    last: int,
+    above: Slopes,
+) -> None:
+    """Slopes and conditional covariance of parents first..last from those of their children.
+
+    Args:
+        packing: How the blocks are packed.
+        children: The children.
+        parents: The parents.
+        same: Whether the two sets are one, whose slopes are then written once, as `first`.
+        first: First parent to treat.
+        last: One past the last.
+        above: Output, one row a parent.
+    """
+    # Slopes are not symmetric, so the order of factors matters throughout.
+    dims, begin = packing
+    entries, filtered, unknown, below = children
+    # Room for one parent at a time, made once: a1 and b1 gather A P of the two sets, a2 and b2 A U, and `both` the
+    # covariance given the children, A P B' included.
+    n = filtered.shape[1]
+    with_unknown = len(unknown) > 0
+    a1, b1, both = np.empty(n), np.empty(n), np.empty(n)
+    a2, b2 = np.empty(n), np.empty(n)
+    work, turned = np.empty(n), np.empty(n)
+    # Parents are independent and each is written by one call, so that threads may take any ranges of them. The
+    # entries of a parent are added in their order, which makes the bits those of one thread.
+    for i in range(first, last):
+        a1[:] = 0.0
+        b1[:] = 0.0
+        a2[:] = 0.0
+        b2[:] = 0.0
+        both[:] = 0.0
+        for e in range(entries.begin[i], entries.begin[i + 1]):
+            child = filtered[entries.blocks[e]]
+            t = entries.place[e]
+            # The slope is a multiple of the identity: weights in the place of matrix products.
+            if t < 0:
+                # The product of weights is given by itself, because an entry may stand for several children whose
+                # products differ from the product of their sums.
+                wa, wb, wab = entries.first[e], entries.second[e], entries.product[e]
+                for j in range(n):
+                    a1[j] += wa * child[j]
+                    both[j] += wab * child[j]
+                if not same:
+                    for j in range(n):
+                        b1[j] += wb * child[j]
+                if with_unknown:
+                    free = unknown[entries.blocks[e]]
+                    for j in range(n):
+                        a2[j] += wa * free[j]
+                        b2[j] += wb * free[j]
+                continue
+            # A P, used twice: as it is for the slope, and times B' for the covariance.
+            work[:] = 0.0
+            _multiply(dims, begin, below.first[t], child, 1.0, work)
+            for j in range(n):
+                a1[j] += work[j]
+                both[j] += below.covariance[t, j]
+            # For one set the second slope is the first; all that depends on it alone is skipped.
+            second = below.first[t] if same else below.second[t]
+            _transpose(dims, begin, second, turned)
+            _multiply(dims, begin, work, turned, 1.0, both)
+            if not same:
+                _multiply(dims, begin, second, child, 1.0, b1)
+            if with_unknown:
+                # Where no direction is unknown, the arrays U, X and Y are empty, and this costs nothing.
+                free = unknown[entries.blocks[e]]
+                _multiply(dims, begin, below.first[t], free, 1.0, a2)
+                _multiply(dims, begin, second, free, 1.0, b2)
+        if same:
+            b1[:] = a1
+        row = parents.rows[i]
+        # The slope of the set on its parent is (sum of A P) G, and the covariance falls by what the parent's counts
+        # explain, A P G (B P)'.
+        above.first[i] = 0.0
+        above.covariance[i] = both
+        _multiply(dims, begin, a1, parents.gain[row], 1.0, above.first[i])
+        if not same:
+            above.second[i] = 0.0
+            _multiply(dims, begin, b1, parents.gain[row], 1.0, above.second[i])
+        _transpose(dims, begin, b1, turned)
+        _multiply(dims, begin, above.first[i], turned, -1.0, above.covariance[i])
+        if with_unknown:
+            # What is unknown adds slopes A U X, and takes the two cross products of the known and the unknown part
+            # away. The order of these three terms is fixed: another one would change bits.
+            work[:] = 0.0
+            _multiply(dims, begin, a2, parents.slope[row], 1.0, work)
+            above.first[i] += work
+            _multiply(dims, begin, work, turned, -1.0, above.covariance[i])
+            # The same of the second set, whose product is turned: (B U X)' stands to the right of A P.
+            work[:] = 0.0
+            _multiply(dims, begin, b2, parents.slope[row], 1.0, work)
+            if not same:
+                above.second[i] += work
+            _transpose(dims, begin, work, turned)
+            _multiply(dims, begin, a1, turned, -1.0, above.covariance[i])
+            # Last the term A U Y (B U)': what the unknown directions of both sets share.
+            work[:] = 0.0
+            _multiply(dims, begin, a2, parents.excess[row], 1.0, work)
+            _transpose(dims, begin, b2, turned)
+            _multiply(dims, begin, work, turned, 1.0, above.covariance[i])

@@ -1,16 +1,16 @@
 """The sweep up the tree: what the measurements in a geounit's subtree say about its cells.
 
-Problem. Wanted is the best linear unbiased estimate of the cells of every geounit, from everything that is measured in
-or below it, with the same bits on every machine.
+Problem. Wanted is the best linear unbiased estimate of the cells of every geounit, from everything that is
+measured in or below it, with the same bits on every machine.
 
-Variables, in the basis of `tallyveil.kernels.tree.transform`, class by class. x is the estimate of a geounit's cells.
-Its covariance is P + kappa D, in the limit of large kappa. D is not zero in the directions about which no measurement
-says anything yet. The x, P and D of a geounit's children add up. A geounit's own queries A have noisy answers y. L is
-the sum of A'A / variance over them, and h is the sum of A'y / variance.
+Variables, in the basis of `tallyveil.kernels.tree.sweep`, class by class. x is the estimate of a geounit's
+cells. Its covariance is P + kappa D, in the limit of large kappa. D is not zero in the directions about which
+no measurement says anything yet. The x, P and D of a geounit's children add up. A geounit's own queries A
+have noisy answers y. L is the sum of A'A / variance over them, and h is the sum of A'y / variance.
 
-Steps. A finest geounit begins with P = 0, with D = 1 on the cells that are not known to be zero, and with x = 0. Every
-other geounit begins with the sums over its children. Each row a of each measured query is learned in turn. With
-m = P a, u = D a, F = a'm + variance and f = a'u:
+Steps. A finest geounit begins with P = 0, with D = 1 on the cells that are not known to be zero, and with x =
+0. Every other geounit begins with the sums over its children. Each row a of each measured query is learned in
+turn. With m = P a, u = D a, F = a'm + variance and f = a'u:
 
     if f > 0:   P += u u' F / f^2 - (m u' + u m') / f,   D -= u u' / f
     otherwise:  P -= m m' / F
@@ -18,24 +18,40 @@ m = P a, u = D a, F = a'm + variance and f = a'u:
 Then x += P (h - L x). After that, exact answers t are learned in the same way with variance 0, and
 x += (u / f, or m / F) (t - a'x). A row with f = 0 and F = 0 is known already, and nothing is learned from it.
 
-No matrix is inverted. Zeros, exact answers and what is not measured need no large or small number in their place.
-Whether f or F is zero follows from the plan, the spine and public zeros alone. No sum is reassociated, and no library
-of linear algebra is called, so every machine gives the same bits. Every geounit's sums are taken in one fixed order.
+No matrix is inverted. Zeros, exact answers and what is not measured need no large or small number in their
+place. Whether f or F is zero follows from the plan, the spine and public zeros alone. No sum is reassociated,
+and no library of linear algebra is called, so every machine gives the same bits. Every geounit's sums are
+taken in one fixed order.
 
-Worked case. Two children have variance 1 each, and the geounit is measured with variance 1; there is one cell. P = 2,
-m = 2, F = 3, so P becomes 2 - 4/3 = 2/3. The estimate is b + 2/3 (y - b), where b is the sum of the children's.
+Worked case. Two children have variance 1 each, and the geounit is measured with variance 1; there is one
+cell. P = 2, m = 2, F = 3, so P becomes 2 - 4/3 = 2/3. The estimate is b + 2/3 (y - b), where b is the sum of
+the children's.
+
+*Query by query.* The blocks of the full covariances can be too large. Then each answer is estimated from the
+answers of the same query alone. For each answer of each query, v is the estimate and s its variance; s is
+infinity where nothing is known, and zero where the answer is known exactly. Over children both add up. A
+geounit's own noisy answer y with variance r gives v += s / (s + r) (y - v) and s = s r / (s + r); if s is
+infinity, v = y and s = r. An exact answer t gives v = t and s = 0. If all geounits of a geolevel have equally
+many children and the same precisions, and if nothing is known to be zero, least squares of these estimates
+with the weights 1 / s is the best estimate of the cells. Otherwise the estimates are unbiased, and their
+variance is larger than the least one. Worked case: two children have variance 1 each and the geounit is
+measured with variance 1: s = 2, so that v moves by 2/3 of the difference and s becomes 2/3.
+
+*Sums of listed answers*, in whole numbers, lead into a sweep and out of it. Worked case: two geounits of one
+group have the answers 3 and 4 to a query of one answer. The group has the sum 7.
 
 Source: Koopman and Durbin 2000 (exact treatment of what is not known, one measurement after the other).
-Oracles: dense generalised least squares, and `tallyveil.estimation.intervals.filtering`, in the tests.
+Oracles: dense generalised least squares, and the filtering of `tallyveil.estimation.intervals.covariance`;
+every answer by itself with exact fractions; sums by numpy, in the tests.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, Integers
+from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
-from tallyveil.kernels.tree.transform import Basis, Cascade, apply_blocks, reflect, spread_to_cells
+from tallyveil.kernels.tree.sweep import Basis, Cascade, apply_blocks, reflect, spread_to_cells
 from tallyveil.kernels.vectors import inner
 
 LOOSE = 1e-9
@@ -426,3 +442,172 @@ def cell_estimates(basis: Basis, estimates: Floats, first: int, last: int, out: 
         reflect(basis, cells)
         for j in range(cells.size):
             out[g, j] = cells[j]
+
+
+class AnswerPlaces(NamedTuple):
+    """Where the answers of U queries are in the rows of one geolevel.
+
+    Attributes:
+        begin: Where each query begins in a row of estimates. [U + 1]
+        query: Number of the query among those measured at the geolevel, -1: none. [U]
+        measured: Where it begins in a row of noisy answers. [U]
+        exact: Where it begins in a row of exact answers, -1: it is not exact. [U]
+    """
+
+    begin: Integers
+    query: Integers
+    measured: Integers
+    exact: Integers
+
+
+@njit(nogil=True, cache=True)
+def add_finest_answers(
+    places: AnswerPlaces, variances: Floats, alike: Alike, sums: ChildSums, first: int, last: int
+) -> None:
+    """Add the finest geounits of parents first..last to the parents' sums.
+
+    Args:
+        places: Of the finest geolevel.
+        variances: Variance of each answer of one geounit, from its noisy answer and zeros; one row a kind.
+        alike: Groups of geounits of one kind.
+        sums: Changed.
+        first: First parent.
+        last: One past the last.
+    """
+    for p in range(first, last):
+        for g in range(alike.begin[p], alike.begin[p + 1]):
+            # Geounits of one kind have equal variances, so the group's is `number` times one geounit's, without a
+            # loop over them.
+            kind, number = alike.signature[g], alike.number[g]
+            for u in range(places.query.size):
+                for k in range(places.begin[u + 1] - places.begin[u]):
+                    at = places.begin[u] + k
+                    variance = variances[kind, at]
+                    # Variance 0 is a known zero: it adds nothing to the estimate and nothing to the variance.
+                    if variance > 0.0:
+                        # An exact answer wins over a noisy one of the same query. Its variance is 0, so that only
+                        # the estimate grows.
+                        if places.exact[u] >= 0:
+                            sums.estimates[p, at] += alike.exact[g, places.exact[u] + k]
+                        elif places.query[u] >= 0 and variance < np.inf:
+                            sums.estimates[p, at] += alike.values[g, places.measured[u] + k]
+                            sums.spread[p, at] += number * variance
+                        # Neither measured nor exact: from here on the sum is unknown, whatever the other children
+                        # say.
+                        else:
+                            sums.spread[p, at] = np.inf
+
+
+@njit(nogil=True, cache=True)
+def learn_answers(
+    places: AnswerPlaces, told: Told, sums: ChildSums, first: int, last: int, out: Floats
+) -> None:
+    """Turn the sums over the children of geounits first..last into the geounits' own estimates.
+
+    Args:
+        places: Of their geolevel.
+        told: The answers.
+        sums: Changed.
+        first: First geounit.
+        last: One past the last.
+        out: Estimates of the answers that the geolevel measures, as in a row of noisy answers.
+    """
+    for g in range(first, last):
+        # One row if all geounits of the geolevel have the same precisions, which is the common case.
+        precisions = told.precisions[g if told.precisions.shape[0] > 1 else 0]
+        v, s = sums.estimates[g], sums.spread[g]
+        for u in range(places.query.size):
+            q, begin = places.query[u], places.begin[u]
+            for k in range(places.begin[u + 1] - begin):
+                at = begin + k
+                # Set, not moved: what the children said of an answer that is known exactly is dropped.
+                if places.exact[u] >= 0:
+                    v[at], s[at] = told.exact[g, places.exact[u] + k], 0.0
+                # s = 0 means known already: a measurement could only move it by 0.
+                elif q >= 0 and precisions[q] > 0.0 and s[at] > 0.0:
+                    y, r = told.values[g, places.measured[u] + k], 1.0 / precisions[q]
+                    # The limit of the rule below for large s, stated by itself since infinity / infinity is not a
+                    # number.
+                    if s[at] == np.inf:
+                        v[at], s[at] = y, r
+                    else:
+                        # Written by differences: v moves by a part of y - v, which keeps digits where both are
+                        # large and close.
+                        part = s[at] / (s[at] + r)
+                        v[at] += part * (y - v[at])
+                        # s r / (s + r), from the same quotient.
+                        s[at] = part * r
+                if q >= 0:
+                    out[g, places.measured[u] + k] = v[at]
+
+
+@njit(nogil=True, cache=True)
+def add_answers(
+    answers: Integers,
+    begin: Integers,
+    child_begin: Integers,
+    group: Integers,
+    values: Integers,
+    query_begin: Integers,
+    out: Integers,
+) -> None:
+    """Add the listed answers of geounits to the sums of their groups, as whole numbers.
+
+    Args:
+        answers: Answer numbers, by query, then by run of geounits.
+        begin: Where those of each query and run begin. [Q, runs + 1]
+        child_begin: First geounit of each run, counted from the first of all. [runs + 1]
+        group: Row of each geounit in `out`.
+        values: Noisy answers, by query, run, geounit and answer.
+        query_begin: Where each query begins in a row of `out`. [Q]
+        out: Changed.
+    """
+    # `values` is read once, front to back: the loops are in the order in which the draws were listed.
+    place = 0
+    # Whole numbers, so the sums are the same in any order, and chunks may be added by themselves.
+    for q in range(begin.shape[0]):
+        for f in range(child_begin.size - 1):
+            for child in range(child_begin[f], child_begin[f + 1]):
+                # A view of the row: nothing is copied, and two children of one group add to the same sums.
+                sums = out[group[child]]
+                for k in range(begin[q, f], begin[q, f + 1]):
+                    sums[query_begin[q] + answers[k]] += values[place]
+                    place += 1
+
+
+@njit(nogil=True, cache=True)
+def family_answers(
+    answers: Integers,
+    begin: Integers,
+    child_begin: Integers,
+    answer_of_cell: Int32s,
+    n_answers: int,
+    units: Integers,
+    values: Integers,
+) -> None:
+    """The listed answers of one query, summed from cells.
+
+    Args:
+        answers: Answers of the chunk.
+        begin: Where those of each family begin, for this query. [F + 1]
+        child_begin: First child of each family, counted from the first row of `units`. [F + 1]
+        answer_of_cell: Answer of each cell of the schema, -1: none.
+        n_answers: Answers of the query.
+        units: Cells of every geounit in units of the grid. [children, cells]
+        values: Output, in the layout of `FamilyAnswers`.
+    """
+    # All answers of one geounit, of which only the listed ones are wanted. To sum the cells once is cheaper than to
+    # search the cells of each listed answer.
+    full = np.empty(n_answers, np.int64)
+    place = 0
+    for f in range(child_begin.size - 1):
+        # A family without listed answers costs nothing, not even its children's cells.
+        if begin[f + 1] > begin[f]:
+            for child in range(child_begin[f], child_begin[f + 1]):
+                full[:] = 0
+                for cell in range(answer_of_cell.size):
+                    if answer_of_cell[cell] >= 0:
+                        full[answer_of_cell[cell]] += units[child, cell]
+                for k in range(begin[f], begin[f + 1]):
+                    values[place] = full[answers[k]]
+                    place += 1

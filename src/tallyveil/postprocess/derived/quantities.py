@@ -42,9 +42,9 @@ from tallyveil.estimation.intervals import (
     region_of,
     tree_covariance,
 )
-from tallyveil.estimation.intervals.fieller import fieller_ends
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
+    fieller_ends,
     intervals_if_any,
     refuse_intervals,
     refuse_level,

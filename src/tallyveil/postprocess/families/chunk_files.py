@@ -13,9 +13,7 @@ from typing import TypeVar
 
 from tallyveil.errors import SolverError
 from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.problem import FamilyProblem
-from tallyveil.estimation.problem_json import problem_to_mapping
-from tallyveil.estimation.solution import FamilySolution
+from tallyveil.estimation.problem import FamilyProblem, FamilySolution, problem_to_mapping
 from tallyveil.runs.executor import Chunks
 from tallyveil.storage.archives import archived, content_of, extract_files, read_archive, write_archive
 from tallyveil.storage.json_files import JsonObject
@@ -44,7 +42,7 @@ def estimate_or_keep(problem: FamilyProblem, folder: Path | None) -> FamilySolut
         write_json(path, problem_to_mapping(problem))
         raise SolverError(
             f"{error}. The family of this estimation problem is kept in {path}, which holds noisy answers and "
-            "published counts and no true count; tallyveil.estimation.problem_json reads it. All finished stages are "
+            "published counts and no true count; tallyveil.estimation.problem reads it. All finished stages are "
             "kept as well. The same command tries again with the same noise and spends nothing.",
             code="family-unsolved",
         ) from error

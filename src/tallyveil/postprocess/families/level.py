@@ -20,8 +20,15 @@ from threadpoolctl import threadpool_limits
 
 from tallyveil.arrays import Bools, Floats, Integers, NarrowArray
 from tallyveil.budget.allocation import Allocation
-from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
-from tallyveil.estimation.solution import EstimateStatus, FamilySolution, RoundingMethod
+from tallyveil.estimation.problem import (
+    EstimateStatus,
+    EstimationPass,
+    FamilyProblem,
+    FamilySolution,
+    MeasuredQuery,
+    RoundingMethod,
+    RoundingStage,
+)
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.family.chunk import (
     CERTIFIED,

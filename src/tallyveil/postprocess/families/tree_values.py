@@ -28,16 +28,15 @@ from tallyveil.estimation.intervals.model import TreeModel, model_of_strategy, n
 from tallyveil.estimation.intervals.upward import (
     Done,
     Sweep,
+    block_sweep,
     joined_sums,
+    query_sweep,
     subtrees_of,
     sweep_subtrees,
     sweep_up,
 )
-from tallyveil.estimation.intervals.upward_blocks import block_sweep
-from tallyveil.estimation.intervals.upward_queries import query_sweep
 from tallyveil.geography.areas import Hierarchies
-from tallyveil.kernels.tree.answer_sums import family_answers
-from tallyveil.kernels.tree.upward import ChildSums
+from tallyveil.kernels.tree.upward import ChildSums, family_answers
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of

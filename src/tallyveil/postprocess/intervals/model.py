@@ -17,9 +17,9 @@ from tallyveil.estimation.intervals import (
     Zeros,
     model_of_levels,
 )
+from tallyveil.estimation.intervals.fit import MeasuredLevels
 from tallyveil.estimation.intervals.merged import UnmergedModel
 from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
-from tallyveil.estimation.intervals.rows import MeasuredLevels
 from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import read_histogram

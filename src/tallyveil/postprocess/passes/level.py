@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import SolverError
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import (
     BACKWARD_ERROR_PERSONS,
     TileStatus,

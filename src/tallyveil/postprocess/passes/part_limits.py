@@ -20,7 +20,7 @@ import numpy as np
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation.agreeing_limits import SizedHouseholds, alone_limits, occupied_limits, size_limits
+from tallyveil.estimation.leaf_lift import SizedHouseholds, alone_limits, occupied_limits, size_limits
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import PartCells, SizesOfGroups, possible_cells

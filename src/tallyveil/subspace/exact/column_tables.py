@@ -37,7 +37,7 @@ row. The *reach* is the largest value w of a cell whose weight the tables hold b
 it are added up in one bound. The *width* is the number of entries of a table.
 
 Steps. The first table of a column is the weight L of its lowest cell. g_m(x) is a norm of the transform of w
--> L(w) g_{m-1}(x - w) (`tallyveil.kernels.subspace.look_ahead_tables`), rounded up by 2**-26 or more
+-> L(w) g_{m-1}(x - w) (`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26 or more
 (`inflations`). A cell that is fixed at 0 leaves the table of its column as it is. Columns with the same
 history share their tables. Beyond the largest x of the table, g_m keeps its last value, which is large enough
 there. So g is defined on all integers, and no outcome is cut off.
@@ -63,14 +63,16 @@ from flint import arb, fmpq
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.look_ahead import ColumnTables, TrialScratch, added_errors
-from tallyveil.kernels.subspace.look_ahead_tables import (
+from tallyveil.kernels.subspace.look_ahead import (
     LEAST_INFLATION,
     AddedCell,
+    ColumnTables,
+    Roots,
+    TrialScratch,
+    added_errors,
     next_head,
     norm_of_weights,
 )
-from tallyveil.kernels.subspace.transform import Roots
 from tallyveil.noise.balls import certified_float, precision
 from tallyveil.noise.laws import DiscreteGaussian, Law
 from tallyveil.subspace.exact.convolution import cell_weight, weight_beyond

@@ -47,8 +47,15 @@ import numpy.typing as npt
 
 from tallyveil.arrays import Integers, Words
 from tallyveil.errors import SolverError
-from tallyveil.kernels.subspace.alias import FRACTION_BITS, AliasArrays, fill_alias, split_by_alias
-from tallyveil.kernels.subspace.sums import FloatTables, TreeNodes, split_sums
+from tallyveil.kernels.subspace.sums import (
+    FRACTION_BITS,
+    AliasArrays,
+    FloatTables,
+    TreeNodes,
+    fill_alias,
+    split_by_alias,
+    split_sums,
+)
 from tallyveil.noise.laws import Law
 from tallyveil.subspace.exact.convolution import FLOAT_TABLE_BITS, SumLaws, floats_of
 from tallyveil.subspace.exact.digits import NoiseAddress, prefix

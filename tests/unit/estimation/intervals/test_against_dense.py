@@ -15,16 +15,18 @@ from threadpoolctl import threadpool_limits
 
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.intervals.answers import (
+    Region,
     answer_covariance,
     level_answers,
     region_answers,
+    region_of,
+    region_of_geounit,
     region_variances,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import questions_of
-from tallyveil.estimation.intervals.regions import Region, region_of, region_of_geounit
 from tallyveil.geography.areas import StatedGeounits, with_sums
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.spine import Spine

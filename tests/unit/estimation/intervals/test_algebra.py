@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConstraintError, GeographyError, SchemaError
-from tallyveil.estimation.intervals.algebra import coefficients, derive_algebra, gram, information
-from tallyveil.estimation.intervals.axis import derive_axis
+from tallyveil.estimation.intervals.algebra import (
+    coefficients,
+    derive_algebra,
+    derive_axis,
+    gram,
+    information,
+)
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import n_distinct_blocks, questions_of
 from tallyveil.geography.build import spine_from_columns

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.estimation.intervals.fieller import fieller_ends
+from tallyveil.estimation.intervals.interval import fieller_ends
 
 Z = 1.959963984540054
 

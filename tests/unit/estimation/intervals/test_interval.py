@@ -10,8 +10,13 @@ from scipy.special import ndtr
 
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals.answers import Answers
-from tallyveil.estimation.intervals.feldman_cousins import unified_belt
-from tallyveil.estimation.intervals.interval import contains, intervals_if_any, intervals_of, rounded_inward
+from tallyveil.estimation.intervals.interval import (
+    contains,
+    intervals_if_any,
+    intervals_of,
+    rounded_inward,
+    unified_belt,
+)
 from tallyveil.schema.counts import LARGEST_LEVEL
 
 BELT = unified_belt(0.95)

@@ -12,9 +12,16 @@ from tests.unit.estimation.intervals.test_against_dense import matrix, random_mo
 from tallyveil.estimation.intervals import upward as module
 from tallyveil.estimation.intervals.algebra import information
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
-from tallyveil.estimation.intervals.upward import Done, joined_sums, subtrees_of, sweep_subtrees, sweep_up
-from tallyveil.estimation.intervals.upward_blocks import block_rows, block_sweep
-from tallyveil.estimation.intervals.upward_queries import query_sweep
+from tallyveil.estimation.intervals.upward import (
+    Done,
+    block_rows,
+    block_sweep,
+    joined_sums,
+    query_sweep,
+    subtrees_of,
+    sweep_subtrees,
+    sweep_up,
+)
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.measurements.answers import NoisyMeasurements, measure_one_by_one
 from tallyveil.schema import Attribute, Recode, Schema

@@ -19,9 +19,9 @@ from tallyveil.estimation import (
 )
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
 from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import DENSE_ROWS
+from tallyveil.kernels.family.polish import CERTIFIED_PERSONS
 from tallyveil.kernels.family.program import DENSE_CELLS
 from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import FULL_SWAPS, PARTS, QUICK_SWAPS, SINGLE_SWAPS, solve_program

@@ -11,7 +11,7 @@ from tallyveil.estimation import (
     RoundingStage,
 )
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
-from tallyveil.kernels.family.certificate import CERTIFIED_PERSONS
+from tallyveil.kernels.family.polish import CERTIFIED_PERSONS
 from tallyveil.kernels.family.solver import FULL_SWAPS, solve_pass
 
 CELLS = 10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles import coded_records as oracles
 
-from tallyveil.kernels.records import coded_records as kernels
+from tallyveil.kernels import records as kernels
 
 STATES = (1, 11)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles import safetab_groups as oracles
 
-from tallyveil.kernels.records import safetab_groups as kernels
+from tallyveil.kernels import records as kernels
 
 N_BLOCKS = 60
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.text_records import parse_rows_reference
 
-from tallyveil.kernels.records.text_records import parse_rows
+from tallyveil.kernels.records import parse_rows
 from tallyveil.products.safetab.public.files import PERSONS
 from tallyveil.products.safetab.public.households import HOUSEHOLDS
 

@@ -7,9 +7,8 @@ import pytest
 from tests.oracles.flow import round_by_flow_reference
 from tests.samples import every
 
-from tallyveil.kernels.rounding.arrays import ONE, Bounds, Entries
 from tallyveil.kernels.rounding.flow import CROSSED, SETTLED, attained, round_by_flow
-from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, OPTIMAL
+from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, ONE, OPTIMAL, Bounds, Entries
 
 OPEN = 2**62
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.laminar_forest import laminar_forest_reference
 
-from tallyveil.kernels.rounding.laminar_forest import laminar_forest
+from tallyveil.kernels.rounding.flow import laminar_forest
 
 
 def members(forest, n_cells):

@@ -7,11 +7,11 @@ import pytest
 from tests.from_python import from_python
 from tests.oracles.network_simplex import minimum_cost_flow_reference
 
-from tallyveil.kernels.rounding.arrays import Network
 from tallyveil.kernels.rounding.network_simplex import (
     INFEASIBLE,
     OPTIMAL,
     TOO_LARGE,
+    Network,
     minimum_cost_flow,
     proves_least_cost,
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.alias import fill_alias_reference, split_by_alias_reference
 
-from tallyveil.kernels.subspace.alias import FRACTION_BITS, fill_alias, split_by_alias
+from tallyveil.kernels.subspace.sums import FRACTION_BITS, fill_alias, split_by_alias
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.exact.convolution import SumLaws, floats_of
 from tallyveil.subspace.exact.split import LARGEST_ENTRIES, alias_tables, split_tree

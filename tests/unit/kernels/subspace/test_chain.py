@@ -22,17 +22,15 @@ from tallyveil.kernels.subspace.chain import (
     ROOT,
     Bits,
     Keep,
+    couple_uniforms,
+    coupled_jump_sweeps,
+    coupled_slice_sweeps,
     draw_jump,
     high_product,
     jump_sweeps,
     level_of,
     size_budget,
     slice_sweeps,
-)
-from tallyveil.kernels.subspace.chain_coupled import (
-    couple_uniforms,
-    coupled_jump_sweeps,
-    coupled_slice_sweeps,
 )
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.lattice import lattice_of

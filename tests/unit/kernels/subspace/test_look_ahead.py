@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.oracles.look_ahead import look_ahead_of
 
-from tallyveil.kernels.subspace.look_ahead_tables import AddedCell, next_head
+from tallyveil.kernels.subspace.look_ahead import AddedCell, next_head
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tallyveil.subspace.exact.column_tables import column_tables, inflations, scratch_memory
 from tallyveil.subspace.exact.two_way_grid import LawGrid, histories, norm_exponent

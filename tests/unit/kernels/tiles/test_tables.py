@@ -5,14 +5,17 @@ import pytest
 from numba import njit
 
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.tiles.blocks import apply_blocks, factored_blocks
-from tallyveil.kernels.tiles.certificate import gaps_of
 from tallyveil.kernels.tiles.chunk import KERNELS
-from tallyveil.kernels.tiles.direction import find_direction
-from tallyveil.kernels.tiles.face import apply_face, face_diagonal, list_face
-from tallyveil.kernels.tiles.schur import Active, apply_matrix, fill_matrix, solve_by_steps
-from tallyveil.kernels.tiles.solver import solve_component
-from tallyveil.kernels.tiles.tables import Prices, Tables
+from tallyveil.kernels.tiles.direction import (
+    apply_blocks,
+    apply_face,
+    face_diagonal,
+    factored_blocks,
+    find_direction,
+    list_face,
+)
+from tallyveil.kernels.tiles.solver import gaps_of, solve_component
+from tallyveil.kernels.tiles.tables import Active, Prices, Tables, apply_matrix, fill_matrix, solve_by_steps
 
 
 @njit

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.kernels.tree.answer_sums import add_answers, family_answers
+from tallyveil.kernels.tree.upward import add_answers, family_answers
 
 
 @pytest.fixture

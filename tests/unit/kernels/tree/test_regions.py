@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.regions import step_up_reference
 
-from tallyveil.kernels.tree.regions import Children, Packing, Parents, SetEntries, Slopes, step_up
+from tallyveil.kernels.tree.sweep import Children, Packing, Parents, SetEntries, Slopes, step_up
 
 PACKING = Packing(dims=np.array([1, 3, 2]), begin=np.array([0, 1, 10, 14]))
 

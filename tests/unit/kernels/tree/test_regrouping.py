@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.regrouping import regroup_reference
 
-from tallyveil.kernels.tree.regrouping import Container, regroup
+from tallyveil.kernels.tree.variance import Container, regroup
 
 
 def random_container(rng):

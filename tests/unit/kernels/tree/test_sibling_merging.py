@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.sibling_merging import merge_siblings_reference
 
-from tallyveil.kernels.tree.sibling_merging import EntityEntries, Siblings, merge_siblings
+from tallyveil.kernels.tree.off_spine_distance import EntityEntries, Siblings, merge_siblings
 
 
 def near_and_far(inner, outer):

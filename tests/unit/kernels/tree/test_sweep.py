@@ -10,8 +10,8 @@ from tests.oracles.sweep import (
 )
 
 from tallyveil.estimation.intervals.algebra import derive_algebra
-from tallyveil.estimation.intervals.cascade import cascade_of
 from tallyveil.estimation.intervals.fit import grouped
+from tallyveil.estimation.intervals.questions import cascade_of
 from tallyveil.kernels.tree.sweep import (
     NoisyAnswers,
     SharedRows,

@@ -10,8 +10,8 @@ from tests.oracles.transform import (
 )
 
 from tallyveil.estimation.intervals.algebra import coefficients, derive_algebra, information
-from tallyveil.estimation.intervals.cascade import cascade_of
-from tallyveil.kernels.tree.transform import (
+from tallyveil.estimation.intervals.questions import cascade_of
+from tallyveil.kernels.tree.sweep import (
     apply_blocks,
     collect_from_cells,
     reflect,

@@ -8,8 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
-from tallyveil.estimation.solution import EstimateStatus, RoundingMethod
+from tallyveil.estimation.problem import (
+    EstimateStatus,
+    EstimationPass,
+    FamilyProblem,
+    MeasuredQuery,
+    RoundingMethod,
+    RoundingStage,
+)
 from tallyveil.kernels.family.chunk import CERTIFIED, COPIED, EMPTY, LEFT
 from tallyveil.postprocess.families import level
 from tallyveil.postprocess.families.level import Span, cut

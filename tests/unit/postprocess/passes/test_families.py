@@ -6,8 +6,7 @@ from tests.outer_worlds import write_persons
 
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.measure import Measurer
-from tallyveil.estimation.problem import MeasuredQuery
-from tallyveil.estimation.tile_problem import TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem
 from tallyveil.estimation.tiles import estimate_tiles
 from tallyveil.kernels.tiles.chunk import solve_chunk
 from tallyveil.measurements import answers as family_answers

@@ -1,7 +1,7 @@
 """Variances of estimates from the root downwards where most cells are zero, for any shares.
 
 Problem. Counts are never negative. So where a category has no records, its estimate is nearly always zero: the noise
-of its measurement is cut off, and does not reach the other cells. `tallyveil.estimation.intervals.by_share.top_down`
+of its measurement is cut off, and does not reach the other cells. `tallyveil.estimation.intervals.by_share.covariances`
 does not know this, and finds variances of fine geolevels that are several times too large. Here, a geounit of a
 geolevel has only the categories in use, the *live* ones. Their numbers are stated for each geolevel and come from a
 public table.
@@ -34,9 +34,8 @@ from tallyveil.arrays import Bools, Floats, Int32s, Integers
 from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import SchemaError
-from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, Passes
-from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
-from tallyveil.estimation.intervals.by_share.variances import AskedVariance
+from tallyveil.estimation.intervals.by_share.covariances import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, AskedVariance, Passes
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema
 

@@ -1,24 +1,116 @@
-"""What a share of the budget tells about a geounit, in the blocks of the covariance algebra.
+"""What shares of a budget tell about geounits, and mean variances of answers, with their derivatives.
 
-The information of a geounit's own measurements is a sum of one matrix for each query, times the query's share. In the
-algebra's basis, these matrices are block diagonal with classes of equal blocks. Classes in which all queries have the
-same blocks are treated as one. Within a class, the blocks of all queries span few directions: derivatives are needed
-along these directions only, however many shares there are.
+Mean variances are over geolevels and families of entities. Matrices carry their derivatives along several
+directions (`Dual`).
+
+The information of a geounit's own measurements is a sum of one matrix for each query, times the query's
+share. In the basis of the covariance algebra, these matrices are block diagonal with classes of equal blocks.
+Classes in which all queries have the same blocks are treated as one. Within a class, the blocks of all
+queries span few directions: derivatives are needed along these directions only, however many shares there
+are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Strategy
-from tallyveil.estimation.intervals.algebra import BlockAlgebra, derive_algebra, information
-from tallyveil.estimation.intervals.block_linear import null_projector, times
-from tallyveil.estimation.intervals.by_share.dual import Dual
+from tallyveil.estimation.intervals.algebra import (
+    BlockAlgebra,
+    derive_algebra,
+    information,
+    null_projector,
+    times,
+)
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dual:
+    """Square matrices, and how each changes along some directions.
+
+    Every operation below applies the rule of its derivative, so that a formula written once gives both.
+
+    Attributes:
+        value: Shape (n, classes, dim, dim).
+        slope: Derivatives; shape (n, directions, classes, dim, dim).
+    """
+
+    value: Floats
+    slope: Floats
+
+    def __add__(self, other: "Dual") -> "Dual":
+        return Dual(self.value + other.value, self.slope + other.slope)
+
+    def __sub__(self, other: "Dual") -> "Dual":
+        return Dual(self.value - other.value, self.slope - other.slope)
+
+    def __matmul__(self, other: "Dual") -> "Dual":
+        # (X Y)' = X' Y + X Y'.
+        slope = _product(self.slope, other.value[:, None]) + _product(self.value[:, None], other.slope)
+        return Dual(_product(self.value, other.value), slope)
+
+    @property
+    def transposed(self) -> "Dual":
+        """Every matrix transposed."""
+        return Dual(np.swapaxes(self.value, -1, -2), np.swapaxes(self.slope, -1, -2))
+
+    def around(self, inner: "Dual") -> "Dual":
+        """The products X Y X' of these matrices X and symmetric inner ones Y."""
+        half = _product(self.value, inner.value)
+        outer = np.swapaxes(self.value, -1, -2)
+        # (X Y X')' has two mirrored terms, since Y is symmetric; only one of them is computed.
+        one_side = _product(half[:, None], np.swapaxes(self.slope, -1, -2))
+        slope = one_side + np.swapaxes(one_side, -1, -2)
+        slope += _product(_product(self.value[:, None], inner.slope), outer[:, None])
+        return Dual(_product(half, outer), slope)
+
+    def inverse(self) -> "Dual":
+        """The inverses of symmetric matrices."""
+        # For single numbers, the inverse of numpy is slower than a division.
+        raw = 1.0 / self.value if self.value.shape[-1] == 1 else np.linalg.inv(self.value)
+        inverse: Floats = np.asarray(0.5 * (raw + np.swapaxes(raw, -1, -2)), np.float64)
+        # (X^-1)' = -X^-1 X' X^-1.
+        slope = _product(_product(inverse[:, None], self.slope), inverse[:, None])
+        return Dual(inverse, -slope)
+
+    def rows(self, chosen: Integers) -> "Dual":
+        """Some of the matrices, in the given order."""
+        return Dual(self.value[chosen], self.slope[chosen])
+
+    def scaled(self, factors: Floats) -> "Dual":
+        """Every matrix times its factor. A single matrix is taken for every factor."""
+        return Dual(
+            self.value * factors[:, None, None, None], self.slope * factors[:, None, None, None, None]
+        )
+
+    def combined(self, weights: sparse.csr_matrix) -> "Dual":
+        """Weighted sums of the matrices, one for each row of weights."""
+
+        def sums(array: Floats) -> Floats:
+            weighted: Floats = (weights @ array.reshape(len(array), -1)).reshape(-1, *array.shape[1:])
+            return weighted
+
+        return Dual(sums(self.value), sums(self.slope))
+
+    def total(self) -> "Dual":
+        """The sum of all matrices, as one."""
+        return Dual(self.value.sum(axis=0, keepdims=True), self.slope.sum(axis=0, keepdims=True))
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    # For single numbers, the matrix product of numpy is many times slower than multiplication.
+    product: Floats = left * right if left.shape[-1] == 1 else left @ right
+    return product
+
 
 KNOWN = 1e7
 """An exact answer counts as a measurement with this many times the precision that the whole budget buys."""
@@ -239,3 +331,113 @@ def _merge(blocks: Floats, number: Integers, count: int) -> Floats:
     # Gram blocks of merged classes add up, since their covariances are equal.
     np.add.at(summed, number, blocks)
     return summed
+
+
+class AskedVariance(NamedTuple):
+    """One mean variance: of a query's answers, over a geolevel (its position) or a family of entities (its name)."""
+
+    area: int | str
+    query: str
+
+
+class ByShare(Protocol):
+    """Mean variances of what is asked, as functions of the shares."""
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares; see `VariancesByShare.at`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """Variances that are sums of independent terms.
+
+    Attributes:
+        terms: The terms, for the same shares and what is asked.
+    """
+
+    terms: Sequence[ByShare]
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares; see `VariancesByShare.at`."""
+        evaluated = [term.at(shares, known=known, unknown=unknown) for term in self.terms]
+        return Evaluated(
+            np.sum([term.values for term in evaluated], axis=0),
+            np.sum([term.slopes for term in evaluated], axis=0),
+        )
+
+
+AT_ONCE = 1 << 21
+"""Numbers in the derivatives of the covariances of one geolevel, about. Classes of blocks are worked on one run after
+the other, so that a nation with tens of thousands of kinds of tracts needs no more memory than one class does."""
+
+
+class Estimator(Protocol):
+    """How estimates are made from measurements.
+
+    Attributes:
+        n_matrices: Largest number of covariance matrices of one geolevel.
+    """
+
+    @property
+    def n_matrices(self) -> int: ...
+
+    def means(self, information: list[Dual], areas: Iterable[int | str]) -> dict[int | str, Dual]:
+        """The mean covariance of every area, from the precision of one geounit of each geolevel."""
+
+
+@dataclass(frozen=True, eq=False)
+class VariancesByShare:
+    """Mean variances of what is asked, for any shares.
+
+    Attributes:
+        queries: What is measured.
+        estimator: How estimates are made.
+        asked: What is asked.
+    """
+
+    queries: MeasuredQueries
+    estimator: Estimator
+    asked: Sequence[AskedVariance]
+
+    def at(self, shares: Floats, *, known: float = 1.0, unknown: float = 1.0) -> Evaluated:
+        """The variances at some shares.
+
+        Args:
+            shares: Above 0; shape (shares,).
+            known: Factor on the precision of exact answers.
+            unknown: Factor on the least precision of directions that nothing may inform about.
+        """
+        # Areas once each, in the order asked: several queries share their covariances.
+        n_levels, areas = self.queries.n_levels, dict.fromkeys(area for area, _ in self.asked)
+        values = np.zeros(len(self.asked))
+        slopes = np.zeros((len(self.asked), len(shares)))
+        # Parts and runs of classes are independent: variances and slopes add up.
+        for number, (part, grams) in enumerate(zip(self.queries.parts, self._grams, strict=True)):
+            for run in self._runs(part):
+                information = self.queries.information(number, run, shares, known, unknown)
+                means = self.estimator.means(information, areas)
+                weights, rank = part.weights[:, run], part.directions.shape[1]
+                for place, (area, _) in enumerate(self.asked):
+                    mean, gram = means[area], grams[place][run]
+                    values[place] += float(np.sum(mean.value[0] * gram))
+                    slope = np.einsum("tcij,cij->tc", mean.slope[0], gram)
+                    # Derivatives along directions; the chain rule turns them into derivatives by shares.
+                    along = slope.reshape(n_levels, rank, len(gram))[self.queries.level]
+                    slopes[place] += np.einsum("scr,src->s", weights, along)
+        return Evaluated(values, slopes)
+
+    def _runs(self, part: BlockPart) -> list[slice]:
+        """Runs of classes whose matrices need little memory together."""
+        classes, rank, dim, _ = part.directions.shape
+        each = self.estimator.n_matrices * self.queries.n_levels * rank * dim * dim
+        # At least one class, even if it alone needs more.
+        length = max(1, AT_ONCE // each)
+        return [slice(start, start + length) for start in range(0, classes, length)]
+
+    @cached_property
+    def _grams(self) -> list[list[Floats]]:
+        """For each part, the Gram blocks of everything asked."""
+        schema = self.queries.algebra.schema
+        by_query = {query: self.queries.grams(schema.query(query)) for _, query in self.asked}
+        return [[by_query[query][part] for _, query in self.asked] for part in range(len(self.queries.parts))]

@@ -35,10 +35,9 @@ from tallyveil.arrays import Floats
 from tallyveil.budget.optimal.solve import Evaluated
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError, SchemaError
-from tallyveil.estimation.intervals.axis import DENSE, Axis, derive_axis, factor_rows
-from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN
-from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator
-from tallyveil.estimation.intervals.by_share.variances import AskedVariance
+from tallyveil.estimation.intervals.algebra import DENSE, Axis, derive_axis, factor_rows
+from tallyveil.estimation.intervals.by_share.covariances import TopDownEstimator
+from tallyveil.estimation.intervals.by_share.measured import KNOWN, UNKNOWN, AskedVariance
 from tallyveil.schema.nested_queries import common_groups, determines, first_levels
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.schema.schema import Schema

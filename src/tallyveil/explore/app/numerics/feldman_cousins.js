@@ -14,7 +14,7 @@
  *
  * Worked case. At level 0.95, x = 5 gives 5 - 1.96 = 3.04 to 6.96, and x = 0 gives 0 to 1.96.
  *
- * Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B; `tallyveil.estimation.intervals.feldman_cousins`.
+ * Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B; `tallyveil.estimation.intervals.interval`.
  */
 
 import { normalProbability, normalQuantile } from "./normal_law.js";

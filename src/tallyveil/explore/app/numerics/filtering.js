@@ -14,7 +14,7 @@
  * Worked case. Two children have variance 1 each, and the geounit is measured with variance 1; there is one cell.
  * S = 2, G = 1/2, L = 1, J = 3/2. So P = 2/3.
  *
- * Source: `tallyveil.estimation.intervals.filtering`, which also gives the estimates.
+ * Source: `tallyveil.estimation.intervals.covariance`, which also gives the estimates.
  */
 
 import { NONE } from "./directions.js";

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import REDACTED
-from tallyveil.kernels.records.safetab_groups import (
+from tallyveil.kernels.records import (
     IterationMaps,
     RegionBlocks,
     choose_detail,

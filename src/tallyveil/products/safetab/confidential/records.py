@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from tallyveil.confidential.histogram import REDACTED
 from tallyveil.errors import GeographyError, SchemaError, StoreError, TallyveilError
-from tallyveil.kernels.records.coded_records import (
+from tallyveil.kernels.records import (
     COUNTIES,
+    CodedPeople,
     CodedRows,
     KnownBlocks,
     check_lists,
     code_rows,
+    order_by_region,
     order_lists,
+    parse_rows,
 )
-from tallyveil.kernels.records.safetab_groups import CodedPeople, order_by_region
-from tallyveil.kernels.records.text_records import parse_rows
 from tallyveil.products.safetab.public.ages import cells_by_age
 from tallyveil.products.safetab.public.config import SafetabConfig
 from tallyveil.products.safetab.public.files import (

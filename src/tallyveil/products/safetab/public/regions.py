@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Int32s, Integers
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.kernels.records.safetab_groups import RegionBlocks, order_by_region
+from tallyveil.kernels.records import RegionBlocks, order_by_region
 from tallyveil.products.safetab.public.config import GEOGRAPHIES, SafetabConfig
 from tallyveil.products.safetab.public.files import GEOGRAPHY, read_file, some
 from tallyveil.products.safetab.public.plan import LevelSet

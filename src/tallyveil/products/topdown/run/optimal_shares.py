@@ -12,13 +12,24 @@ from tallyveil.budget.optimal.aims import Aims, VarianceModel
 from tallyveil.budget.optimal.choose import OptimalShares, choose_shares, present_shares
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, GeographyError, SchemaError
-from tallyveil.estimation.intervals.by_share.kinds import kinds_of, touched_by
-from tallyveil.estimation.intervals.by_share.least_squares import LeastSquares
+from tallyveil.estimation.intervals.by_share.covariances import (
+    LeastSquares,
+    TopDownEstimator,
+    kinds_of,
+    top_down_of,
+    touched_by,
+)
 from tallyveil.estimation.intervals.by_share.live import live_variances
-from tallyveil.estimation.intervals.by_share.measured import MeasuredQueries, Passes, measured_queries
+from tallyveil.estimation.intervals.by_share.measured import (
+    Added,
+    AskedVariance,
+    ByShare,
+    MeasuredQueries,
+    Passes,
+    VariancesByShare,
+    measured_queries,
+)
 from tallyveil.estimation.intervals.by_share.passes import Fitted, PassVariances, pass_variances
-from tallyveil.estimation.intervals.by_share.top_down import TopDownEstimator, top_down_of
-from tallyveil.estimation.intervals.by_share.variances import Added, AskedVariance, ByShare, VariancesByShare
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine

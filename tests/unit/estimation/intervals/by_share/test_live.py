@@ -8,10 +8,9 @@ import pytest
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import SchemaError
+from tallyveil.estimation.intervals.by_share.covariances import top_down_of
 from tallyveil.estimation.intervals.by_share.live import chains_of, live_variances
-from tallyveil.estimation.intervals.by_share.measured import measured_queries
-from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import AskedVariance, VariancesByShare
+from tallyveil.estimation.intervals.by_share.measured import AskedVariance, VariancesByShare, measured_queries
 from tallyveil.schema import Attribute, Recode, Schema
 
 QUERIES = ("total", "half", "age*sex", "half*sex")

@@ -10,9 +10,9 @@ from tests.outer_worlds import write_persons, write_units
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
+from tallyveil.estimation.intervals.by_share.covariances import top_down_of
+from tallyveil.estimation.intervals.by_share.measured import AskedVariance
 from tallyveil.estimation.intervals.by_share.passes import Fitted, pass_variances
-from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import AskedVariance
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups

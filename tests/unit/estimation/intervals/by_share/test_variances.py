@@ -18,11 +18,13 @@ from tallyveil.estimation.intervals import (
     region_variances,
     tree_covariance,
 )
-from tallyveil.estimation.intervals.by_share.kinds import kinds_of, touched_by
-from tallyveil.estimation.intervals.by_share.least_squares import LeastSquares
-from tallyveil.estimation.intervals.by_share.measured import measured_queries
-from tallyveil.estimation.intervals.by_share.top_down import top_down_of
-from tallyveil.estimation.intervals.by_share.variances import AskedVariance, VariancesByShare
+from tallyveil.estimation.intervals.by_share.covariances import (
+    LeastSquares,
+    kinds_of,
+    top_down_of,
+    touched_by,
+)
+from tallyveil.estimation.intervals.by_share.measured import AskedVariance, VariancesByShare, measured_queries
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.schema import Attribute, Recode, Schema
 
@@ -112,7 +114,7 @@ def test_classes_one_by_one_give_the_same(monkeypatch, random_spine, random_fami
     asked = [AskedVariance(area, query) for area in (0, 2, "any") for query in ("total", "age*sex")]
     variances, shares = by_share(SCHEMA, strategy, spine, asked, [family]), shares_of(strategy)
     at_once = variances.at(shares)
-    monkeypatch.setattr("tallyveil.estimation.intervals.by_share.variances.AT_ONCE", 1)
+    monkeypatch.setattr("tallyveil.estimation.intervals.by_share.measured.AT_ONCE", 1)
     one_by_one = variances.at(shares)
     assert one_by_one.values == pytest.approx(at_once.values, rel=1e-12)
     assert one_by_one.slopes == pytest.approx(at_once.slopes, rel=1e-9, abs=1e-12)

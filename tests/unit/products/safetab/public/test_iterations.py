@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.oracles.safetab_groups import person_iterations_reference
 
 from tallyveil.errors import SchemaError, TallyveilError
-from tallyveil.kernels.records import safetab_groups as kernels
+from tallyveil.kernels import records as kernels
 from tallyveil.products.safetab.public.iterations import Detailing, read_iterations
 
 # Race codes, ethnicity code; level 1 nationwide, level 1 below, level 2 nationwide, level 2 below.

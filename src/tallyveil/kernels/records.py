@@ -1,12 +1,17 @@
-"""Kernels that count people in population groups, with their specifications.
+"""Kernels that parse records of numbers, code their races and count people in groups, with their specifications.
 
-A person has one or several race codes (`races` and `lists`: see `coded_records`) and an ethnicity code. At one level
-of iterations a code maps to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity
-iteration (-1: none). The person is in the Alone iteration that all of their race codes share, in the combination
-iteration of each of these codes, and in the iteration of their ethnicity code.
+*Text.* A record is a line, with `|` between its columns.
 
-Worked case: a person with two race codes that map to the Alone iterations 3 and 4 is in no Alone iteration. If both
-map to 3, the person is in it.
+*Codes.* The race codes of a record become one number. It is the position of the record's only code, or ~p if
+the record has several codes, which then begin at p in a common list; each record's codes in the list end with
+-1. So a record takes 4 bytes, and a few more if it has several codes. Worked case: records with the codes
+(5), (2, 7) and (1) become 5, ~0 and 1, with the list 2, 7, -1.
+
+*Groups.* A person has one or several race codes and an ethnicity code. At one level of iterations a code maps
+to at most one Alone iteration, one Alone-or-in-combination iteration and one ethnicity iteration (-1: none).
+The person is in the Alone iteration that all of their race codes share, in the combination iteration of each
+of these codes, and in the iteration of their ethnicity code. Worked case: a person with two race codes that
+map to the Alone iterations 3 and 4 is in no Alone iteration. If both map to 3, the person is in it.
 
 People are ordered by block. A region is a set of blocks: those from `first[region]` to `first[region + 1]` of
 `blocks`. The people of a block are those from `start[block]` to `start[block + 1]`.
@@ -16,8 +21,265 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Int8s, Int16s, Int32s, Integers
+from tallyveil.arrays import Bools, Bytes, Int8s, Int16s, Int32s, Integers
 from tallyveil.kernels.compiled import njit
+
+# Bytes of ASCII: the bar between columns, the ends of a line, and the digit 0.
+_BAR, _LINE_FEED, _RETURN, _ZERO = 124, 10, 13, 48
+# "Null", "True" and "False" as bytes of ASCII. Kernels cannot compare text.
+_NULL = (78, 117, 108, 108)
+# "True", which writes the number 1.
+_TRUE = (84, 114, 117, 101)
+# "False", which writes the number 0.
+_FALSE = (70, 97, 108, 115, 101)
+# Words that a column may have in the place of a number; in the last column of `rules`.
+NULL, FLAG = 1, 2
+
+
+@njit(nogil=True, cache=True)
+def parse_rows(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> int:
+    """Parse lines into numbers, and say which columns hold something else.
+
+    Args:
+        data: Whole lines; the last one ends with a line feed, too. A carriage return before it is passed over,
+            and so are empty lines.
+        rules: [columns, 5]: least digits, most digits, least number, largest number, words allowed (`NULL`:
+            Null is 0; `FLAG`: False is 0 and True is 1; 0: none).
+        values: Output, [rows, columns]; 0 where a rule is broken.
+        broken: Set for columns with a value that its rule does not allow, [columns].
+    Returns:
+        Rows parsed, or -1 if a line has another number of columns.
+    """
+    # One pass over the bytes, without a text or a number of Python for each field.
+    n_columns = rules.shape[0]
+    row = column = 0
+    begin = place = 0
+    number = 0
+    digits = True
+    while place < data.size:
+        byte = int(data[place])
+        digit = byte - _ZERO
+        if 0 <= digit <= 9:
+            # May overflow for long rows of digits, without harm: such a field has more digits than any rule allows.
+            number = number * 10 + digit
+            place += 1
+            continue
+        # A carriage return alone is no end of a line: it makes the field no number.
+        ends = byte == _LINE_FEED
+        if byte == _RETURN and place + 1 < data.size and data[place + 1] == _LINE_FEED:
+            ends = True
+        if not ends and byte != _BAR:
+            # Anything else stays in the field, which is then a word or broken. No byte of it is ever shown.
+            digits = False
+            place += 1
+            continue
+        length = place - begin
+        last = column == n_columns - 1
+        if ends and column == 0 and length == 0 and n_columns > 1:
+            last = False  # an empty line
+        # Too few or too many columns. Nothing is guessed: a row that is out of step would shift all values after
+        # it.
+        elif ends != last:
+            return -1
+        else:
+            # The length is tested before the number is believed, since an overflow shows in the length alone.
+            in_length = digits and length > 0 and rules[column, 0] <= length <= rules[column, 1]
+            if not (in_length and rules[column, 2] <= number <= rules[column, 3]):
+                number = _word(data, begin, length, rules[column, 4])
+                # For the column as a whole: which record was wrong would be confidential.
+                broken[column] |= number < 0
+                number = max(number, 0)
+            values[row, column] = number
+            column = 0 if ends else column + 1
+            row += ends
+        place += 2 if byte == _RETURN else 1
+        begin, number, digits = place, 0, True
+    return row
+
+
+@njit(nogil=True, cache=True)
+def _word(data: Bytes, begin: int, length: int, words: int) -> int:
+    """The number that a word writes, or -1."""
+    # Case counts: "null" is no word of these files.
+    if words == NULL and _spells(data, begin, length, _NULL):
+        return 0
+    if words == FLAG and _spells(data, begin, length, _FALSE):
+        return 0
+    if words == FLAG and _spells(data, begin, length, _TRUE):
+        return 1
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _spells(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
+    if length != len(word):
+        return False
+    # At most five bytes, without an early end.
+    same = True
+    for i in range(length):
+        same &= data[begin + i] == word[i]
+    return same
+
+
+COUNTIES = 1000
+"""Most counties of a state: their numbers have three digits."""
+
+
+class KnownBlocks(NamedTuple):
+    """The blocks of a run.
+
+    Attributes:
+        states: [100], whether a state belongs to the run.
+        counties: [100 * COUNTIES + 1], where each county's blocks begin in `blocks`.
+        blocks: Numbers of the blocks, ascending.
+    """
+
+    states: Bools
+    counties: Integers
+    blocks: Integers
+
+
+class CodedRows(NamedTuple):
+    """Room for the coded records of some rows.
+
+    Attributes:
+        rows: [rows], rows of the run.
+        places: [rows], position of each record's block, -1: not there.
+        races: [rows], as said above.
+        ethnicity: [rows], position of the ethnicity code.
+        lists: [rows * (k + 1)], what is to be added to the list.
+    """
+
+    rows: Int32s
+    places: Int32s
+    races: Int32s
+    ethnicity: Int16s
+    lists: Int16s
+
+
+@njit(nogil=True, cache=True)
+def check_lists(races: Int32s, n_read: int) -> tuple[bool, bool]:
+    """Whether a record has a code after none, and one beyond those that are read.
+
+    Args:
+        races: [rows, 8], codes, 0: none.
+        n_read: Codes that are read.
+    """
+    # Flags alone come out: which record broke a rule is confidential.
+    gap = later = False
+    for row in range(races.shape[0]):
+        for j in range(1, races.shape[1]):
+            if races[row, j] > 0:
+                gap |= races[row, j - 1] == 0
+                later |= j >= n_read
+    return gap, later
+
+
+@njit(nogil=True, cache=True)
+def code_rows(
+    parsed: Int32s,
+    known: KnownBlocks,
+    position: Int16s,
+    first_list: int,
+    out: CodedRows,
+    unknown: Bools,
+) -> tuple[int, int]:
+    """Code the records of one run.
+
+    Args:
+        parsed: [rows, 5 + k]: state, county, tract, block, race codes (0: none), ethnicity code.
+        known: Blocks of the run.
+        position: [10000], position of each code, -1: unknown.
+        first_list: Length of the list of several codes before these rows.
+        out: Output.
+        unknown: Set for columns of codes (races, then ethnicity) with an unknown code, [k + 1].
+    Returns:
+        Records of the run; length of `lists`.
+    """
+    wanted, counties, blocks = known
+    rows, places, races, ethnicity, lists = out
+    # Room of k + 1 numbers a row suffices for `lists`: at most k codes and the -1.
+    n = n_lists = 0
+    k = parsed.shape[1] - 5
+    for row in range(parsed.shape[0]):
+        # As 64 bits from here on: a block's number has 15 digits and would overflow an int32.
+        state = np.int64(parsed[row, 0])
+        # The parser's rules bound the numbers by their digits, so that no index leaves its table.
+        if not wanted[state]:
+            continue
+        county = state * COUNTIES + parsed[row, 1]
+        # State, county, tract and block in one number: 2 + 3 + 6 + 4 digits, below 2^50, so that rising numbers are
+        # rising geocodes.
+        block = (county * 1_000_000 + parsed[row, 2]) * 10_000 + parsed[row, 3]
+        # Among the county's blocks only: a few thousand, so a dozen steps.
+        low, high = counties[county], counties[county + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if blocks[middle] < block:
+                low = middle + 1
+            else:
+                high = middle
+        matches = low < blocks.size and blocks[low] == block
+        # A block that is not there is no error here: the caller decides.
+        places[n] = low if matches else -1
+        # The second code decides, since `check_lists` has made sure that no code stands after none.
+        several = k > 1 and parsed[row, 5] > 0
+        if several:
+            # ~p is -p - 1, which is negative also for p = 0.
+            races[n] = ~(first_list + n_lists)
+        for j in range(k):
+            code = parsed[row, 4 + j]
+            if code == 0:
+                break
+            place = position[code]
+            # Noted for the column and never for the record.
+            unknown[j] |= place < 0
+            if several:
+                lists[n_lists] = place
+                n_lists += 1
+            else:
+                races[n] = place
+        if several:
+            lists[n_lists] = -1
+            n_lists += 1
+        ethnicity[n] = position[parsed[row, 4 + k]]
+        unknown[k] |= ethnicity[n] < 0
+        rows[n] = row
+        n += 1
+    return n, n_lists
+
+
+@njit(nogil=True, cache=True)
+def order_lists(order: Int32s, races: Int32s, lists: Int16s, ordered: Int32s, further: Int16s) -> int:
+    """Put records into another order, and their lists of several codes with them.
+
+    Args:
+        order: Records wanted, in order.
+        races: Of each record.
+        lists: The list of several codes.
+        ordered: Output, [order], races.
+        further: Output, the list in the new order; as long as `lists`.
+    Returns:
+        Length of the new list.
+    """
+    # Positions in the list change with the order, so every ~p is made anew.
+    n = 0
+    for place in range(order.size):
+        code = races[order[place]]
+        if code >= 0:
+            ordered[place] = code
+            continue
+        ordered[place] = ~n
+        begin = np.int64(~code)
+        # The end is the -1 that each record's codes have.
+        while lists[begin] >= 0:
+            further[n] = lists[begin]
+            begin += 1
+            n += 1
+        further[n] = -1
+        n += 1
+    return n
+
 
 MOST_ITERATIONS = 16
 """Room for the iterations of one person: 8 codes in combination, one Alone, one ethnicity."""

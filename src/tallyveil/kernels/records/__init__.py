@@ -1,1 +1,0 @@
-"""Reading, checking and counting records, compiled."""
