@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from pydantic import Field
 
 from tallyveil.accounting.decimals import short_decimal
 from tallyveil.declared import ContentInPart
@@ -25,6 +24,7 @@ from tallyveil.products.safetab.page.persons import (
 )
 from tallyveil.products.safetab.page.short import value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
@@ -35,27 +35,6 @@ from tallyveil.storage.paths import file_name
 
 MOST_SERIES: Final = 10
 """Largest number of levels that a plot shows. Tables show all of them."""
-
-
-class StatedGroupLevel(ContentInPart):
-    """A level of groups, as `plan.json` states it."""
-
-    name: str
-    by: list[str]
-    budget: str
-    stability: int
-    groups: int
-    total_only_groups: int
-    details: list[str]
-    thresholds: list[int]
-
-
-class GroupsPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    schema_: dict[str, Any] = Field(alias="schema")
-    levels: list[StatedGroupLevel]
 
 
 class ExpectedGroupDetail(ContentInPart):
@@ -91,7 +70,7 @@ def write_groups_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    plan = read_listed(out, manifest, "plan.json", GroupsPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedGroupPlan)
     expected = read_listed(out, manifest, "expected.json", GroupsExpected)
     unit, levels = _unit(plan), [level["name"] for level in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
@@ -123,7 +102,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
     Privacy: none. The page begins with a warning.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    unit = _unit(read_listed(out, manifest, "plan.json", GroupsPlanFile))
+    unit = _unit(read_listed(out, manifest, "plan.json", StatedGroupPlan))
     totals = errors["errors-totals"]
     adaptive = totals.filter(~pl.col("TOTAL_ONLY"))
     levels = list(dict.fromkeys(adaptive["LEVEL"]))

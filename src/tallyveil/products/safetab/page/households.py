@@ -6,14 +6,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.declared import ContentInPart
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.kinds import ReleaseKind
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.safetab.page.persons import (
     ExpectedDetail,
-    ListedLevelSet,
     error_plot,
     level_parameters,
     plots_points,
@@ -23,30 +21,11 @@ from tallyveil.products.safetab.page.persons import (
 )
 from tallyveil.products.safetab.page.short import geography_title, value_title
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.wording import groups_counted, rounded
 from tallyveil.schema.unit import Unit
-
-
-class HouseholdsLevelSet(ListedLevelSet):
-    """A level set of a run of SafeTab-H."""
-
-    table: str
-
-
-class HouseholdsRunSets(ContentInPart):
-    """The level sets of a run."""
-
-    sets: list[HouseholdsLevelSet]
-
-
-class HouseholdsPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    runs: dict[str, HouseholdsRunSets]
-
 
 HOUSEHOLD: Final = Unit("household", "households")
 
@@ -61,7 +40,7 @@ def write_households_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
-    plan = read_listed(out, manifest, "plan.json", HouseholdsPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedHouseholdPlan)
     expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
     geographies = list(dict.fromkeys(detail["geography"] for detail in expected))
     published = {

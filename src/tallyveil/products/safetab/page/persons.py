@@ -23,6 +23,7 @@ from tallyveil.products.safetab.page.short import (
     value_title,
 )
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.plan import StatedSafetabPlan
 from tallyveil.report.accuracy import Matrix
 from tallyveil.report.dot_plot import dot_plot
 from tallyveil.report.figure import Picture
@@ -40,28 +41,6 @@ from tallyveil.report.wording import (
     rounded,
 )
 from tallyveil.schema.unit import PERSON, Unit
-
-
-class ListedLevelSet(ContentInPart):
-    """A level set of a run, as `plan.json` states it."""
-
-    geography: str
-    level: int
-    budget: str
-
-
-class RunSets(ContentInPart):
-    """The level sets of a run."""
-
-    sets: list[ListedLevelSet]
-
-
-class SafetabPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    iterations: list[list[Any]]
-    runs: dict[str, RunSets]
 
 
 class ExpectedDetail(ContentInPart):
@@ -99,7 +78,7 @@ def write_safetab_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    plan = read_listed(out, manifest, "plan.json", SafetabPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedSafetabPlan)
     expected = read_listed(out, manifest, "expected.json", SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(privacy["geography"] for privacy in expected["details"]))

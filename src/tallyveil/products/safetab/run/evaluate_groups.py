@@ -93,7 +93,7 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
 
 def group_parameters(plan: GroupPlan) -> pl.DataFrame:
     """What the noise of each level costs by itself, and that of all levels together."""
-    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.budget)]
+    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.spent)]
     return parameter_table(plan.mechanism, costs)
 
 

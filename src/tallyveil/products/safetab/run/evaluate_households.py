@@ -117,8 +117,8 @@ def _truth(
     ):
         # True cells are not negative, so nothing is raised; the option only spares a pass.
         rows = household_rows(household_set, regions, listed, cells, allow_negative=True)
-        true = rows.select(*KEYS, household_set.table.column, pl.col("COUNT").alias(TRUE))
-        frames[household_set.table.name].append(true)
+        true = rows.select(*KEYS, household_set.layout.column, pl.col("COUNT").alias(TRUE))
+        frames[household_set.table].append(true)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 
