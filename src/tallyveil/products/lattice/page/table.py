@@ -13,9 +13,10 @@ from tallyveil.accounting.neighbours import Neighbours
 from tallyveil.files.evaluation.store import FOLDER
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import Manifest, TablePlan
+from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
+from tallyveil.products.lattice.public.plan import StatedSubspacePlan
 from tallyveil.report.best_guess import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.points import SummaryPoint, evaluation_points
@@ -45,7 +46,7 @@ def write_table_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SUBSPACE)
-    plan = read_listed(out, manifest, "plan.json", TablePlan)
+    plan = read_listed(out, manifest, "plan.json", StatedSubspacePlan)
     titles = schema_titles(schema_from_mapping(plan["schema"]))
     # Only what the manifest lists: releases of earlier versions may lack the sums.
     frames = {

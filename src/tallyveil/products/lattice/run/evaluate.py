@@ -14,9 +14,9 @@ from tallyveil.files.evaluation.store import write_errors
 from tallyveil.files.evaluation.table_errors import table_errors
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.kinds import ReleaseKind
-from tallyveil.files.manifest import TablePlan
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.products.lattice.confidential import declassify_table
+from tallyveil.products.lattice.public.plan import StatedSubspacePlan
 from tallyveil.products.lattice.run.run import TABLE
 from tallyveil.runs.folder_state import PLAN
 from tallyveil.schema.schema import schema_from_mapping
@@ -36,7 +36,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
-    plan = read_listed(root, manifest, PLAN, TablePlan)
+    plan = read_listed(root, manifest, PLAN, StatedSubspacePlan)
     schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
     # Looked at before the ledger is opened: a damaged release must not cost a declassification.
     if released.height != schema.size or "count" not in released.columns:
