@@ -15,7 +15,7 @@ from tallyveil.cli.frame.arguments import (
     RHO,
     AsJson,
     ReleaseFilePath,
-    WholeHelp,
+    group_of_commands,
 )
 from tallyveil.cli.frame.terminal import say
 
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 LARGEST_EPSILON = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
 
-account = typer.Typer(
-    name="account",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
+account = group_of_commands(
+    "account", "Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee."
 )
 
 Gaussian = Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.frame.arguments import ENTITIES, AsJson, Quiet, WholeHelp, give
+from tallyveil.cli.frame.arguments import ENTITIES, AsJson, Quiet, give, group_of_commands
 from tallyveil.cli.frame.terminal import say
 from tallyveil.measurements.layouts.layout import Layout
 
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from tallyveil.api.opened import Measurements
 
 
-measurements = typer.Typer(
-    name="measurements",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Read and write noisy measurements in the layouts of others.",
+measurements = group_of_commands(
+    "measurements", "Read and write noisy measurements in the layouts of others."
 )
 
 

@@ -10,8 +10,8 @@ from tallyveil.cli.frame.arguments import (
     AsJson,
     FinishedRelease,
     Quiet,
-    WholeHelp,
     give,
+    group_of_commands,
     names_if_any,
     names_of,
 )
@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from tallyveil.products.topdown.pl94.publication import Publication
 
 
-publish = typer.Typer(
-    name="publish",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Write the tables of finished releases in other forms.",
-)
+publish = group_of_commands("publish", "Write the tables of finished releases in other forms.")
 
 
 @publish.callback()

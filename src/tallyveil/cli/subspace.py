@@ -12,7 +12,7 @@ from tallyveil.cli.frame.arguments import (
     PlotFormat,
     Plots,
     Quiet,
-    WholeHelp,
+    group_of_commands,
 )
 from tallyveil.cli.frame.terminal import say
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from tallyveil.files.manifest import Manifest
 
 
-subspace = typer.Typer(
-    name="subspace",
-    cls=WholeHelp,
-    help="Release one table whose invariants stay exact.",
-    no_args_is_help=True,
-)
+subspace = group_of_commands("subspace", "Release one table whose invariants stay exact.")
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 

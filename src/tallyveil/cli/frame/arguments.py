@@ -199,3 +199,15 @@ class WholeHelp(typer.core.TyperGroup):
                     if command
                 ]
             )
+
+
+def group_of_commands(name: str, help_text: str) -> typer.Typer:
+    """A group of commands, which are registered with it one after another."""
+    return typer.Typer(
+        name=name,
+        cls=WholeHelp,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
