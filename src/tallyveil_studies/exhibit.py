@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol
 
 import polars as pl
 
@@ -11,11 +11,15 @@ from tallyveil.report.drawing import Drawing
 from tallyveil_studies.comparison import Comparison
 from tallyveil_studies.own_data import MissingDataError, OwnData
 
-ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
-"""Makes a release: from a release file, into a folder, with the test key that a text stands for."""
+
+class ReleaseMaker(Protocol):
+    """Makes a release as `tallyveil.run` does, which it usually is."""
+
+    def __call__(self, release: Path, out: Path, /, *, insecure_test_key: str) -> object:
+        """Make a release, from its file into a folder, with the test key that a text stands for."""
 
 
-def _no_releases(release_file: Path, _out: Path, _key: str) -> None:
+def _no_releases(release_file: Path, _out: Path, *, insecure_test_key: str) -> None:
     # A mistake of the program, not of the user: the command gives every study its maker.
     raise RuntimeError(f"nothing was given to these inputs that could make the release of {release_file}")
 
