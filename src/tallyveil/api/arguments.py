@@ -8,6 +8,7 @@ A message shows numbers and texts of one line, and of everything else only the t
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, wraps
 from inspect import signature
 from pathlib import Path
@@ -24,6 +25,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from tallyveil.budget.fractions import parse_fraction
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.noise.key import insecure_key
@@ -107,6 +109,10 @@ def _observer(observer: object) -> Observer:
     return observer
 
 
+def _exact(number: object, info: ValidationInfo) -> Fraction:
+    return parse_fraction(number, str(info.context))
+
+
 AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text or as a Path")]
 """A path as text or as a Path. `checked` hands on a Path; one with bytes that are no UTF-8, which neither Parquet nor
 JSON can hold, is refused, and so is one that the system does not look at."""
@@ -128,6 +134,8 @@ Flag = Annotated[bool, Field(strict=True), Wanted("True or False")]
 """A truth value. Any text, also "no", would be taken for yes."""
 WholeNumber = Annotated[int, Field(strict=True), Wanted("a whole number")]
 Number = Annotated[float, Field(strict=True), Wanted("a number, such as 0.95")]
+Exact = Annotated[str | Fraction, PlainValidator(_exact), Wanted("an exact number as text, such as '1e-10'")]
+"""An exact number. `checked` hands on a Fraction."""
 Cluster = Annotated[
     Where,
     PlainValidator(_cluster),
