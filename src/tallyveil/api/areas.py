@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from tallyveil.api.arguments import (
+    AnyPath,
     Flag,
     Geocodes,
     Name,
@@ -175,6 +177,59 @@ class DistrictPlan:
     def __repr__(self) -> str:
         mark = short_mark(self.release.warnings)
         return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{mark}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistrictsOfFile:
+    """Counts of what a file of districts lists; made by `districts_of_file`.
+
+    Attributes:
+        column: Column that names the districts; None if the file lists the finest geounits of one district.
+        by_name: The counts of each district. The one district without a column has the name "". By None, last, stand
+            those of the finest geounits in no district, if there are any.
+    """
+
+    column: str | None
+    by_name: "dict[str | None, District]"
+
+
+@checked
+def districts_of_file(
+    release: AnyPath,
+    file: AnyPath,
+    *,
+    column: Name | None = None,
+    minus: AnyPath | None = None,
+    queries: Names | None = None,
+    level: Number = 0.95,
+    simultaneous: Flag = False,
+    with_bounds: Flag = True,
+    workers: Workers | None = None,
+) -> DistrictsOfFile:
+    """Counts of one district, of one minus another, or of all districts of a plan, whichever a file lists.
+
+    Args:
+        release: Folder of a finished release. Its ledger and its measurements are not read.
+        file: The finest geounits of one district, or a district for each finest geounit.
+        column: As for `Release.districts`.
+        minus: File of one district whose counts are subtracted. Then `file` lists one district, too.
+        queries, level, simultaneous, with_bounds, workers: As for `DistrictPlan.estimate`.
+    Raises:
+        TallyveilError: a file cannot be read, or lists a plan where one district is wanted; else as `Area.estimate`.
+    """
+    from tallyveil.geography.assignments import read_districts
+    from tallyveil.postprocess.derived.district import answers_by_district, district_answers
+
+    flag, folder = "--district-column NAME", Path(release)
+    asked: dict[str, Any] = {"tables": queries, "level": level, "simultaneous": simultaneous}
+    asked |= {"with_bounds": with_bounds, "workers": workers}
+    districts = read_districts(Path(file), column, flag)
+    # Two plans cannot be subtracted; one district can.
+    if districts.column is None or minus is not None:
+        less = None if minus is None else read_districts(Path(minus), None, flag).only("--minus FILE")
+        answers = district_answers(folder, districts.only("--district FILE"), minus=less, **asked)
+        return DistrictsOfFile(None, {"": answers})
+    return DistrictsOfFile(districts.column, answers_by_district(folder, districts.geocodes, **asked))
 
 
 @dataclass(frozen=True, slots=True)
