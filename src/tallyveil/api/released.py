@@ -599,6 +599,9 @@ def open_folder(folder: AnyPath, *, kind: Name | None = None) -> Opened:
     return Opened(path, manifest)
 
 
+open = open_folder  # noqa: A001 - read as `tallyveil.open`
+
+
 def _kinds_of(kind: str | None) -> tuple[ReleaseKind, ...]:
     """The kinds that a folder may hold."""
     if kind is None:

@@ -8,6 +8,8 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Csv,
+    FilesOut,
     FinishedRelease,
     Quiet,
     give,
@@ -41,7 +43,7 @@ def pl94(
             help="Folder of a finished release of housing units, with the same geography.", metavar="UNITS"
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    csv: Csv = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +71,7 @@ def dhc(
             metavar="RELEASE...",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
+    out: FilesOut,
     tables: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +83,7 @@ def dhc(
     microdata: Annotated[
         bool, typer.Option("--microdata", help="Write microdata in the published layouts, too.")
     ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    csv: Csv = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -282,9 +282,7 @@ class Margins(StrEnum):
 
 @safetab.command()
 def calibrate(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the new parameters.")],
     margins: Annotated[
@@ -336,9 +334,7 @@ class Rule(StrEnum):
 
 @safetab.command()
 def consistent(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
     rule: Annotated[
@@ -378,9 +374,7 @@ def long_form(
 
 @safetab.command()
 def general_form(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
     out: Annotated[
         Path,

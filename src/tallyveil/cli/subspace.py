@@ -9,6 +9,7 @@ import typer
 from tallyveil.cli.frame.arguments import (
     AsJson,
     InsecureTestKey,
+    Out,
     PlotFormat,
     Plots,
     Quiet,
@@ -28,12 +29,7 @@ TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).",
 @subspace.command()
 def release(
     table_file: TableFile,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
-        ),
-    ],
+    out: Out,
     draws: Annotated[
         int,
         typer.Option(

@@ -50,6 +50,15 @@ Out = Annotated[
         "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
     ),
 ]
+FilesOut = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")]
+MeasurementsFolder = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder of `tallyveil measure`, or of a finished release with all measurements.",
+        metavar="MEASUREMENTS",
+    ),
+]
+Csv = Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON. Progress is logged as JSON lines.")
