@@ -18,13 +18,12 @@ from tallyveil.cli.frame.arguments import (
     names_if_any,
 )
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tallyveil.api.areas import DistrictsOfFile
-    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.files.marks import Marks
     from tallyveil.postprocess.derived.district import District, DistrictAnswer
 
@@ -182,8 +181,6 @@ def intervals(
 
 
 def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
-    from tallyveil.cli.frame.terminal import Screen
-
     console = Screen()
     percent = f"{100 * manifest['level']:g} %"
     table = plain_table(
@@ -250,8 +247,6 @@ def _record(district: "District") -> dict[str, Any]:
 
 
 def _show_district(district: "District") -> None:
-    from tallyveil.cli.frame.terminal import Screen
-
     console = Screen()
     table = plain_table(
         texts=(
@@ -270,8 +265,6 @@ def _show_district(district: "District") -> None:
 
 def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
     """One row for each district and answer, answer by answer."""
-    from tallyveil.cli.frame.terminal import Screen
-
     console, districts = Screen(), list(rows.values())
     table = plain_table()
     for heading in ("query", "answer", "district"):
@@ -319,7 +312,7 @@ def _numbers(line: "DistrictAnswer") -> tuple[str, ...]:
 
 
 def _show_more(
-    console: "Screen", n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
+    console: Screen, n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
 ) -> None:
     """What is not in the table, and why numbers are lacking."""
     if n_lines > n_shown:

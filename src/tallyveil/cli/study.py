@@ -9,7 +9,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
     from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
@@ -245,14 +245,10 @@ def _studies(module: str) -> Any:
 
 def _show_paper(paper: Study) -> None:
     """Name the paper above its exhibits, since each paper has a Table 1."""
-    from tallyveil.cli.frame.terminal import Screen, headed
-
     Screen().print(headed(f"\n==== {paper.value} ===="))
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
-    from tallyveil.cli.frame.terminal import Screen, headed
-
     console = Screen()
     console.print(headed(f"\n{exhibit.heading(findings)}"))
     if findings.comparisons:

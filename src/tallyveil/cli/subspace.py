@@ -15,7 +15,7 @@ from tallyveil.cli.frame.arguments import (
     Quiet,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
     from tallyveil.files.manifest import Manifest
@@ -130,7 +130,6 @@ def diagnose(
 
 def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from tallyveil.cli.frame.summary import opened_summary
-    from tallyveil.cli.frame.terminal import headed
 
     console = opened_summary(manifest, out, already_finished, "this finished release")
     console.print(headed(f"Table {manifest.body['name']}", f" (run {manifest.run})"))
@@ -142,7 +141,6 @@ def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
 
 def _show_noise(record: dict[str, Any]) -> None:
     from tallyveil.accounting.decimals import at_most
-    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.subspace.guarantee import confidence_text
 
     console, noise = Screen(), record["noise"]
