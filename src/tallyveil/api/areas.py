@@ -1,6 +1,6 @@
 """Areas of a release from Python, and the counts of theirs that are to be looked at together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,16 +10,15 @@ import polars as pl
 from tallyveil.api.arguments import (
     AnyPath,
     Flag,
-    Geocodes,
     Name,
     Names,
     Number,
     Workers,
     checked,
-    series_of_geocodes,
+    is_table_or_text,
 )
 from tallyveil.api.opened import Opened
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.intervals import known_queries
 from tallyveil.files.marks import short_mark
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
 
 
+Geocodes = Iterable[str] | pl.Series
+"""Geocodes of finest geounits, which `series_of_geocodes` reads."""
 TWO_RELEASES: Final = (
     "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
     "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
@@ -316,3 +317,39 @@ def counts_by_name(counts: object) -> dict[str, Count]:
                 code="bad-argument",
             )
     return dict(counts)
+
+
+def series_of_geocodes(geocodes: object) -> pl.Series:
+    """Geocodes of finest geounits as text.
+
+    Raises:
+        GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
+            a single text, whose letters would be taken for geocodes.
+    """
+    if isinstance(geocodes, Mapping):
+        raise GeographyError(
+            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
+            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
+        )
+    if is_table_or_text(geocodes) or not isinstance(geocodes, Iterable):
+        raise GeographyError(
+            f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
+        )
+    codes = geocodes if isinstance(geocodes, pl.Series) else _series(list(geocodes))
+    if not len(codes):
+        raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
+    if codes.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        raise GeographyError(
+            f"geocodes are text, got {codes.dtype.base_type()}. Read the column as text, since a number loses leading "
+            "zeros."
+        )
+    return codes.cast(pl.String).alias("geocode")
+
+
+def _series(geocodes: list[object]) -> pl.Series:
+    if strange := [code for code in geocodes if not isinstance(code, str)]:
+        raise GeographyError(
+            f"geocodes are text, got {type_of(strange[0])}. Read the column as text, since a number loses "
+            "leading zeros."
+        )
+    return pl.Series(geocodes, dtype=pl.String)

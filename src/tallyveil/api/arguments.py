@@ -14,7 +14,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast, get_args
 
-import polars as pl
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -25,8 +24,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tallyveil.budget.fractions import parse_fraction
-from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import has_bytes, is_one_line
@@ -50,13 +48,13 @@ class Wanted:
     text: str
 
 
-def _is_table_or_text(value: object) -> bool:
+def is_table_or_text(value: object) -> bool:
     """Whether something gives its letters, keys or columns one after another, which nobody means as a list."""
     return isinstance(value, str | bytes | Mapping) or hasattr(type(value), "columns")
 
 
 def _list_of_names(names: object) -> list[object]:
-    if _is_table_or_text(names) or not isinstance(names, Iterable):
+    if is_table_or_text(names) or not isinstance(names, Iterable):
         raise ValueError("not a list of names")
     return list(names)
 
@@ -110,6 +108,8 @@ def _observer(observer: object) -> Observer:
 
 
 def _exact(number: object, info: ValidationInfo) -> Fraction:
+    from tallyveil.budget.fractions import parse_fraction  # whose room loads all accounting
+
     return parse_fraction(number, str(info.context))
 
 
@@ -151,9 +151,6 @@ Progress = Annotated[
     ),
 ]
 """What is told of progress."""
-
-Geocodes = Iterable[str] | pl.Series
-"""Geocodes of finest geounits, which `series_of_geocodes` reads."""
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -233,39 +230,3 @@ def fixed(path: str | Path) -> Path:
             f"{path} starts from the current folder, which was removed. Change to a folder that exists.",
             code="path-refused",
         ) from None
-
-
-def series_of_geocodes(geocodes: object) -> pl.Series:
-    """Geocodes of finest geounits as text.
-
-    Raises:
-        GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
-            a single text, whose letters would be taken for geocodes.
-    """
-    if isinstance(geocodes, Mapping):
-        raise GeographyError(
-            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
-            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
-        )
-    if _is_table_or_text(geocodes) or not isinstance(geocodes, Iterable):
-        raise GeographyError(
-            f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
-        )
-    codes = geocodes if isinstance(geocodes, pl.Series) else _series(list(geocodes))
-    if not len(codes):
-        raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
-    if codes.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        raise GeographyError(
-            f"geocodes are text, got {codes.dtype.base_type()}. Read the column as text, since a number loses leading "
-            "zeros."
-        )
-    return codes.cast(pl.String).alias("geocode")
-
-
-def _series(geocodes: list[object]) -> pl.Series:
-    if strange := [code for code in geocodes if not isinstance(code, str)]:
-        raise GeographyError(
-            f"geocodes are text, got {type_of(strange[0])}. Read the column as text, since a number loses "
-            "leading zeros."
-        )
-    return pl.Series(geocodes, dtype=pl.String)

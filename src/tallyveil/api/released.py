@@ -11,16 +11,17 @@ from tallyveil.api.areas import (
     Area,
     Count,
     DistrictPlan,
+    Geocodes,
     answer_named,
     area_of,
     counts_by_name,
     query_named,
+    series_of_geocodes,
 )
 from tallyveil.api.arguments import (
     AnyPath,
     Cluster,
     Flag,
-    Geocodes,
     Name,
     Names,
     Number,
@@ -29,7 +30,6 @@ from tallyveil.api.arguments import (
     as_path,
     checked,
     fixed,
-    series_of_geocodes,
 )
 from tallyveil.api.opened import Measurements, Opened, WithMeasurements, with_page
 from tallyveil.errors import ConfigError, StoreError
