@@ -72,7 +72,7 @@ class Measured:
 
 def measured(one: LevelSet, people: int, number: int, key: str) -> Measured:
     """Measure so many regions with so many people in each."""
-    codes, ethnicity = one.stability.race_codes, one.stability.ethnicity_code
+    codes, ethnicity = one.witness.race_codes, one.witness.ethnicity_code
     n = np.arange(number)
     regions = Regions("US", n, {"TRACT": n}, {"TRACT": n.astype(np.int32)})
     persons = ConfidentialPersons(

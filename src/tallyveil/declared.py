@@ -168,9 +168,14 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return _adapter(kind)
 
 
-def mapping_of(value: object) -> dict[str, Any]:
-    """Plain data of a declared value, with keys in the order of its declaration."""
-    mapping: dict[str, Any] = adapter_of(type(value)).dump_python(value, mode="json", by_alias=True)
+def mapping_of(value: object, kind: type[object] | None = None) -> dict[str, Any]:
+    """Plain data of a declared value, with keys in the order of its declaration.
+
+    Args:
+        value: The value.
+        kind: The declaration, where the class of the value has more fields than are stated; None for that class.
+    """
+    mapping: dict[str, Any] = adapter_of(kind or type(value)).dump_python(value, mode="json", by_alias=True)
     return mapping
 
 

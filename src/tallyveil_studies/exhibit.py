@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -270,11 +270,14 @@ class OwnData:
         return self.regressions
 
 
-ReleaseMaker: TypeAlias = Callable[[Path, Path, str], None]
-"""Makes a release: from a release file, into a folder, with the test key that a text stands for."""
+class ReleaseMaker(Protocol):
+    """Makes a release as `tallyveil.run` does, which it usually is."""
+
+    def __call__(self, release: Path, out: Path, /, *, insecure_test_key: str) -> object:
+        """Make a release, from its file into a folder, with the test key that a text stands for."""
 
 
-def _no_releases(release_file: Path, _out: Path, _key: str) -> None:
+def _no_releases(release_file: Path, _out: Path, *, insecure_test_key: str) -> None:
     # A mistake of the program, not of the user: the command gives every study its maker.
     raise RuntimeError(f"nothing was given to these inputs that could make the release of {release_file}")
 

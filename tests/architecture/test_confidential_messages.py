@@ -29,7 +29,7 @@ from tallyveil.products.lattice.confidential import read_confidential_table
 from tallyveil.products.safetab.confidential.group_records import read_group_records
 from tallyveil.products.safetab.confidential.records import read_coded_records
 from tallyveil.products.safetab.public.files import PERSONS
-from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.products.safetab.public.group_plan import GroupPlan, LevelNoise, ladder_of, mapped_level
 from tallyveil.products.safetab.public.groupings import grouping_from_rows, list_groups
 from tallyveil.products.safetab.public.households import HOUSEHOLDS
 from tallyveil.products.safetab.public.levels import level_laws
@@ -85,12 +85,20 @@ def groups_of(path: Path) -> GroupPlan:
     listed, ladder = list_groups("places", [own], False), ladder_of(SCHEMA, ("age",))
     gaussian, one = Mechanism.DISCRETE_GAUSSIAN, Fraction(1)
     laws = level_laws(gaussian, one, 1, Fraction(1, 10), path.name)
-    level = MappedLevel(
-        *("places", 0, 0, listed.width, listed.n_adaptive, ladder, one, (1,), *laws, None, 0, listed, 1)
-    )
+    numbers = {"budget": one, "thresholds": (1,), "stability": 1}
+    level = mapped_level("places", 0, LevelNoise(0, 0), listed, ladder, laws, **numbers)
     columns = (("age", "age"), ("home", "home"))
     return GroupPlan(
-        "groups", SCHEMA, columns, (own,), (level,), gaussian, Fraction(1, 10), one, Fraction(1, 100)
+        name="groups",
+        mechanism=gaussian,
+        declared=one,
+        spent=one,
+        delta=Fraction(1, 100),
+        stage_1_fraction=Fraction(1, 10),
+        schema=SCHEMA,
+        columns=columns,
+        groupings=(own,),
+        levels=(level,),
     )
 
 

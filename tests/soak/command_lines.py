@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mutations import NAMES, NUMBERS
 from typer.models import OptionInfo
 
-from tallyveil.cli.main import app
+from tallyveil.cli.main import COMMANDS, loaded
 
 PATHS = (
     "out", "new/er/out", "release.toml", "rec.csv", "geo.csv", "nowhere", ".", "..", "", "-", "rel[1]", "rel*", "a b",
@@ -37,17 +37,17 @@ class Parameter:
     required: bool
 
 
-def commands(
-    group: typer.Typer, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], list[Parameter]]]:
+def commands() -> Iterator[tuple[tuple[str, ...], list[Parameter]]]:
     """Every command's path and parameters."""
-    for command in group.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__.replace("_", "-")
-        yield (*path, name), list(_parameters(command.callback))
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        yield from commands(inner.typer_instance, (*path, str(inner.typer_instance.info.name)))
+    for name in COMMANDS:
+        part = loaded(name)
+        if not isinstance(part, typer.Typer):
+            yield (name,), list(_parameters(part))
+            continue
+        for command in part.registered_commands:
+            assert command.callback is not None
+            word = command.name or command.callback.__name__.replace("_", "-")
+            yield (name, word), list(_parameters(command.callback))
 
 
 def _parameters(callback: Callable[..., Any]) -> Iterator[Parameter]:
@@ -68,13 +68,13 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[Parameter]:
         yield Parameter(declared if is_option else None, kind, parameter.default is parameter.empty)
 
 
-COMMANDS = tuple(commands(app))
+PATHS = tuple(commands())
 
 
 @st.composite
 def wild(draw: Callable[[Any], Any]) -> tuple[str, ...]:
     """Arguments of some command, each parameter hostile, sensible or left out."""
-    path, parameters = draw(st.sampled_from(COMMANDS))
+    path, parameters = draw(st.sampled_from(PATHS))
     arguments: list[str] = []
     for parameter in parameters:
         always = ALWAYS.get(path[0]) == parameter.flag

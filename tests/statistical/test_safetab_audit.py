@@ -23,7 +23,7 @@ CONFIDENCE = 0.999
 def scores(one, people, key):
     """Scores of every region, with so many people in each; every detail is chosen somewhere."""
     found = measured(one, people, RUNS, key)
-    assert len(found.groups) == one.stability.groups
+    assert len(found.groups) == one.stability
     assert {detail for part in found.parts for detail in np.unique(part.detail[:, found.groups])} == {
         0,
         1,

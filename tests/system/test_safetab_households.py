@@ -154,7 +154,7 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tm
     assert 0.8 < np.mean(ratios) < 1.25
     plan = read_household_plan(params)
     assert rho_of(plan.event()) == max(run.budget for run in plan.runs) == 6
-    assert {one.stability.groups for run in plan.runs for one in run.sets} == {3, 4}
+    assert {one.stability for run in plan.runs for one in run.sets} == {3, 4}
 
     class Killed(BaseException):
         pass

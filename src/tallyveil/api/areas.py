@@ -3,25 +3,26 @@
 Classes of reliability are given to any table with estimates and standard errors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import polars as pl
 
 from tallyveil.api.arguments import (
+    AnyPath,
     Flag,
-    Geocodes,
     Name,
     Names,
     Number,
     Wanted,
     Workers,
     checked,
-    series_of_geocodes,
+    is_table_or_text,
 )
 from tallyveil.api.opened import Opened
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, GeographyError
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.intervals import known_queries
 from tallyveil.files.marks import short_mark
@@ -34,6 +35,8 @@ from tallyveil.schema.schema import schema_from_mapping
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.district import District
 
+Geocodes = Iterable[str] | pl.Series
+"""Geocodes of finest geounits, which `series_of_geocodes` reads."""
 TWO_RELEASES: Final = (
     "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
     "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
@@ -181,6 +184,59 @@ class DistrictPlan:
         return f"<{len(self.areas):,} districts by {self.column!r} of {self.release.path}{mark}>"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DistrictsOfFile:
+    """Counts of what a file of districts lists; made by `districts_of_file`.
+
+    Attributes:
+        column: Column that names the districts; None if the file lists the finest geounits of one district.
+        by_name: The counts of each district. The one district without a column has the name "". By None, last, stand
+            those of the finest geounits in no district, if there are any.
+    """
+
+    column: str | None
+    by_name: "dict[str | None, District]"
+
+
+@checked
+def districts_of_file(
+    release: AnyPath,
+    file: AnyPath,
+    *,
+    column: Name | None = None,
+    minus: AnyPath | None = None,
+    queries: Names | None = None,
+    level: Number = 0.95,
+    simultaneous: Flag = False,
+    with_bounds: Flag = True,
+    workers: Workers | None = None,
+) -> DistrictsOfFile:
+    """Counts of one district, of one minus another, or of all districts of a plan, whichever a file lists.
+
+    Args:
+        release: Folder of a finished release. Its ledger and its measurements are not read.
+        file: The finest geounits of one district, or a district for each finest geounit.
+        column: As for `Release.districts`.
+        minus: File of one district whose counts are subtracted. Then `file` lists one district, too.
+        queries, level, simultaneous, with_bounds, workers: As for `DistrictPlan.estimate`.
+    Raises:
+        TallyveilError: a file cannot be read, or lists a plan where one district is wanted; else as `Area.estimate`.
+    """
+    from tallyveil.geography.tables import read_districts
+    from tallyveil.postprocess.derived.district import answers_by_district, district_answers
+
+    flag, folder = "--district-column NAME", Path(release)
+    asked: dict[str, Any] = {"tables": queries, "level": level, "simultaneous": simultaneous}
+    asked |= {"with_bounds": with_bounds, "workers": workers}
+    districts = read_districts(Path(file), column, flag)
+    # Two plans cannot be subtracted; one district can.
+    if districts.column is None or minus is not None:
+        less = None if minus is None else read_districts(Path(minus), None, flag).only("--minus FILE")
+        answers = district_answers(folder, districts.only("--district FILE"), minus=less, **asked)
+        return DistrictsOfFile(None, {"": answers})
+    return DistrictsOfFile(districts.column, answers_by_district(folder, districts.geocodes, **asked))
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     """One count of an area; made by `Area.count`.
@@ -265,6 +321,42 @@ def counts_by_name(counts: object) -> dict[str, Count]:
                 code="bad-argument",
             )
     return dict(counts)
+
+
+def series_of_geocodes(geocodes: object) -> pl.Series:
+    """Geocodes of finest geounits as text.
+
+    Raises:
+        GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
+            a single text, whose letters would be taken for geocodes.
+    """
+    if isinstance(geocodes, Mapping):
+        raise GeographyError(
+            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
+            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
+        )
+    if is_table_or_text(geocodes) or not isinstance(geocodes, Iterable):
+        raise GeographyError(
+            f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
+        )
+    codes = geocodes if isinstance(geocodes, pl.Series) else _series(list(geocodes))
+    if not len(codes):
+        raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
+    if codes.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        raise GeographyError(
+            f"geocodes are text, got {codes.dtype.base_type()}. Read the column as text, since a number loses leading "
+            "zeros."
+        )
+    return codes.cast(pl.String).alias("geocode")
+
+
+def _series(geocodes: list[object]) -> pl.Series:
+    if strange := [code for code in geocodes if not isinstance(code, str)]:
+        raise GeographyError(
+            f"geocodes are text, got {type_of(strange[0])}. Read the column as text, since a number loses "
+            "leading zeros."
+        )
+    return pl.Series(geocodes, dtype=pl.String)
 
 
 Thresholds = Annotated[Sequence[Number], Wanted("rising thresholds as numbers, such as (0.165, 0.333)")]

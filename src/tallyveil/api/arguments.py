@@ -8,12 +8,12 @@ A message shows numbers and texts of one line, and of everything else only the t
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast, get_args
 
-import polars as pl
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -24,7 +24,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
 from tallyveil.noise.key import insecure_key
 from tallyveil.printable import has_bytes, is_one_line
@@ -48,13 +48,13 @@ class Wanted:
     text: str
 
 
-def _is_table_or_text(value: object) -> bool:
+def is_table_or_text(value: object) -> bool:
     """Whether something gives its letters, keys or columns one after another, which nobody means as a list."""
     return isinstance(value, str | bytes | Mapping) or hasattr(type(value), "columns")
 
 
 def _list_of_names(names: object) -> list[object]:
-    if _is_table_or_text(names) or not isinstance(names, Iterable):
+    if is_table_or_text(names) or not isinstance(names, Iterable):
         raise ValueError("not a list of names")
     return list(names)
 
@@ -107,6 +107,12 @@ def _observer(observer: object) -> Observer:
     return observer
 
 
+def _exact(number: object, info: ValidationInfo) -> Fraction:
+    from tallyveil.budget.strategy import parse_fraction  # whose room loads all accounting
+
+    return parse_fraction(number, str(info.context))
+
+
 AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text or as a Path")]
 """A path as text or as a Path. `checked` hands on a Path; one with bytes that are no UTF-8, which neither Parquet nor
 JSON can hold, is refused, and so is one that the system does not look at."""
@@ -128,6 +134,8 @@ Flag = Annotated[bool, Field(strict=True), Wanted("True or False")]
 """A truth value. Any text, also "no", would be taken for yes."""
 WholeNumber = Annotated[int, Field(strict=True), Wanted("a whole number")]
 Number = Annotated[float, Field(strict=True), Wanted("a number, such as 0.95")]
+Exact = Annotated[str | Fraction, PlainValidator(_exact), Wanted("an exact number as text, such as '1e-10'")]
+"""An exact number. `checked` hands on a Fraction."""
 Cluster = Annotated[
     Where,
     PlainValidator(_cluster),
@@ -143,9 +151,6 @@ Progress = Annotated[
     ),
 ]
 """What is told of progress."""
-
-Geocodes = Iterable[str] | pl.Series
-"""Geocodes of finest geounits, which `series_of_geocodes` reads."""
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -225,39 +230,3 @@ def fixed(path: str | Path) -> Path:
             f"{path} starts from the current folder, which was removed. Change to a folder that exists.",
             code="path-refused",
         ) from None
-
-
-def series_of_geocodes(geocodes: object) -> pl.Series:
-    """Geocodes of finest geounits as text.
-
-    Raises:
-        GeographyError: there are none, or they are not text (a number would have lost its leading zeros), or they are
-            a single text, whose letters would be taken for geocodes.
-    """
-    if isinstance(geocodes, Mapping):
-        raise GeographyError(
-            "an area is a mapping, wanted a list of geocodes, such as ['44007']. Give the areas of a mapping one by "
-            "one: {name: release.district(geocodes) for name, geocodes in areas.items()}."
-        )
-    if _is_table_or_text(geocodes) or not isinstance(geocodes, Iterable):
-        raise GeographyError(
-            f"an area is {as_given(geocodes)}, wanted a list of geocodes, such as ['44007']."
-        )
-    codes = geocodes if isinstance(geocodes, pl.Series) else _series(list(geocodes))
-    if not len(codes):
-        raise GeographyError("an area has no geocodes, wanted one or more of finest geounits.")
-    if codes.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        raise GeographyError(
-            f"geocodes are text, got {codes.dtype.base_type()}. Read the column as text, since a number loses leading "
-            "zeros."
-        )
-    return codes.cast(pl.String).alias("geocode")
-
-
-def _series(geocodes: list[object]) -> pl.Series:
-    if strange := [code for code in geocodes if not isinstance(code, str)]:
-        raise GeographyError(
-            f"geocodes are text, got {type_of(strange[0])}. Read the column as text, since a number loses "
-            "leading zeros."
-        )
-    return pl.Series(geocodes, dtype=pl.String)

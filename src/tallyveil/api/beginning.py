@@ -5,18 +5,46 @@ they need no protection.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
-from tallyveil.api.arguments import AnyPath, Flag, Names, Text, WholeNumber, checked
+from pydantic import PlainValidator, ValidationInfo
+
+from tallyveil.api.arguments import AnyPath, Flag, Names, Text, Wanted, WholeNumber, checked
 from tallyveil.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tallyveil.synthetic import PublishedCounts
+
+
+def _by_column(texts: object, info: ValidationInfo) -> dict[str, str]:
+    if isinstance(texts, Mapping):
+        return dict(texts)
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise ValueError("neither a mapping nor a list")
+    by_column: dict[str, str] = {}
+    for text in texts:
+        column, _, value = text.partition("=")
+        if not (column and value) or column in by_column:
+            raise _each_once(str(info.context), text)
+        by_column[column] = value
+    return by_column
+
+
+def _each_once(name: str, text: str) -> ConfigError:
+    return ConfigError(f"--{name} has {text!r}, wanted COLUMN=..., with each column once.", code="bad-flag")
+
+
+ByColumn = Annotated[
+    Mapping[str, str] | Sequence[str],
+    PlainValidator(_by_column),
+    Wanted("a mapping, such as {'age': '0-17,18+'}"),
+]
+"""A text for each column: a mapping, or COLUMN=TEXT for each. `checked` hands on a mapping."""
 
 
 @checked
@@ -32,7 +60,8 @@ def write_release_file(
     levels_from_records: Flag = False,
     attributes: Names | None = None,
     numbers: Names | None = None,
-    ranges: Mapping[str, str] | None = None,
+    ranges: ByColumn | None = None,
+    bands: ByColumn | None = None,
     count: Text | None = None,
     rho: Text | None = None,
     epsilon: Text | None = None,
@@ -58,6 +87,7 @@ def write_release_file(
         attributes: Attributes to release; None for all of the codebook or of the sample.
         numbers: Attributes of the codebook whose columns hold whole numbers.
         ranges: Ranges of columns of numbers, such as {"age": "0-17,18-64,65+"}.
+        bands: Equal ranges of others, as START:WIDTH:LAST: {"age": "0:5:85"} has 18 bands, from 0-4 to 85+.
         count: Column of counts; None if each row is one record.
         rho, epsilon: The budget, with discrete Gaussian or with discrete Laplace noise. Give one of them.
         neighbours: "bounded" or "unbounded".
@@ -76,6 +106,7 @@ def write_release_file(
         first_attributes,
         geolevels_of,
         make_first,
+        ranges_of_bands,
     )
     from tallyveil.products.topdown.run.inputs import read_spine
 
@@ -88,6 +119,11 @@ def write_release_file(
             "codebook, sample and levels_from_records exclude each other: the levels come from one place. Give one.",
             code="bad-argument",
         )
+    by_column = dict(cast(Mapping[str, str], ranges or {}))
+    for column, text in cast(Mapping[str, str], bands or {}).items():
+        if column in by_column:
+            raise _each_once("bands", f"{column}={text}")
+        by_column[column] = ranges_of_bands(text)
     table, levels = Path(records), geolevels_of(geolevels)
     measured = first_attributes(
         AttributesAsked(
@@ -97,7 +133,7 @@ def write_release_file(
             from_records=levels_from_records,
             wanted=attributes or (),
             numbers=numbers or (),
-            ranges=ranges or {},
+            ranges=by_column,
             besides=(geocode, count),
         )
     )

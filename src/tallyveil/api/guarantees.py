@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+
+from pydantic import PlainValidator, ValidationInfo
 
 from tallyveil.accounting.numbers import Bounds, at_most, bound_cell, delta_text
-from tallyveil.api.arguments import AnyPath, Text, Wanted, checked
-from tallyveil.errors import BudgetError
+from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, WholeNumber, checked
+from tallyveil.budget.strategy import parse_fraction
+from tallyveil.errors import BudgetError, ConfigError
+from tallyveil.exact import whole_number_of
 from tallyveil.files.marks import short_mark
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Guarantee
+    from tallyveil.accounting import Calibration, Guarantee, Neighbours, PrivacyEvent, ZcdpConversion
     from tallyveil.accounting.ledger.joint import JointLedgers
     from tallyveil.accounting.proved import ProvedEpsilon
 
@@ -105,8 +109,99 @@ class StatedGuarantee:
         return described(f"Guarantee{short_mark(self.warnings)}", lines, lead)
 
 
+LARGEST_EPSILON: Final = 10**6
+"""Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
+POINTS_DRAWN: Final = 121
+"""Points of a drawn curve. Half show corners; twice as many take twice as long and look the same."""
+_NOTHING_LEFT: Final = Fraction(1, 10**12)
+"""The delta at which a curve ends: beyond it a drawing shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindOfQuery:
+    """Queries with the same noise.
+
+    Attributes:
+        parameter: Variance of Gaussian noise, or scale of Laplace noise.
+        count: Number of the queries.
+        sensitivity: How far a record moves one answer.
+    """
+
+    parameter: Fraction
+    count: int = 1
+    sensitivity: int = 1
+
+
+def _kind_of_query(text: object, info: ValidationInfo) -> KindOfQuery:
+    parameter, *counts = str(text).split(":")
+    # 0 for what is no number, and 0 itself is no count either.
+    numbers = [whole_number_of(count) or 0 for count in counts]
+    if len(counts) > 2 or not all(numbers):
+        raise ConfigError(
+            f"--{info.context} is '{text!s:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
+            "such as 68.49:10.",
+            code="bad-flag",
+        )
+    return KindOfQuery(parse_fraction(parameter, f"--{info.context}"), *numbers)
+
+
+def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
+    from tallyveil.accounting import Neighbours
+
+    if text not in list(Neighbours):
+        raise ConfigError(
+            f"--{info.context} is '{text!s:.80}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
+        )
+    return Neighbours(str(text))
+
+
+def _conversion(text: object, info: ValidationInfo) -> "ZcdpConversion":
+    from tallyveil.accounting import ZcdpConversion
+
+    if text not in list(ZcdpConversion):
+        raise ConfigError(
+            f"--{info.context} is '{text!s:.80}'; wanted one of {', '.join(ZcdpConversion)}.", code="bad-flag"
+        )
+    return ZcdpConversion(str(text))
+
+
+def _width(text: object, info: ValidationInfo) -> float:
+    from tallyveil.accounting.engines.dithered import NARROWEST
+
+    # Looked at before a float rounds it.
+    value = parse_fraction(text, f"--{info.context}")
+    if not Fraction(str(NARROWEST)) <= value <= 1:
+        raise ConfigError(
+            f"--{info.context} is '{text!s:.80}'; wanted a number from {NARROWEST:g} to 1, such as 1e-9.",
+            code="bad-flag",
+        )
+    return float(value)
+
+
+def _largest(text: object, info: ValidationInfo) -> Fraction:
+    value = parse_fraction(text, f"--{info.context}")
+    if not 0 < value <= LARGEST_EPSILON:
+        raise ConfigError(
+            f"--{info.context} is {text!s:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",
+            code="bad-flag",
+        )
+    return value
+
+
 Folders = Annotated[Sequence[AnyPath], Wanted("a list of folders")]
 Engine = Literal["auto", "proved"]
+Queries = Annotated[
+    Sequence[Annotated[str | KindOfQuery, PlainValidator(_kind_of_query)]],
+    Wanted("a list such as ['68.49:10']"),
+]
+"""Kinds of queries, each as PARAMETER[:COUNT[:SENSITIVITY]]. `checked` hands on a `KindOfQuery` for each."""
+Relation = Annotated[str, PlainValidator(_neighbours), Wanted("'bounded' or 'unbounded'")]
+Conversion = Annotated[str, PlainValidator(_conversion), Wanted("'textbook' or 'best'")]
+"""How zCDP gives epsilon."""
+Width = Annotated[str | float, PlainValidator(_width), Wanted("a number as text, such as '1e-9'")]
+"""How far apart the two bounds of epsilon may be where the losses share no lattice."""
+Largest = Annotated[str | Fraction, PlainValidator(_largest), Wanted("an exact number as text, such as '10'")]
+"""The largest epsilon of a curve."""
 
 _METHODS: Final = {
     "zcdp": "zero-concentrated differential privacy",
@@ -138,8 +233,8 @@ def guarantee_of_plan(
 
         # What bypassing does follows from the geography, which is public.
         event = plan.event(read_allocation(plan).event())
-    asked = {} if width is None else {"width": width}
-    return compose(event, neighbours=plan.strategy.neighbours, engine=engine, **asked)
+    asked = _without_none({"engine": engine, "width": width})
+    return compose(event, neighbours=plan.strategy.neighbours, **asked)
 
 
 @checked
@@ -155,8 +250,259 @@ def guarantee_of_product(
     from tallyveil.accounting import compose
     from tallyveil.budget.presets import NEIGHBOURS, load_product
 
-    asked = {} if width is None else {"width": width}
-    return compose(load_product(product).event, neighbours=NEIGHBOURS, engine=engine, **asked)
+    asked = _without_none({"engine": engine, "width": width})
+    return compose(load_product(product).event, neighbours=NEIGHBOURS, **asked)
+
+
+@checked
+def guarantee_of_noise(
+    *,
+    gaussian: Queries = (),
+    laplace: Queries = (),
+    plan: AnyPath | None = None,
+    product: Text | None = None,
+    neighbours: Relation = "unbounded",
+    engine: Engine = "auto",
+    width: Width | None = None,
+) -> "Guarantee":
+    """The exact guarantee of noise: of queries, or of all that a release file or a released product measures.
+
+    Args:
+        gaussian, laplace: Queries with discrete Gaussian noise of a variance, or discrete Laplace noise of a scale.
+        plan, product: As for `guarantee_of_plan` and `guarantee_of_product`, whose neighbours are their own.
+        neighbours: "bounded" or "unbounded", of the queries.
+        engine, width: As for `guarantee_of_plan`.
+    Raises:
+        ConfigError: not exactly one of queries, plan and product is given.
+    """
+    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, Neighbours, compose
+
+    # Each of these states a whole guarantee, and two would contradict each other.
+    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
+        raise ConfigError(
+            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
+        )
+    asked: dict[str, Any] = {"engine": engine, "width": width}
+    if product is not None:
+        return guarantee_of_product(product, **asked)
+    if plan is not None:
+        return guarantee_of_plan(plan, **asked)
+    if not gaussian and not laplace:
+        raise ConfigError(
+            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
+            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
+            code="bad-flag",
+        )
+    relation = Neighbours(neighbours)
+    kinds = [
+        (noise, query)
+        for noise, queries in ((DiscreteGaussian, gaussian), (DiscreteLaplace, laplace))
+        for query in cast(Sequence[KindOfQuery], queries)
+    ]
+    # Bounded neighbours move answers in two geounits, so that an answer counts twice.
+    events = [
+        noise(query.parameter, query.sensitivity, query.count * relation.answers_moved)
+        for noise, query in kinds
+    ]
+    return compose(*events, neighbours=relation, **_without_none(asked))
+
+
+@checked
+def epsilon_of_guarantee(guarantee: "Guarantee", delta: Exact) -> dict[str, Any]:
+    """Bounds on epsilon at a delta, and the upper bounds of the other accountants that apply."""
+    from tallyveil.accounting.proved import classical_epsilons
+
+    exact = Fraction(delta)
+    return {
+        "epsilon": guarantee.epsilon(exact).to_mapping(),
+        "delta": exact,
+        "classical": classical_epsilons(guarantee.event, exact),
+        **_about(guarantee),
+    }
+
+
+@checked
+def delta_of_guarantee(guarantee: "Guarantee", epsilon: Exact) -> dict[str, Any]:
+    """Bounds on delta at an epsilon, and on its logarithm."""
+    exact = Fraction(epsilon)
+    return {
+        "delta": guarantee.delta(exact).to_mapping(),
+        "log_delta": guarantee.log_delta(exact).to_mapping(),
+        "epsilon": exact,
+        **_about(guarantee),
+    }
+
+
+Curve = list[tuple[Fraction, "Bounds"]]
+
+
+@checked
+def profile_of_guarantee(
+    guarantee: "Guarantee", points: WholeNumber = POINTS_DRAWN, largest: Largest | None = None
+) -> tuple[Curve, dict[str, Any]]:
+    """The privacy profile: bounds on delta at each epsilon, as a curve and as plain data.
+
+    Args:
+        guarantee: The guarantee.
+        points: Number of points, at least 2.
+        largest: Largest epsilon; None for that at which delta is 1e-12.
+    """
+    end = Fraction(guarantee.epsilon(_NOTHING_LEFT).upper) if largest is None else Fraction(largest)
+    grid = _grid(end, points)
+    curve = list(zip(grid, guarantee.profile_curve(grid), strict=True))
+    listed = [{"epsilon": epsilon, "delta": bounds.to_mapping()} for epsilon, bounds in curve]
+    return curve, {"profile": listed, **_about(guarantee)}
+
+
+@checked
+def tradeoff_of_guarantee(guarantee: "Guarantee", points: WholeNumber) -> tuple[Curve, dict[str, Any]]:
+    """The trade-off function: bounds on beta at each alpha, as a curve and as plain data."""
+    curve = [(alpha, guarantee.beta(alpha)) for alpha in _grid(Fraction(1), points)]
+    return curve, {
+        "tradeoff": [{"alpha": alpha, "beta": bounds.to_mapping()} for alpha, bounds in curve],
+        "advantage": guarantee.advantage().to_mapping(),
+        "mu": guarantee.mu().to_mapping(),
+        **_about(guarantee),
+    }
+
+
+@checked
+def calibrated_noise(
+    before: "Guarantee",
+    *,
+    delta: Exact,
+    epsilon: Exact | None = None,
+    curve: Conversion | None = None,
+    rho: Exact | None = None,
+) -> "tuple[Guarantee, dict[str, Any]]":
+    """The guarantee of the least noise for a target at one delta or for a whole curve, and what it is, as plain data.
+
+    Args:
+        before: The guarantee of the noise before; it sets the proportions.
+        delta: The delta of the target, or the smallest delta of the curve.
+        epsilon: The target at that delta.
+        curve: Instead of epsilon: the conversion of zCDP that gives the curve.
+        rho: The curve's rho; None for that of the noise before.
+    Raises:
+        ConfigError: not exactly one of the two targets was given, or rho without a curve.
+    """
+    from tallyveil.accounting import (
+        ZcdpConversion,
+        ZcdpCurve,
+        calibrate,
+        calibrate_to_curve,
+        curve_excess,
+        rho_of,
+    )
+
+    # Exactly one of them: with both it would not be clear which target holds.
+    if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
+        raise ConfigError(
+            "give --epsilon for a target at one delta, or --curve (and --rho, if you like) for a whole curve.",
+            code="bad-flag",
+        )
+    exact, target = Fraction(delta), {}
+    if epsilon is not None:
+        least = calibrate(before.event, epsilon=Fraction(epsilon), delta=exact, neighbours=before.neighbours)
+    else:
+        conversion = ZcdpConversion(str(curve))
+        cost = rho_of(before.event, laplace_as_zcdp=True) if rho is None else Fraction(rho)
+        reference = ZcdpCurve(cost, conversion)
+        least = calibrate_to_curve(
+            before.event, reference=reference, smallest_delta=exact, neighbours=before.neighbours
+        )
+        # How far above the curve the result may lie is computed and not assumed.
+        excess = curve_excess(least.guarantee, reference, reference.epsilon(exact))
+        target = {
+            "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
+            "log_delta_above_the_curve": {"upper": excess.bound},
+        }
+    return least.guarantee, {
+        **_calibrated(least),
+        "delta": exact,
+        **target,
+        "event": least.event.to_mapping(),
+        **_about(least.guarantee),
+    }
+
+
+@checked
+def savings_of_plan(release: AnyPath, delta: Exact, conversion: Conversion = "best") -> dict[str, Any]:
+    """The least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
+    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.budget.guarantees import geolevel_savings
+    from tallyveil.plans.from_toml.load import load_plan
+
+    strategy, exact, by = load_plan(Path(release)).strategy, Fraction(delta), ZcdpConversion(conversion)
+    return {
+        "delta": exact,
+        "conversion": by.value,
+        "geolevels": [
+            {"geolevel": geolevel, **_calibrated(least)}
+            for geolevel, least in geolevel_savings(strategy, exact, by)
+        ],
+        "neighbours": strategy.neighbours.value,
+    }
+
+
+def census_products() -> list[dict[str, Any]]:
+    """The released products of the 2020 Census, what their record is, and their cost by zCDP at the published delta."""
+    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.accounting.numbers import at_most
+    from tallyveil.budget.presets import DELTA, load_product, product_names
+
+    return [
+        {
+            "product": product.name,
+            "record": product.record,
+            "budgets": product.n_budgets,
+            "rho": at_most(product.rho, places=4),
+            "published epsilon": None
+            if product.published_epsilon is None
+            else at_most(product.published_epsilon),
+            "textbook": at_most(ZcdpConversion.TEXTBOOK.epsilon(product.rho, DELTA), places=3),
+            "best zCDP": at_most(ZcdpConversion.BEST.epsilon(product.rho, DELTA), places=3),
+        }
+        for product in map(load_product, product_names())
+    ]
+
+
+def _calibrated(least: "Calibration[PrivacyEvent]") -> dict[str, Any]:
+    """A factor on all noise, exactly and rounded up, the percentage that it saves, rounded down, and epsilon."""
+    from tallyveil.accounting.numbers import at_least, at_most
+
+    return {
+        # Rounded up, because less noise than the factor would not keep the target; the saving is rounded down for that
+        # reason.
+        "factor": {"exact": str(least.factor), "decimal": Fraction(at_most(least.factor, 12))},
+        "saving_percent": Fraction(at_least(100 * (1 - least.factor))),
+        "epsilon": dict(zip(("lower", "upper"), least.epsilon, strict=True)),
+    }
+
+
+def _grid(end: Fraction, points: int) -> list[Fraction]:
+    """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
+    from tallyveil.accounting.numbers import at_most
+
+    # Rounded up to the digits that are shown, so that a bound at the shown number is the one beside it.
+    return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
+
+
+def _about(guarantee: "Guarantee") -> dict[str, Any]:
+    """The neighbours that a guarantee covers, and how it was computed."""
+    reached = guarantee.width_reached
+    # Said only where the width that was asked for was not reached.
+    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
+    return {
+        "neighbours": guarantee.neighbours.value,
+        "engines": list(guarantee.engines),
+        **wider,
+        "invariants": list(guarantee.invariants),
+    }
+
+
+def _without_none(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +551,6 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
         BudgetError: a release protects nobody, or the releases have different neighbours.
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
-    from tallyveil.budget.strategy import parse_fraction
     from tallyveil.files.finished import refuse_unfinished
     from tallyveil.files.manifest_files import copied_lines, read_manifest
 

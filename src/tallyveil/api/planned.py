@@ -72,7 +72,6 @@ class Plan:
 
         Returns:
             One row for each, with `geolevel`, `query`, `answers`, `variance`, `standard_deviation` and `margin`. With
-            # The width at which 95 % is meant is that of the plan's own record, so that both say the same.
             probability 95 % or more the noise of an answer lies within the margin. The unit is the unit of record, for
             `variance` its square. Estimation usually reduces the error.
         """
@@ -81,6 +80,7 @@ class Plan:
         from tallyveil.budget.strategy import expected_errors
         from tallyveil.plans.record import CONFIDENCE
 
+        # The confidence of the margins is that of the plan's own record, so that both say the same.
         columns = ("geolevel", "query", "variance", "standard_deviation", "margin")
         errors = expected_errors(self.content.strategy, CONFIDENCE)
         frame = pl.DataFrame({name: [getattr(item, name) for item in errors] for name in columns})

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import polars as pl
 
-from tallyveil.api.areas import Area, Count, DistrictPlan, answer_named, area_of, counts_by_name, query_named
+from tallyveil.api.areas import (
+    Area,
+    Count,
+    DistrictPlan,
+    Geocodes,
+    answer_named,
+    area_of,
+    counts_by_name,
+    query_named,
+    series_of_geocodes,
+)
 from tallyveil.api.arguments import (
     AnyPath,
     Cluster,
     Flag,
-    Geocodes,
     Name,
     Names,
     Number,
@@ -21,7 +30,6 @@ from tallyveil.api.arguments import (
     as_path,
     checked,
     fixed,
-    series_of_geocodes,
 )
 from tallyveil.api.opened import Measurements, Opened, WithMeasurements, with_page
 from tallyveil.errors import ConfigError, StoreError
@@ -589,6 +597,9 @@ def open_folder(folder: AnyPath, *, kind: Name | None = None) -> Opened:
     if manifest.kind is ReleaseKind.MEASUREMENTS:
         return Measurements(path, manifest)
     return Opened(path, manifest)
+
+
+open = open_folder  # noqa: A001 - read as `tallyveil.open`
 
 
 def _kinds_of(kind: str | None) -> tuple[ReleaseKind, ...]:

@@ -129,7 +129,7 @@ def validate_safetab(params: AnyPath, data: AnyPath, *, finished: AnyPath | None
         if run is not None:
             require_groups_release(plan, run)
         read_group_records(Path(data), plan)
-        record = {"valid": True, "levels": {level.name: level.groups.n_groups for level in plan.levels}}
+        record = {"valid": True, "levels": {level.name: level.groups for level in plan.levels}}
         checks = None if run is None else check_group_tables(run, plan)
     else:
         from tallyveil.files.manifest_files import read_manifest

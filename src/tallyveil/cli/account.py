@@ -1,7 +1,6 @@
 """`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
 import json
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,22 +14,17 @@ from tallyveil.cli.frame.arguments import (
     RHO,
     AsJson,
     ReleaseFilePath,
-    WholeHelp,
+    group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Calibration, Guarantee, PrivacyEvent, ZcdpConversion
+    from tallyveil.accounting import Guarantee
+    from tallyveil.api.guarantees import Curve
 
 
-LARGEST_EPSILON = 10**6
-"""Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
-
-account = typer.Typer(
-    name="account",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
+account = group_of_commands(
+    "account", "Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee."
 )
 
 Gaussian = Annotated[
@@ -107,9 +101,11 @@ def epsilon(
     plot: Plot = None,
 ) -> None:
     """Compute bounds on epsilon at a delta from both sides, and the epsilon of the classical accountants."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
-    # The exact number beside its text, so that the answer shows what was typed.
-    print_answer({**exact_epsilon(guarantee, delta, exact_of(delta)), **about(guarantee)}, as_json)
+    from tallyveil.api.guarantees import epsilon_of_guarantee
+
+    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    # Numbers are shown as they were typed.
+    _print_answer(epsilon_of_guarantee(guarantee, delta) | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -128,13 +124,10 @@ def delta(
     plot: Plot = None,
 ) -> None:
     """Compute bounds on delta at an epsilon from both sides, and on the logarithm of delta."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
-    answer = {
-        "delta": guarantee.delta(exact_of(epsilon, "--epsilon")).to_mapping(),
-        "log_delta": guarantee.log_delta(exact_of(epsilon, "--epsilon")).to_mapping(),
-        "epsilon": epsilon,
-    }
-    print_answer({**answer, **about(guarantee)}, as_json)
+    from tallyveil.api.guarantees import delta_of_guarantee
+
+    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    _print_answer(delta_of_guarantee(guarantee, epsilon) | {"epsilon": epsilon}, as_json)
     _plot_profile(guarantee, plot)
 
 
@@ -154,16 +147,12 @@ def profile(
     plot: Plot = None,
 ) -> None:
     """Compute the privacy profile, which is delta as a function of epsilon."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
-    # To the end at which delta is 1e-12: beyond it a curve shows nothing.
-    end = _largest(largest) if largest is not None else Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper)
-    grid = _grid(end, points)
-    curve = [
-        {"epsilon": x, "delta": bounds.to_mapping()}
-        for x, bounds in zip(grid, guarantee.profile_curve(grid), strict=True)
-    ]
-    print_answer({"profile": curve, **about(guarantee)}, as_json)
-    _plot_profile(guarantee, plot, grid)
+    from tallyveil.api.guarantees import profile_of_guarantee
+
+    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    curve, answer = profile_of_guarantee(guarantee, points, largest)
+    _print_answer(answer, as_json)
+    _plot(curve, plot)
 
 
 @account.command()
@@ -181,20 +170,12 @@ def tradeoff(
     plot: Plot = None,
 ) -> None:
     """Compute the trade-off function: the least type II error beta of any test with type I error alpha."""
-    guarantee = guarantee_of(gaussian, laplace, plan, product, neighbours, proved, width)
-    alphas = _grid(Fraction(1), points)
-    betas = [guarantee.beta(alpha) for alpha in alphas]
-    answer = {
-        "tradeoff": [{"alpha": a, "beta": b.to_mapping()} for a, b in zip(alphas, betas, strict=True)],
-        "advantage": guarantee.advantage().to_mapping(),
-        "mu": guarantee.mu().to_mapping(),
-    }
-    print_answer({**answer, **about(guarantee)}, as_json)
-    if plot is not None:
-        from tallyveil.report.figure import draw_tradeoff
+    from tallyveil.api.guarantees import tradeoff_of_guarantee
 
-        # A drawing needs floats, and only the drawing: all printed numbers come from the bounds.
-        draw_tradeoff(plot, [float(alpha) for alpha in alphas], betas)
+    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    curve, answer = tradeoff_of_guarantee(guarantee, points)
+    _print_answer(answer, as_json)
+    _plot(curve, plot, tradeoff=True)
 
 
 @account.command()
@@ -230,18 +211,12 @@ def calibrate(
     With --epsilon the target holds at --delta. With --curve epsilon is at most the curve's at every delta of --delta
     or more; this computes about a hundred points for each amount of noise that is tried.
     """
-    before = guarantee_of(gaussian, laplace, plan, product, neighbours, proved=False)
-    least, target = calibrated(before, epsilon, exact_of(delta), curve, rho)
-    answer = {
-        **_factor(least.factor),
-        "epsilon": dict(zip(("lower", "upper"), least.epsilon, strict=True)),
-        "delta": delta,
-        **target,
-        "event": least.event.to_mapping(),
-        **about(least.guarantee),
-    }
-    print_answer(answer, as_json)
-    _plot_profile(least.guarantee, plot)
+    from tallyveil.api.guarantees import calibrated_noise
+
+    before = _guarantee(gaussian, laplace, plan, product, neighbours, proved=False)
+    guarantee, answer = calibrated_noise(before, delta=delta, epsilon=epsilon, curve=curve, rho=rho)
+    _print_answer(answer | {"delta": delta}, as_json)
+    _plot_profile(guarantee, plot)
 
 
 @account.command()
@@ -259,21 +234,9 @@ def savings(
     as_json: AsJson = False,
 ) -> None:
     """Find the least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
-    from tallyveil.budget.guarantees import geolevel_savings
-    from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.api.guarantees import savings_of_plan
 
-    by = conversion_of(conversion, "--conversion")
-    strategy = load_plan(plan).strategy
-    savings_by_geolevel = [
-        {
-            "geolevel": geolevel,
-            **_factor(item.factor),
-            "epsilon": dict(zip(("lower", "upper"), item.epsilon, strict=True)),
-        }
-        for geolevel, item in geolevel_savings(strategy, exact_of(delta), by)
-    ]
-    answer = {"delta": delta, "conversion": by.value, "geolevels": savings_by_geolevel}
-    print_answer(answer | {"neighbours": strategy.neighbours.value}, as_json)
+    _print_answer(savings_of_plan(plan, delta, conversion) | {"delta": delta}, as_json)
 
 
 @account.command()
@@ -282,8 +245,11 @@ def products(as_json: AsJson = False) -> None:
 
     The exact epsilon of one is `tallyveil account epsilon --delta 1e-10 --product NAME`.
     """
+    from tallyveil.api.guarantees import census_products
+    from tallyveil.cli.frame.tables import show_table
 
-    show_products(as_json)
+    rows = census_products()
+    show_table(list(rows[0]), [list(row.values()) for row in rows], as_json)
 
 
 @account.command()
@@ -311,51 +277,10 @@ def total(
     total = total_guarantee(runs, delta)
     if plot is not None:
         _plot_profile(total.guarantee(), plot)
-    print_answer(total.content, as_json)
+    _print_answer(total.content, as_json)
 
 
-def _largest(text: str) -> Fraction:
-    from tallyveil.errors import ConfigError
-
-    value = exact_of(text, "--largest")
-    if not 0 < value <= LARGEST_EPSILON:
-        raise ConfigError(
-            f"--largest is {text:.80}; wanted a number above 0 and at most {LARGEST_EPSILON:,}.",
-            code="bad-flag",
-        )
-    return value
-
-
-def _factor(factor: Fraction) -> dict[str, Any]:
-    """A factor on all noise, exactly and rounded up, and the percentage that it saves, rounded down."""
-    from tallyveil.accounting.numbers import at_least, at_most
-
-    return {
-        # Rounded up, because less noise than the factor would not keep the target; the saving is rounded down for that
-        # reason.
-        "factor": {"exact": str(factor), "decimal": Fraction(at_most(factor, 12))},
-        "saving_percent": Fraction(at_least(100 * (1 - factor))),
-    }
-
-
-def _grid(end: Fraction, points: int) -> list[Fraction]:
-    """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
-    from tallyveil.accounting.numbers import at_most
-
-    # Rounded up to the digits that are shown, so that a bound at the shown number is the one beside it.
-    return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
-
-
-def _plot_profile(guarantee: "Guarantee", path: Path | None, grid: list[Fraction] | None = None) -> None:
-    if path is None:
-        return
-    from tallyveil.report.figure import draw_profile
-
-    grid = grid or _grid(Fraction(guarantee.epsilon(Fraction(1, 10**12)).upper), 121)
-    draw_profile(path, [float(epsilon) for epsilon in grid], guarantee.profile_curve(grid))
-
-
-def guarantee_of(
+def _guarantee(
     gaussian: list[str] | None,
     laplace: list[str] | None,
     plan: Path | None,
@@ -364,201 +289,42 @@ def guarantee_of(
     proved: bool,
     width: str | None = None,
 ) -> "Guarantee":
-    """The guarantee of the noise that was given, of a release file or of a released product.
+    from tallyveil.api.guarantees import guarantee_of_noise
 
-    Without a width, epsilon's bounds are as wide as `compose` makes them.
-
-    Raises:
-        ConfigError: a flag that cannot be understood, or flags that do not go together.
-    """
-    from tallyveil.accounting import Neighbours, compose
-    from tallyveil.api.guarantees import guarantee_of_plan, guarantee_of_product
-    from tallyveil.errors import ConfigError
-
-    asked: dict[str, Any] = {"engine": "proved" if proved else "auto"}
-    if width is not None:
-        asked["width"] = _width(width)
-    # Each of these states a whole guarantee, and two would contradict each other.
-    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
-        raise ConfigError(
-            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
-        )
-    if product is not None:
-        return guarantee_of_product(product, **asked)
-    if plan is not None:
-        return guarantee_of_plan(plan, **asked)
-    # Before the noise is parsed, because it decides how many answers a record moves.
-    if neighbours not in list(Neighbours):
-        raise ConfigError(
-            f"--neighbours is '{neighbours}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
-        )
-    if not gaussian and not laplace:
-        raise ConfigError(
-            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
-            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
-            code="bad-flag",
-        )
-    relation = Neighbours(neighbours)
-    return compose(*_events(gaussian or [], laplace or [], relation), neighbours=relation, **asked)
-
-
-def _width(text: str) -> float:
-    """The width of epsilon's bounds, which is looked at before a float rounds it.
-
-    Raises:
-        ConfigError: it is no number of the range that engines take.
-    """
-    from tallyveil.accounting.engines.dithered import NARROWEST
-    from tallyveil.errors import ConfigError
-
-    value = exact_of(text, "--width")
-    if not Fraction(str(NARROWEST)) <= value <= 1:
-        raise ConfigError(
-            f"--width is '{text:.80}'; wanted a number from {NARROWEST:g} to 1, such as 1e-9.",
-            code="bad-flag",
-        )
-    return float(value)
-
-
-def _events(gaussian: list[str], laplace: list[str], relation: Any) -> "list[PrivacyEvent]":
-    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace
-
-    kinds: list[tuple[list[str], Callable[[Fraction, int, int], PrivacyEvent], str]] = [
-        (gaussian, DiscreteGaussian, "--gaussian"),
-        (laplace, DiscreteLaplace, "--laplace"),
-    ]
-    return [
-        kind(*_parsed(text, flag, relation.answers_moved)) for texts, kind, flag in kinds for text in texts
-    ]
-
-
-def _parsed(text: str, flag: str, answers_moved: int) -> tuple[Fraction, int, int]:
-    """(parameter, sensitivity, multiplicity) of PARAMETER[:COUNT[:SENSITIVITY]]."""
-    from tallyveil.errors import ConfigError
-    from tallyveil.exact import whole_number_of
-
-    parts = text.split(":")
-    # 0 for what is no number, and 0 itself is no count either.
-    counts = [whole_number_of(part) or 0 for part in parts[1:]]
-    if len(parts) > 3 or not all(counts):
-        raise ConfigError(
-            f"{flag} is '{text:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
-            "such as 68.49:10.",
-            code="bad-flag",
-        )
-    # Missing counts are 1 from the right.
-    count, sensitivity = [*counts, 1, 1][:2]
-    # Bounded neighbours move answers in two geounits, so that an answer counts twice.
-    return exact_of(parts[0], flag), sensitivity, count * answers_moved
-
-
-def exact_of(text: str, flag: str = "--delta") -> Fraction:
-    """The exact number that a flag's text stands for."""
-    from tallyveil.budget.strategy import parse_fraction
-
-    return parse_fraction(text, flag)
-
-
-def conversion_of(text: str, flag: str) -> "ZcdpConversion":
-    """The conversion of zCDP that a flag names.
-
-    Raises:
-        ConfigError: there is no such conversion.
-    """
-    from tallyveil.accounting import ZcdpConversion
-    from tallyveil.errors import ConfigError
-
-    if text not in list(ZcdpConversion):
-        raise ConfigError(
-            f"{flag} is '{text:.80}'; wanted one of {', '.join(ZcdpConversion)}.", code="bad-flag"
-        )
-    return ZcdpConversion(text)
-
-
-def calibrated(
-    before: "Guarantee", epsilon: str | None, delta: Fraction, curve: str | None, rho: str | None
-) -> "tuple[Calibration[PrivacyEvent], dict[str, Any]]":
-    """The least noise for a target at one delta or for a whole curve, and what it was held against, in words.
-
-    Args:
-        before: The guarantee of the noise before; it sets the proportions.
-        epsilon: The target at one delta, or None.
-        delta: That delta, or the smallest delta of the curve.
-        curve: The conversion of zCDP that gives the curve, or None.
-        rho: The curve's rho; without it, that of the noise before.
-
-    Raises:
-        ConfigError: not exactly one of the two targets was given, or rho without a curve.
-    """
-    from tallyveil.accounting import (
-        ZcdpCurve,
-        calibrate,
-        calibrate_to_curve,
-        curve_excess,
-        rho_of,
+    return guarantee_of_noise(
+        gaussian=gaussian or (),
+        laplace=laplace or (),
+        plan=plan,
+        product=product,
+        neighbours=neighbours,
+        engine="proved" if proved else "auto",
+        width=width,
     )
-    from tallyveil.errors import ConfigError
-
-    # Exactly one of them: with both it would not be clear which target holds.
-    if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
-        raise ConfigError(
-            "give --epsilon for a target at one delta, or --curve (and --rho, if you like) for a whole curve.",
-            code="bad-flag",
-        )
-    if curve is None:
-        target = exact_of(str(epsilon), "--epsilon")
-        return calibrate(before.event, epsilon=target, delta=delta, neighbours=before.neighbours), {}
-    conversion = conversion_of(curve, "--curve")
-    cost = rho_of(before.event, laplace_as_zcdp=True) if rho is None else exact_of(rho, "--rho")
-    reference = ZcdpCurve(cost, conversion)
-    least = calibrate_to_curve(
-        before.event, reference=reference, smallest_delta=delta, neighbours=before.neighbours
-    )
-    # How far above the curve the result may lie is computed and not assumed.
-    excess = curve_excess(least.guarantee, reference, reference.epsilon(delta))
-    return least, {
-        "curve": f"{conversion.value} conversion of zCDP, rho = {cost}",
-        "log_delta_above_the_curve": {"upper": excess.bound},
-    }
 
 
-def exact_epsilon(guarantee: "Guarantee", delta: str, exact: Fraction) -> dict[str, Any]:
-    """Lower and upper bounds on epsilon, and the upper bounds of the other accountants that apply.
+def _plot_profile(guarantee: "Guarantee", path: Path | None) -> None:
+    from tallyveil.api.guarantees import profile_of_guarantee
 
-    Args:
-        guarantee: The guarantee.
-        delta: The delta as the user wrote it.
-        exact: The same number as a fraction.
-    """
-    from tallyveil.accounting.proved import classical_epsilons
-
-    return {
-        "epsilon": guarantee.epsilon(exact).to_mapping(),
-        "delta": delta,
-        "classical": classical_epsilons(guarantee.event, exact),
-    }
+    if path is not None:
+        _plot(profile_of_guarantee(guarantee)[0], path)
 
 
-def about(guarantee: "Guarantee") -> dict[str, Any]:
-    """The neighbours that a guarantee covers, and how it was computed."""
-    reached = guarantee.width_reached
-    # Said only where the width that was asked for was not reached.
-    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
-    return {
-        "neighbours": guarantee.neighbours.value,
-        "engines": list(guarantee.engines),
-        **wider,
-        "invariants": list(guarantee.invariants),
-    }
+def _plot(curve: "Curve", path: Path | None, *, tradeoff: bool = False) -> None:
+    if path is None:
+        return
+    from tallyveil.report.figure import draw_profile, draw_tradeoff
+
+    # A drawing needs floats, and only the drawing: all printed numbers come from the bounds.
+    draw = draw_tradeoff if tradeoff else draw_profile
+    draw(path, [float(place) for place, _ in curve], [bounds for _, bounds in curve])
 
 
-def print_answer(answer: dict[str, Any], as_json: bool) -> None:
+def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     """Print an answer as lines of words, or as JSON."""
     if as_json:
         # default=float: fractions become numbers, which JSON has.
         say(json.dumps(answer, indent=2, default=float))
         return
-    from tallyveil.cli.frame.terminal import Screen, headed
 
     console = Screen()
     for key, value in answer.items():
@@ -584,28 +350,3 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     if isinstance(value, float):
         return at_most(value)
     return short_decimal(value) if isinstance(value, Fraction) else str(value)
-
-
-def show_products(as_json: bool) -> None:
-    """Print the released products, what their record is, and what they cost by zCDP at the published delta."""
-    from tallyveil.accounting.numbers import at_most
-    from tallyveil.accounting.renyi import ZcdpConversion
-    from tallyveil.budget.presets import DELTA, load_product, product_names
-    from tallyveil.cli.frame.tables import show_table
-
-    rows = []
-    for product in map(load_product, product_names()):
-        rho, published = product.rho, product.published_epsilon
-        rows.append(
-            [
-                product.name,
-                product.record,
-                product.n_budgets,
-                at_most(rho, places=4),
-                None if published is None else at_most(published),
-                *(at_most(conversion.epsilon(rho, DELTA), places=3) for conversion in ZcdpConversion),
-            ]
-        )
-    show_table(
-        ["product", "record", "budgets", "rho", "published epsilon", "textbook", "best zCDP"], rows, as_json
-    )

@@ -5,18 +5,12 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, Executor, Quiet, Workers, cluster_of
+from tallyveil.cli.frame.arguments import AsJson, Executor, MeasurementsFolder, Quiet, Workers, cluster_of
 from tallyveil.cli.frame.summary import finish_release
 
 
 def estimate(
-    measurements: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of `tallyveil measure`, or of a finished release with all measurements.",
-            metavar="MEASUREMENTS",
-        ),
-    ],
+    measurements: MeasurementsFolder,
     out: Annotated[
         Path,
         typer.Option(

@@ -6,15 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, Quiet, WholeHelp
+from tallyveil.cli.frame.arguments import AsJson, Quiet, group_of_commands
 from tallyveil.cli.frame.terminal import say
 
-geography = typer.Typer(
-    name="geography",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Make geography and entity tables from public files.",
-)
+geography = group_of_commands("geography", "Make geography and entity tables from public files.")
 
 
 @geography.callback()

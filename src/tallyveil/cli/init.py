@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from tallyveil.cli.frame.arguments import (
     require_utf8,
 )
 from tallyveil.cli.frame.terminal import say
-
-if TYPE_CHECKING:
-    pass
 
 
 def init(
@@ -183,7 +180,8 @@ def init(
         levels_from_records=levels_from_records,
         attributes=wanted,
         numbers=with_numbers,
-        ranges=_ranges(ranges or [], bands or []),
+        ranges=ranges,
+        bands=bands,
         count=count,
         rho=rho,
         epsilon=epsilon,
@@ -225,24 +223,6 @@ def _answer(value: str | None, flag: str, question: str) -> str:
         raise ConfigError(f"give {flag}. {question}.", code="bad-flag")
     # The question on standard error, because standard output is for the result.
     return require_utf8(str(typer.prompt(f"{question} ({flag})", err=True)))
-
-
-def _ranges(ranges: list[str], bands: list[str]) -> dict[str, str]:
-    """The ranges of each column that flags give."""
-    from tallyveil.errors import ConfigError
-    from tallyveil.plans.from_toml.first_file import bands as ranges_of_bands
-
-    by_column: dict[str, str] = {}
-    for flag, texts in (("--ranges", ranges), ("--bands", bands)):
-        for text in texts:
-            column, equals, value = text.partition("=")
-            # Each column once, over both flags.
-            if not (column and equals and value) or column in by_column:
-                raise ConfigError(
-                    f"{flag} has {text!r}, wanted COLUMN=..., with each column once.", code="bad-flag"
-                )
-            by_column[column] = value if flag == "--ranges" else ranges_of_bands(value)
-    return by_column
 
 
 def _write_example(folder: Path, *, quiet: bool, as_json: bool) -> None:

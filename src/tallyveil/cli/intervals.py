@@ -18,12 +18,12 @@ from tallyveil.cli.frame.arguments import (
     names_if_any,
 )
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.api.areas import DistrictsOfFile
     from tallyveil.files.marks import Marks
     from tallyveil.postprocess.derived.district import District, DistrictAnswer
 
@@ -133,17 +133,20 @@ def intervals(
             )
         if entities is not None:
             raise ConfigError("give --district or --entities, not both.", code="bad-flag")
-        _district(
+        from tallyveil.api.areas import districts_of_file
+
+        counts = districts_of_file(
             release,
-            (district, district_column),
-            minus,
-            as_json=as_json,
-            tables=queries,
+            district,
+            column=district_column,
+            minus=minus,
+            queries=queries,
             level=level,
             simultaneous=simultaneous,
             with_bounds=not without_bounds,
             workers=workers,
         )
+        _show_districts(counts, release, as_json)
         return
     # These would be ignored without a district, and somebody would believe that they were not.
     for flag, value in {"--minus FILE": minus, "--district-column NAME": district_column}.items():
@@ -178,8 +181,6 @@ def intervals(
 
 
 def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
-    from tallyveil.cli.frame.terminal import Screen
-
     console = Screen()
     percent = f"{100 * manifest['level']:g} %"
     table = plain_table(
@@ -210,44 +211,23 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
     console.print(f"Written to {release / 'intervals'}; see also {page}", soft_wrap=True)
 
 
-def _district(
-    release: Path, file: tuple[Path, str | None], minus: Path | None, *, as_json: bool, **asked: Any
-) -> None:
-    """Show one district, one less another, or all districts of a plan.
-
-    Args:
-        release: Folder of the release.
-        file: The file of the district or plan, and the column that names the districts.
-        minus: The file of the district that is subtracted.
-        as_json: Whether it is printed as JSON.
-        asked: Further arguments of `district_answers`.
-    """
+def _show_districts(districts: "DistrictsOfFile", release: Path, as_json: bool) -> None:
+    """Show one district, one less another, or all districts of a plan."""
     from tallyveil.files.manifest_files import written_manifest
     from tallyveil.files.marks import marks_of
-    from tallyveil.geography.tables import read_districts
-    from tallyveil.postprocess.derived.district import answers_by_district, district_answers
 
-    flag = "--district-column NAME"
-    districts = read_districts(*file, flag)
-    # Two plans cannot be subtracted; one district can.
-    if districts.column is None or minus is not None:
-        less = None if minus is None else read_districts(minus, None, flag).only("--minus FILE")
-        answers = district_answers(release, districts.only("--district FILE"), minus=less, **asked)
-        marks = marks_of(written_manifest(release))  # a district needs no ledger
-        if as_json:
-            say(json.dumps({**_record(answers), **marks.entry()}))
-        else:
-            _say_marks(marks)
-            _show_district(answers)
-        return
-    rows = answers_by_district(release, districts.geocodes, **asked)
     marks = marks_of(written_manifest(release))  # a district needs no ledger
+    column, by_name = districts.column, districts.by_name
     if as_json:
-        listed = [{"district": name, **_record(district)} for name, district in rows.items()]
-        say(json.dumps({"column": districts.column, "districts": listed, **marks.entry()}))
+        listed = [{"district": name, **_record(district)} for name, district in by_name.items()]
+        record = {"column": column, "districts": listed} if column is not None else _record(by_name[""])
+        say(json.dumps({**record, **marks.entry()}))
+        return
+    _say_marks(marks)
+    if column is None:
+        _show_district(by_name[""])
     else:
-        _say_marks(marks)
-        _show_plan(rows, districts.column)
+        _show_plan(by_name, column)
 
 
 def _say_marks(marks: "Marks") -> None:
@@ -267,8 +247,6 @@ def _record(district: "District") -> dict[str, Any]:
 
 
 def _show_district(district: "District") -> None:
-    from tallyveil.cli.frame.terminal import Screen
-
     console = Screen()
     table = plain_table(
         texts=(
@@ -287,8 +265,6 @@ def _show_district(district: "District") -> None:
 
 def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
     """One row for each district and answer, answer by answer."""
-    from tallyveil.cli.frame.terminal import Screen
-
     console, districts = Screen(), list(rows.values())
     table = plain_table()
     for heading in ("query", "answer", "district"):
@@ -336,7 +312,7 @@ def _numbers(line: "DistrictAnswer") -> tuple[str, ...]:
 
 
 def _show_more(
-    console: "Screen", n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
+    console: Screen, n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
 ) -> None:
     """What is not in the table, and why numbers are lacking."""
     if n_lines > n_shown:

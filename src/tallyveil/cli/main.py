@@ -1,6 +1,7 @@
 """The `tallyveil` command.
 
-This module imports only what `--help` needs, so that help is fast. Each command imports the rest when it runs.
+A command is imported when it is asked for, and imports what it computes with when it runs, so that all of them start
+quickly.
 """
 
 import os
@@ -8,43 +9,78 @@ import sys
 import threading
 import traceback
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import typer
 import typer.main
 
-from tallyveil.cli.account import account
-from tallyveil.cli.demo import demo
-from tallyveil.cli.docs import docs, explain
-from tallyveil.cli.estimate import estimate
-from tallyveil.cli.evaluate import evaluate
-from tallyveil.cli.explore import explore
 from tallyveil.cli.frame.arguments import WholeHelp, require_utf8, typed
 from tallyveil.cli.frame.terminal import compiled_libraries_silenced, say, say_error
-from tallyveil.cli.geography import geography
-from tallyveil.cli.init import init
-from tallyveil.cli.intervals import intervals
-from tallyveil.cli.measurements import measurements
-from tallyveil.cli.plan import plan
-from tallyveil.cli.publish import copy, publish, report
-from tallyveil.cli.run import measure, run
-from tallyveil.cli.safetab import safetab
-from tallyveil.cli.selftest import selftest
-from tallyveil.cli.spine import spine
-from tallyveil.cli.status import status
-from tallyveil.cli.study import study
-from tallyveil.cli.subspace import subspace
-from tallyveil.cli.synth import synth
-from tallyveil.cli.warm_up import warm_up
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.primitives import require_hashes
 from tallyveil.printable import shown
 
+COMMANDS: Final = {
+    "demo": "demo",
+    "init": "init",
+    "plan": "plan",
+    "run": "run",
+    "status": "status",
+    "measure": "run",
+    "estimate": "estimate",
+    "copy": "publish",
+    "report": "publish",
+    "intervals": "intervals",
+    "explore": "explore",
+    "evaluate": "evaluate",
+    "synth": "synth",
+    "study": "study",
+    "explain": "docs",
+    "docs": "docs",
+    "warm-up": "warm_up",
+    "selftest": "selftest",
+    "account": "account",
+    "geography": "geography",
+    "spine": "spine",
+    "safetab": "safetab",
+    "subspace": "subspace",
+    "publish": "publish",
+    "measurements": "measurements",
+}
+"""Every command or group of commands, in the order of the help, and its module in this folder."""
+SECONDS_OF_GIT: Final = 10.0
+"""Time that git may take to name the commit. Half may not do on a cold disk; twice keeps a user waiting."""
+
+
+def loaded(name: str) -> Any:
+    """A command as a function, or a group of commands as `typer.Typer`, from its module."""
+    return getattr(import_module(f"tallyveil.cli.{COMMANDS[name]}"), name.replace("-", "_"))
+
+
+class _Loading(WholeHelp):
+    """All commands. Each is loaded when it is asked for, so that none waits for the others; their help needs all."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; None if there is none."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            command = loaded(cmd_name)
+            if not isinstance(command, typer.Typer):
+                command, function = typer.Typer(add_completion=False, rich_markup_mode=None), command
+                command.command(cmd_name)(function)
+            self.add_command(typer.main.get_command(command), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
     name="tallyveil",
-    cls=WholeHelp,
+    cls=_Loading,
     help="Publish hierarchical counts of people with differential privacy.",
     no_args_is_help=True,
     add_completion=True,
@@ -53,39 +89,45 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (
-    demo,
-    init,
-    plan,
-    run,
-    status,
-    measure,
-    estimate,
-    copy,
-    report,
-    intervals,
-    explore,
-    evaluate,
-    synth,
-    study,
-    explain,
-    docs,
-    warm_up,
-    selftest,
-):
-    app.command()(command)
-app.add_typer(account)
-app.add_typer(geography)
-app.add_typer(spine)
-app.add_typer(safetab)
-app.add_typer(subspace)
-app.add_typer(publish)
-app.add_typer(measurements)
+
+def commit() -> str | None:
+    """The commit that the package was built from, or that of the checkout it lies in.
+
+    A build writes its commit into the package. In a checkout git is asked; `+changes` then says that files were changed
+    since the commit.
+
+    Returns:
+        The first 12 digits; None where neither the package nor git says it.
+    """
+    import subprocess
+    from importlib import resources
+
+    package = resources.files("tallyveil")
+    built = package / "commit.txt"
+    if built.is_file():
+        return built.read_text(encoding="utf-8").strip()
+    checkout = Path(str(package)).resolve().parents[1]
+    if not (checkout / ".git").exists():  # a folder above may be a checkout of something else
+        return None
+    asked = [
+        "git",
+        "-C",
+        str(checkout),
+        "describe",
+        "--always",
+        "--exclude=*",
+        "--abbrev=12",
+        "--dirty=+changes",
+    ]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=SECONDS_OF_GIT)
+    except (OSError, subprocess.TimeoutExpired):  # there is no git, or it hangs
+        return None
+    return said.stdout.strip() or None
 
 
 def _version(value: bool) -> None:
     if value:
-        from tallyveil.cli.commit import commit
         from tallyveil.version import VERSION
 
         built_from = commit()

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.frame.arguments import ENTITIES, AsJson, Quiet, WholeHelp, give
+from tallyveil.cli.frame.arguments import (
+    ENTITIES,
+    AsJson,
+    FilesOut,
+    MeasurementsFolder,
+    Quiet,
+    give,
+    group_of_commands,
+)
 from tallyveil.cli.frame.terminal import say
 from tallyveil.measurements.layouts.layout import Layout
 
@@ -14,11 +22,8 @@ if TYPE_CHECKING:
     from tallyveil.api.opened import Measurements
 
 
-measurements = typer.Typer(
-    name="measurements",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Read and write noisy measurements in the layouts of others.",
+measurements = group_of_commands(
+    "measurements", "Read and write noisy measurements in the layouts of others."
 )
 
 
@@ -82,15 +87,9 @@ def import_files(
 
 @measurements.command(name="export")
 def export_files(
-    measured: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of `tallyveil measure`, or of a finished release with all measurements.",
-            metavar="MEASUREMENTS",
-        ),
-    ],
+    measured: MeasurementsFolder,
     layout: LayoutOfFiles,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
+    out: FilesOut,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

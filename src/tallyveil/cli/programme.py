@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.frame.summary import release_summary
 from tallyveil.cli.frame.tables import plain_table, show_marks
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,6 @@ def _programme_summary(programme: "Programme", out: Path) -> dict[str, Any]:
 def _show_programme_summary(programme: "Programme", out: Path) -> None:
     from rich.table import Table
 
-    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.files.marks import mark_lines
 
     console = Screen()
@@ -66,8 +65,6 @@ def _show_programme_summary(programme: "Programme", out: Path) -> None:
 
 def show_programme(forecast: "ProgrammeForecast") -> None:
     """Print the plan of a programme."""
-    from tallyveil.cli.frame.terminal import Screen, headed
-
     console = Screen()
     console.print(headed(f"Plan of programme {forecast.plan.name}", " (no records were opened)"))
     console.print(_table(forecast))
@@ -115,7 +112,6 @@ def _table(forecast: "ProgrammeForecast") -> "Table":
 
 
 def _show_needed(needed: dict[str, Any]) -> None:
-    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.plans.machine import in_gib
     from tallyveil.report.wording import duration
 

@@ -8,10 +8,12 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Csv,
+    FilesOut,
     FinishedRelease,
     Quiet,
-    WholeHelp,
     give,
+    group_of_commands,
     names_if_any,
     names_of,
 )
@@ -21,12 +23,7 @@ if TYPE_CHECKING:
     from tallyveil.products.topdown.pl94.publication import Publication
 
 
-publish = typer.Typer(
-    name="publish",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Write the tables of finished releases in other forms.",
-)
+publish = group_of_commands("publish", "Write the tables of finished releases in other forms.")
 
 
 @publish.callback()
@@ -46,7 +43,7 @@ def pl94(
             help="Folder of a finished release of housing units, with the same geography.", metavar="UNITS"
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    csv: Csv = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +71,7 @@ def dhc(
             metavar="RELEASE...",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")],
+    out: FilesOut,
     tables: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +83,7 @@ def dhc(
     microdata: Annotated[
         bool, typer.Option("--microdata", help="Write microdata in the published layouts, too.")
     ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")] = False,
+    csv: Csv = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,22 +15,24 @@ from tallyveil.cli.frame.arguments import (
     InsecureTestKey,
     NotPrivate,
     Quiet,
-    WholeHelp,
     give,
     give_files,
+    group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.summary import opened_summary
+from tallyveil.cli.frame.tables import not_private_screen, plain_table, show_parameters
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
     from tallyveil.api.safetab import SafetabErrors
     from tallyveil.files.manifest import Manifest
 
 
-safetab = typer.Typer(
-    name="safetab",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Tabulate detailed population groups; the detail of each group depends on a noisy count.",
+safetab = group_of_commands(
+    "safetab", "Tabulate detailed population groups; the detail of each group depends on a noisy count."
 )
 
 Params = Annotated[
@@ -90,13 +93,12 @@ def plan(
 ) -> None:
     """Show the privacy guarantee and the expected errors of a run, before any record is opened."""
     from tallyveil.api.safetab import is_group_file, plan_safetab
-    from tallyveil.cli.safetab_tables import show_group_plan, show_plan
 
     record = plan_safetab(params, data, delta=delta, out=out)
     if as_json:
         say(json.dumps(record, indent=2))
     elif not quiet:
-        (show_group_plan if is_group_file(params) else show_plan)(record)
+        (_show_group_plan if is_group_file(params) else _show_plan)(record)
 
 
 @safetab.command()
@@ -150,7 +152,6 @@ def run(
     """
     from tallyveil.api.safetab import is_group_file, refuse_census_options, run_safetab
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.cli.safetab_tables import show_group_summary, show_summary
 
     if is_group_file(params):
         refuse_census_options(
@@ -177,7 +178,7 @@ def run(
         summary = run_summary(manifest, out, finished.already_finished)
         say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
     elif not quiet:
-        show = show_group_summary if is_group_file(params) else show_summary
+        show = _show_group_summary if is_group_file(params) else _show_summary
         show(manifest, out, finished.already_finished)
 
 
@@ -257,7 +258,6 @@ def households(
     """Tabulate groups of households (SafeTab-H) in T3 and T4; a published table T1 chooses their detail."""
     from tallyveil.api.safetab import run_safetab_households
     from tallyveil.cli.frame.progress import observer_for
-    from tallyveil.cli.safetab_tables import show_households
 
     if no_noise or not_private:
         asked = (no_noise, not_private, insecure_test_key)
@@ -270,7 +270,7 @@ def households(
     if as_json:
         say(json.dumps(run_summary(finished.manifest, out, finished.already_finished)))
     elif not quiet:
-        show_households(finished.manifest, out, finished.already_finished)
+        _show_households(finished.manifest, out, finished.already_finished)
 
 
 class Margins(StrEnum):
@@ -282,9 +282,7 @@ class Margins(StrEnum):
 
 @safetab.command()
 def calibrate(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the new parameters.")],
     margins: Annotated[
@@ -316,7 +314,6 @@ def calibrate(
     thresholds and all switches are those of PARAMS.
     """
     from tallyveil.api.safetab import calibrate_safetab
-    from tallyveil.cli.safetab_tables import show_plan
 
     record = calibrate_safetab(
         params, out, margins=margins, epsilon=epsilon, formula=formula.value, delta=delta
@@ -324,7 +321,7 @@ def calibrate(
     if as_json:
         say(json.dumps(record, indent=2))
     elif not quiet:
-        show_plan(record)
+        _show_plan(record)
         say(str(out))
 
 
@@ -337,9 +334,7 @@ class Rule(StrEnum):
 
 @safetab.command()
 def consistent(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     run: Annotated[Path, typer.Argument(help="Folder of the finished run.", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the consistent tables.")],
     rule: Annotated[
@@ -379,9 +374,7 @@ def long_form(
 
 @safetab.command()
 def general_form(
-    params: Annotated[
-        Path, typer.Argument(help="Folder of config.json and the four code files.", metavar="PARAMS")
-    ],
+    params: Params,
     data: Annotated[Path, typer.Argument(help="Folder of GRF-C. Records are not opened.", metavar="DATA")],
     out: Annotated[
         Path,
@@ -438,13 +431,11 @@ def _tabulate_exactly(
 
 def _show_errors(errors: "SafetabErrors") -> None:
     """Print the first table of errors, and the privacy parameters beside it."""
-    from tallyveil.cli.frame.tables import show_parameters
-    from tallyveil.cli.safetab_tables import show_errors, show_group_errors, show_household_errors
     from tallyveil.files.evaluation import PARAMETERS
 
     name = next(iter(errors.tables))
-    presenters = {"errors-t1": show_errors, "errors-households": show_household_errors}
-    presenters.get(name, show_group_errors)(errors.tables[name])
+    presenters = {"errors-t1": _show_t1_errors, "errors-households": _show_household_errors}
+    presenters.get(name, _show_group_errors)(errors.tables[name])
     say("What this accuracy costs, for each level by itself and for all together:")
     show_parameters(errors.tables[PARAMETERS].to_dicts())
     say(str(errors.page))
@@ -463,3 +454,287 @@ def run_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict
         "already_finished": already_finished,
         "out": str(out),
     }
+
+
+_ACCOUNTANTS = {"renyi": "Renyi", "zcdp": "zCDP", "zcdp_textbook": "textbook zCDP", "pure": "pure"}
+"""Accountants beside the exact one, as a record names them, in words."""
+
+
+def _show_plan(record: dict[str, Any]) -> None:
+    """Print the plan of a SafeTab run."""
+    console = Screen()
+    opened = "only the public geography was opened" if "groups" in record else "no data was opened"
+    console.print(headed("SafeTab plan", f" ({opened}; one person's record is added or removed)"))
+    console.print(_privacy_table(record["privacy"], record["budget_unit"]))
+    console.print(
+        "A record that is changed leaves its groups and enters as many others: twice the budget.",
+        soft_wrap=True,
+    )
+    console.print(_sets(record))
+    _show_details(console, record["details"], "persons", "what production publishes")
+
+
+def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    """Print the summary of a run."""
+    console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
+    table = _summary_table(f"SafeTab (run {manifest.run})")
+    for run, privacy in manifest.privacy.items():
+        table.add_row(f"privacy, {run}", _guarantee_text(privacy, manifest.spent.unit))
+    for run, sizes in manifest.body["sizes"].items():
+        groups = sum(sizes["groups"].values())
+        table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
+        table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
+    _print_summary(console, table, manifest, out)
+
+
+def _show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    """Print the summary of a SafeTab-H run."""
+    console = opened_summary(manifest, out, already_finished, "this finished run")
+    table = _summary_table(f"SafeTab-H (run {manifest.run})")
+    for run, sizes in manifest.body["sizes"].items():
+        privacy = manifest.privacy[run]
+        table.add_row(f"privacy, {run}", _guarantee_text(privacy, manifest.spent.unit))
+        table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
+    _print_summary(console, table, manifest, out)
+
+
+def _show_details(console: Screen, details: list[dict[str, Any]], units: str, count: str) -> None:
+    """Print margins by detail, and say what they mean.
+
+    Args:
+        console: Where they are printed.
+        details: Margins of every level and detail.
+        units: What the records are, in the plural.
+        count: What COUNT is, in words.
+    """
+    console.print(_details_table(details))
+    console.print(
+        f"Margins in {units}: with probability 95 % or more the noise lies within them. COUNT is {count}.\n"
+        "ESTIMATE uses all measurements of a group, and usually comes closer. Post-processing costs nothing.",
+        soft_wrap=True,
+    )
+
+
+def _summary_table(title: str) -> "Table":
+    from rich.table import Table
+
+    return Table(title=title, show_header=False)
+
+
+def _print_summary(console: Screen, table: "Table", manifest: "Manifest", out: Path) -> None:
+    """Print the summary of a run, with the rows that every summary ends with."""
+    table.add_row("checks passed", str(len(manifest.checks)))
+    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
+    table.add_row("report", str(out / "report.html"))
+    console.print(table)
+
+
+def _show_t1_errors(errors: "pl.DataFrame") -> None:
+    """Print the errors of T1 by size class, for each level set over all its geographies."""
+    console = not_private_screen()
+    table = plain_table(
+        "level set", "true size", numbers=("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
+    )
+    last = None
+    for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
+        if row["published"] is None:
+            continue
+        here = f"{row['REGION_TYPE']} {row['LEVEL']}"
+        if last not in (None, here):
+            table.add_section()
+        table.add_row(
+            here if here != last else "",
+            row["SIZE"],
+            f"{row['groups']:,}",
+            f"{row['published']:,.0f}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['ESTIMATE: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+            f"{row['ESTIMATE: within margin']:.0%}",
+        )
+        last = here
+    console.print(table)
+    console.print(
+        "Root mean squared errors in persons, and the share of numbers within their margin. Below the state totals\n"
+        "were published because they passed a bound: those errors are of a selection.",
+        soft_wrap=True,
+    )
+
+
+def _show_household_errors(errors: "pl.DataFrame") -> None:
+    """Print the errors of T3 and T4 by size class, separately for measured cells and for sums."""
+    console = not_private_screen()
+    table = plain_table(
+        "table", "level set", "true size", "", numbers=("numbers", "mean error", "rms", "covered", "")
+    )
+    last = None
+    for row in errors.iter_rows(named=True):
+        here = row["TABLE"], f"{row['REGION_TYPE']} {row['LEVEL']}"
+        if last not in (None, here):
+            table.add_section()
+        table.add_row(
+            *(here if here != last else ("", "")),
+            row["SIZE"],
+            row["ROW"],
+            f"{row['rows']:,}",
+            f"{row['COUNT: mean error']:,.2f}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+        )
+        last = here
+    console.print(table)
+    console.print("Errors in households, and the share of numbers within their margin.", soft_wrap=True)
+
+
+def _guarantee_text(privacy: dict[str, Any], unit: str) -> str:
+    """The guarantee of one run, in words."""
+    from tallyveil.accounting.numbers import bound_cell, claim_sentence
+
+    claim = claim_sentence(bound_cell(privacy["epsilon"]["upper"]), _delta(privacy["delta"]))
+    changed = bound_cell(privacy["changed"]["epsilon"]["upper"])
+    return (
+        f"{claim}, composed exactly; "
+        f"{unit} = {_decimal(privacy['budget'])}; where a record is changed, epsilon <= {changed}; "
+        f"{unit} = {_decimal(privacy['changed']['budget'])}"
+    )
+
+
+def _delta(text: str) -> str:
+    from tallyveil.accounting.numbers import at_most
+
+    return at_most(Fraction(text))
+
+
+def _privacy_table(privacy: list[dict[str, Any]], unit: str) -> "Table":
+    """The guarantee of each run: its cost, and epsilon by every accountant that has one."""
+    from tallyveil.accounting.numbers import bound_cell
+
+    table = plain_table("guarantee")
+    for part in privacy:
+        table.add_column(part["run"], justify="right", no_wrap=True)
+    table.add_row(unit, *(_decimal(part["budget"]) for part in privacy))
+    table.add_row("delta", *(_delta(part["delta"]) for part in privacy))
+    table.add_row("epsilon, exact", *(bound_cell(part["epsilon"]["upper"]) for part in privacy))
+    table.add_row(
+        "the same, a record changed", *(bound_cell(part["changed"]["epsilon"]["upper"]) for part in privacy)
+    )
+    for key, accountant in _ACCOUNTANTS.items():
+        if any(part[key] is not None for part in privacy):
+            epsilons = ("" if part[key] is None else bound_cell(part[key]) for part in privacy)
+            table.add_row(f"epsilon, {accountant}", *epsilons)
+    return table
+
+
+def _sets(record: dict[str, Any]) -> "Table":
+    table = plain_table("level set", numbers=("budget", "stability", "iterations", "kept above", "groups"))
+    for run, content in record["plan"]["runs"].items():
+        for level_set in content["sets"]:
+            groups = (
+                record.get("groups", {})
+                .get(run, {})
+                .get(f"{level_set['geography']} level {level_set['level']}")
+            )
+            table.add_row(
+                f"{level_set['geography']} {level_set['level']}",
+                _decimal(level_set["budget"]),
+                str(level_set["stability"]),
+                f"{level_set['iterations']:,}",
+                "" if level_set["keep_above"] is None else f"{level_set['keep_above']:,}",
+                "" if groups is None else f"{groups:,}",
+            )
+        table.add_section()
+    return table
+
+
+def _details_table(details: list[dict[str, Any]]) -> "Table":
+    """Margins of error by amount of detail. Levels with the same margins share their rows."""
+    table = plain_table("level sets", "detail", numbers=("from", "total ±", "ESTIMATE", "cell ±", "ESTIMATE"))
+    together: dict[tuple[Any, ...], list[str]] = {}
+    by_set: dict[str, list[tuple[Any, ...]]] = {}
+    for detail_row in details:
+        numbers = (
+            detail_row["total"],
+            detail_row["total_estimate"],
+            detail_row["cell"],
+            detail_row["cell_estimate"],
+        )
+        row = (detail_row["detail"], detail_row["from_count"], *numbers)
+        by_set.setdefault(f"{detail_row.get('geography', '')} {detail_row['level']}".strip(), []).append(row)
+    for name, rows in by_set.items():
+        together.setdefault(tuple(rows), []).append(name)
+    for rows_of_set, names in together.items():
+        each = -(-len(names) // len(rows_of_set))  # names in each row, rounded up
+        for number, (detail, first, *numbers) in enumerate(rows_of_set):
+            shown = ("" if x is None else f"{x:,.4g}" for x in numbers)
+            table.add_row(
+                ", ".join(names[each * number : each * (number + 1)]),
+                detail,
+                "" if first is None else f"{first:,}",
+                *shown,
+            )
+        table.add_section()
+    return table
+
+
+def _decimal(text: str) -> str:
+    """An exact fraction, written as a decimal if that is exact and short."""
+    from tallyveil.accounting.numbers import short_decimal
+
+    return short_decimal(Fraction(text))
+
+
+def _show_group_plan(record: dict[str, Any]) -> None:
+    """Print the plan of a file of population groups."""
+    console = Screen()
+    said = " (no records were opened; one record is added or removed)"
+    console.print(headed(f"Plan of {record['plan']['name']}", said))
+    console.print(_privacy_table(record["privacy"], record["budget_unit"]))
+    table = plain_table("level", numbers=("budget", "stability", "groups", "total only"))
+    for level in record["plan"]["levels"]:
+        numbers = (level["stability"], level["groups"], level["total_only_groups"])
+        budget = _decimal(level["budget"])
+        table.add_row(level["name"], budget, *(f"{number:,}" for number in numbers))
+    console.print(table)
+    _show_details(console, record["details"], "records", "what was measured")
+
+
+def _show_group_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+    """Print the summary of a run."""
+    console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
+    table = _summary_table(f"Groups of {manifest.body['name']} (run {manifest.run})")
+    for privacy in manifest.privacy.values():
+        table.add_row("privacy", _guarantee_text(privacy, manifest.spent.unit))
+    for name, sizes in manifest.body["sizes"].items():
+        table.add_row(
+            name,
+            f"{sizes['groups']:,} groups, {sizes['noisy_counts']:,} noisy counts, {sizes['cells_rows']:,} cells",
+        )
+    _print_summary(console, table, manifest, out)
+
+
+def _show_group_errors(errors: "pl.DataFrame") -> None:
+    """Print the errors of the totals of groups with adaptive detail, by level and size class."""
+    console = not_private_screen()
+    table = plain_table()
+    table.add_column("level", overflow="fold")
+    table.add_column("true size", no_wrap=True)
+    for heading in ("groups", "rms: COUNT", "ESTIMATE", "covered", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    last = None
+    for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
+        if last not in (None, row["LEVEL"]):
+            table.add_section()
+        table.add_row(
+            row["LEVEL"] if row["LEVEL"] != last else "",
+            row["SIZE"],
+            f"{row['groups']:,}",
+            f"{row['COUNT: root mean square']:,.2f}",
+            f"{row['ESTIMATE: root mean square']:,.2f}",
+            f"{row['COUNT: within margin']:.0%}",
+            f"{row['ESTIMATE: within margin']:.0%}",
+        )
+        last = row["LEVEL"]
+    console.print(table)
+    console.print(
+        "Root mean squared errors in records, and the share of numbers within their margin.", soft_wrap=True
+    )

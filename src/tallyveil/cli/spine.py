@@ -16,8 +16,8 @@ from tallyveil.cli.frame.arguments import (
     STRATEGY,
     AsJson,
     Quiet,
-    WholeHelp,
     give,
+    group_of_commands,
     names_if_any,
 )
 from tallyveil.cli.frame.tables import show_table
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from tallyveil.products.topdown.run.spine_design import FittedSpine
 
 
-spine = typer.Typer(
-    name="spine",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    help="Make a geographic spine, and compute how exact counts on it will be.",
-)
+spine = group_of_commands("spine", "Make a geographic spine, and compute how exact counts on it will be.")
 
 Entities = Annotated[Path | None, typer.Option("--entities", metavar="FILE", help=ENTITIES)]
 Family = Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
     from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
@@ -118,9 +118,11 @@ def _inputs(
     data: Path | None, user_data: Path | None, chosen: "list[Exhibit]", everything: bool
 ) -> "StudyInputs":
     """The data of the exhibits. A user's own are read and checked here, before anything is recomputed."""
+    from tallyveil.api.making import run
+
     inputs: type[StudyInputs] = _studies("exhibit").StudyInputs
     if user_data is None:
-        return inputs(data, make_release=_make_release)
+        return inputs(data, make_release=run)
     shown = [exhibit for exhibit in chosen if exhibit.own_table]
     if not shown:
         from tallyveil.errors import ConfigError
@@ -137,7 +139,7 @@ def _inputs(
     # With everything asked for, exhibits that lack data are skipped; one asked for by name must have them.
     for exhibit in shown if not everything else ():
         counts.require(exhibit.own_table, exhibit.title)
-    return inputs(data, counts, make_release=_make_release)
+    return inputs(data, counts, make_release=run)
 
 
 def _recompute(
@@ -195,16 +197,6 @@ def _record(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...])
     }
 
 
-def _make_release(release_file: Path, out: Path, key: str) -> None:
-    """Make a release of public counts as `tallyveil run --insecure-test-key` does, without its progress and report."""
-    from tallyveil.noise.key import insecure_key
-    from tallyveil.plans.from_toml.load import load_plan
-    from tallyveil.products.topdown.run.run import run_release
-
-    # Under a test key: a study shows numbers and protects nobody.
-    run_release(load_plan(release_file), out, test_key=insecure_key(key))
-
-
 def _chosen(name: Study, wanted: list[str], everything: bool) -> "list[Exhibit]":
     from tallyveil.errors import ConfigError
 
@@ -253,14 +245,10 @@ def _studies(module: str) -> Any:
 
 def _show_paper(paper: Study) -> None:
     """Name the paper above its exhibits, since each paper has a Table 1."""
-    from tallyveil.cli.frame.terminal import Screen, headed
-
     Screen().print(headed(f"\n==== {paper.value} ===="))
 
 
 def _show(exhibit: "Exhibit", findings: "Findings", written: tuple[Path, ...]) -> None:
-    from tallyveil.cli.frame.terminal import Screen, headed
-
     console = Screen()
     console.print(headed(f"\n{exhibit.heading(findings)}"))
     if findings.comparisons:

@@ -9,23 +9,19 @@ import typer
 from tallyveil.cli.frame.arguments import (
     AsJson,
     InsecureTestKey,
+    Out,
     PlotFormat,
     Plots,
     Quiet,
-    WholeHelp,
+    group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
     from tallyveil.files.manifest import Manifest
 
 
-subspace = typer.Typer(
-    name="subspace",
-    cls=WholeHelp,
-    help="Release one table whose invariants stay exact.",
-    no_args_is_help=True,
-)
+subspace = group_of_commands("subspace", "Release one table whose invariants stay exact.")
 
 TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).", metavar="TABLE.TOML")]
 
@@ -33,12 +29,7 @@ TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).",
 @subspace.command()
 def release(
     table_file: TableFile,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
-        ),
-    ],
+    out: Out,
     draws: Annotated[
         int,
         typer.Option(
@@ -139,7 +130,6 @@ def diagnose(
 
 def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
     from tallyveil.cli.frame.summary import opened_summary
-    from tallyveil.cli.frame.terminal import headed
 
     console = opened_summary(manifest, out, already_finished, "this finished release")
     console.print(headed(f"Table {manifest.body['name']}", f" (run {manifest.run})"))
@@ -151,7 +141,6 @@ def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
 
 def _show_noise(record: dict[str, Any]) -> None:
     from tallyveil.accounting.numbers import at_most
-    from tallyveil.cli.frame.terminal import Screen
     from tallyveil.subspace.guarantee import confidence_text
 
     console, noise = Screen(), record["noise"]

@@ -606,58 +606,6 @@ CONTENT: Final[Mapping[ReleaseKind, tuple[Any, Any]]] = {
 """The declarations of `privacy` and `body` of each kind of release."""
 
 
-class StatedAttribute(ContentInPart):
-    """An attribute of a stated schema."""
-
-    name: str
-    levels: list[str]
-
-
-class StatedRecode(ContentInPart):
-    """A recode of a stated schema."""
-
-    name: str
-    attribute: str
-    groups: dict[str, list[str]]
-
-
-class StatedZeros(ContentInPart):
-    """A structural zero of a stated schema."""
-
-    name: str
-    cells: dict[str, list[str]]
-
-
-class StatedSchema(ContentInPart):
-    """The schema of a table as its plan states it."""
-
-    name: str
-    attributes: list[StatedAttribute]
-    recodes: list[StatedRecode] = ABSENT
-    structural_zeros: list[StatedZeros] = ABSENT
-    unit: str = ABSENT
-    units: str = ABSENT
-
-
-class StatedTable(ContentInPart):
-    """The columns of the table that was released; no column counts where each row is a record."""
-
-    count: str | None
-    columns: dict[str, str]
-
-
-class TablePlan(ContentInPart):
-    """Of `plan.json`, beside the manifest of a released table."""
-
-    schema_: StatedSchema = Field(alias="schema")
-    constraints: list[str] = ABSENT
-    table: StatedTable
-    law: str
-    neighbours: str
-    budget_unit: str
-    declared: str
-
-
 def manifest_of(content: JsonObject) -> Manifest:
     """The manifest of the content of a file, without its format and digest.
 

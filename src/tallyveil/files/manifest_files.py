@@ -56,7 +56,7 @@ from tallyveil.storage.json_files import (
     JsonObject,
     damaged,
     digest_of,
-    read_declared,
+    held,
     read_json,
     read_json_object,
 )
@@ -393,10 +393,11 @@ def read_listed(root: Path, manifest: Manifest, name: str, kind: type[object]) -
         StoreError: the file cannot be read, is another one, or does not fit its declaration.
     """
     path = inside(root, *name.split("/"))
-    content, _ = read_declared(path, kind, RESTORE)
+    content = read_json(path, RESTORE)
     # Format 2 lists fewer files; what it does not list cannot be compared.
     if file_digest(path) != manifest.digests.get(name, file_digest(path)):
         raise damaged(path, "the whole", RESTORE)
+    held(path, content, kind, RESTORE)
     return content
 
 

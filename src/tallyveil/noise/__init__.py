@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tallyveil.noise.source import NoiseSource, discrete_gaussian, discrete_laplace
 
 # These import the compiler. Planning needs only the laws and should start at once.
-_LATER = {"NoiseSource": "source", "discrete_gaussian": "samples", "discrete_laplace": "samples"}
+_LATER = {"NoiseSource": "source", "discrete_gaussian": "source", "discrete_laplace": "source"}
 
 __all__ = [
     "DiscreteGaussian",

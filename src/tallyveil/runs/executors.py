@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tallyveil.runs.executor import ClusterSettings, Executors, Threads
-from tallyveil.runs.log import RunLog
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 
@@ -32,8 +31,9 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
         cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
-    # Ray's modules are loaded only by a run that uses a cluster.
+    # Ray's modules, and the log with those for tables, are loaded only by a run that uses a cluster.
     from tallyveil.runs.cluster.executor import Cluster
+    from tallyveil.runs.log import RunLog
 
     def told(event: JsonObject) -> None:
         # Opened for each line: chunks are seconds apart, and the folder may not exist when the executor is made.

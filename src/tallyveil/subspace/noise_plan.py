@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.numbers import at_most, delta_text, exact_text
 from tallyveil.arrays import Integers
+from tallyveil.declared import Declared, Exact, Flag, Whole, left_out
 from tallyveil.errors import ConfigError, SolverError
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource
@@ -67,7 +68,7 @@ _MARGIN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ChainSettings:
+class ChainSettings(Declared):
     """How a chain is run, and how far its law may be from the wanted law.
 
     Attributes:
@@ -81,14 +82,15 @@ class ChainSettings:
         lag: Lag of the coupled pairs in sweeps; None to choose one from pilot pairs.
     """
 
-    allowed_delta: Fraction = Fraction(1, 10**6)
-    sweeps: int | None = None
-    pairs: int = 4000
-    longest: int = 20_000
-    confidence: Fraction = Fraction(999, 1000)
-    extrapolate: bool = False
-    moves: Literal["slices", "jumps"] = "slices"
-    lag: int | None = None
+    allowed_delta: Exact = Fraction(1, 10**6)
+    sweeps: Whole | None = None
+    # The usual moves and lag are left out, so that plans with them keep their digest, and so their noise.
+    moves: Annotated[Literal["slices", "jumps"], left_out("slices")] = "slices"
+    lag: Annotated[Whole | None, left_out(None)] = None
+    pairs: Whole = 4000
+    longest: Whole = 20_000
+    confidence: Exact = Fraction(999, 1000)
+    extrapolate: Flag = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

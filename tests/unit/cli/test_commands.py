@@ -4,6 +4,7 @@ import inspect
 import os
 import pty
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,20 +15,20 @@ import typer
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
-from tallyveil.cli.main import app, main
+from tallyveil.cli.main import COMMANDS, app, loaded, main
 
 
-def commands(group: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for command in group.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__.replace("_", "-")
-        yield (*path, name), command.callback
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        yield from commands(inner.typer_instance, (*path, str(inner.typer_instance.info.name)))
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in COMMANDS:
+        part = loaded(name)
+        if not isinstance(part, typer.Typer):
+            yield (name,), part
+            continue
+        for command in part.registered_commands:
+            yield (name, command.name or command.callback.__name__.replace("_", "-")), command.callback
 
 
-COMMANDS = dict(commands(app))
+FUNCTIONS = dict(commands())
 
 
 def options(callback: Any) -> Iterator[tuple[list[str], Any, Any]]:
@@ -49,11 +50,11 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("path", FUNCTIONS, ids=" ".join)
 def test_help_shows_every_word_and_every_flag(path, width):
     shown = helped(path, width)
     assert max(map(len, shown.splitlines())) <= width
-    callback = COMMANDS[path]
+    callback = FUNCTIONS[path]
     for paragraph in inspect.getdoc(callback).split("\n\n"):
         # A line may end at a hyphen: no word is lost there.
         assert words(paragraph).replace(" ", "") in words(shown).replace(" ", "")
@@ -69,7 +70,7 @@ def test_help_shows_every_word_and_every_flag(path, width):
 @pytest.mark.parametrize("group", [(), ("account",), ("spine",), ("safetab",), ("subspace",)])
 def test_the_lists_of_commands_cut_no_sentence(group):
     shown = words(helped(group, 80)).replace(" ", "")
-    for path, callback in COMMANDS.items():
+    for path, callback in FUNCTIONS.items():
         if path[:-1] == group:
             assert words(inspect.getdoc(callback).split("\n\n")[0]).replace(" ", "") in shown
 
@@ -77,7 +78,7 @@ def test_the_lists_of_commands_cut_no_sentence(group):
 def test_a_flag_means_one_thing():
     """Wherever a flag stands it takes the same kind of value."""
     kinds = defaultdict(set)
-    for callback in COMMANDS.values():
+    for callback in FUNCTIONS.values():
         for flags, kind, _ in options(callback):
             kinds[" ".join(flags[:1])].add(
                 str(next((k for k in get_args(kind) if k is not type(None)), kind))
@@ -90,7 +91,7 @@ def test_what_writes_files_can_be_quiet():
     """Every command that writes, but those whose answer is what they print."""
     told = {("plan",), ("safetab", "plan"), ("subspace", "diagnose")}
     answers = told | {("spine", "distance"), ("spine", "compare")}
-    for path, callback in COMMANDS.items():
+    for path, callback in FUNCTIONS.items():
         flags = [flag for found, _, _ in options(callback) for flag in found]
         if "--out" in flags and path not in answers:
             assert "--quiet" in flags, path
@@ -133,3 +134,17 @@ def test_a_shell_can_complete_commands(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().out.split() == ["estimate"]
+
+
+def test_a_command_is_loaded_when_it_is_asked_for():
+    program = """
+import sys
+from tallyveil.cli.main import main
+sys.argv = ["tallyveil", "docs", "--help"]
+try:
+    main()
+finally:
+    print(sorted(m for m in sys.modules if m.startswith("tallyveil.cli.") and ".frame" not in m))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "['tallyveil.cli.docs', 'tallyveil.cli.main']"

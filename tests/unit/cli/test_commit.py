@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tallyveil
-from tallyveil.cli.commit import commit
+from tallyveil.cli.main import commit
 from tallyveil.version import VERSION
 
 CHECKOUT = Path(tallyveil.__file__).parents[2]

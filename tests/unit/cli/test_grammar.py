@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.models import OptionInfo
 
-from tallyveil.cli.main import app
+from tallyveil.cli.main import COMMANDS, loaded
 
 ONLY_PRINTS = {
     **dict.fromkeys(
@@ -36,13 +36,16 @@ ONLY_PRINTS = {
 """Commands without `--quiet`, and why."""
 
 
-def commands(group: typer.Typer, name: str = "") -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Any]]:
     """Every command by its words, with its function."""
-    for one in group.registered_commands:
-        word = one.name or one.callback.__name__.replace("_", "-")
-        yield f"{name} {word}".strip(), one.callback
-    for inner in group.registered_groups:
-        yield from commands(inner.typer_instance, f"{name} {inner.typer_instance.info.name}".strip())
+    for name in COMMANDS:
+        part = loaded(name)
+        if not isinstance(part, typer.Typer):
+            yield name, part
+            continue
+        for command in part.registered_commands:
+            word = command.name or command.callback.__name__.replace("_", "-")
+            yield f"{name} {word}", command.callback
 
 
 def options(function: Any) -> Iterator[tuple[str, Any, OptionInfo]]:
@@ -62,18 +65,18 @@ def _given(hint: Any) -> Any:
     return hint
 
 
-COMMANDS = dict(commands(app))
+FUNCTIONS = dict(commands())
 
 
 def test_all_commands_are_looked_at():
-    assert len(COMMANDS) > 40
-    assert {"run", "spine build", "account epsilon", "measurements import", "publish csv"} <= COMMANDS.keys()
+    assert len(FUNCTIONS) > 40
+    assert {"run", "spine build", "account epsilon", "measurements import", "publish csv"} <= FUNCTIONS.keys()
 
 
 @pytest.mark.parametrize(("flag", "lacking"), [("--json", {}), ("--quiet", ONLY_PRINTS)])
 def test_every_command_has_the_flag(flag, lacking):
     without = {
-        name for name, function in COMMANDS.items() if flag not in {one for one, _, _ in options(function)}
+        name for name, function in FUNCTIONS.items() if flag not in {one for one, _, _ in options(function)}
     }
     assert without == set(lacking)
 
@@ -81,7 +84,7 @@ def test_every_command_has_the_flag(flag, lacking):
 def test_a_flag_means_one_thing():
     """One type, one metavar, and help that begins with the same sentence."""
     meanings = defaultdict(lambda: defaultdict(list))
-    for name, function in COMMANDS.items():
+    for name, function in FUNCTIONS.items():
         for flag, hint, described in options(function):
             if flag != "--out":
                 first = str(described.help).partition(". ")[0].rstrip(".")
@@ -90,7 +93,7 @@ def test_a_flag_means_one_thing():
 
 
 def test_out_names_what_is_written():
-    for name, function in COMMANDS.items():
+    for name, function in FUNCTIONS.items():
         for flag, _, described in options(function):
             if flag == "--out":
                 assert described.metavar in ("FOLDER", "FILE"), name
@@ -99,7 +102,7 @@ def test_out_names_what_is_written():
 
 
 def test_every_flag_is_spelled_alike():
-    for function in COMMANDS.values():
+    for function in FUNCTIONS.values():
         for flag, _, described in options(function):
             assert flag == flag.lower()
             assert "_" not in flag

@@ -13,7 +13,7 @@ from tallyveil.accounting import (
     rho_of,
     zcdp_to_epsilon_textbook,
 )
-from tallyveil.cli.study import _make_release
+from tallyveil.api.making import run
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil_studies.exhibit import StudyInputs
 from tallyveil_studies.fdp_census.allocation import (
@@ -73,10 +73,10 @@ def found(public):
     """The findings of two keys, and the published counts of every release in the order they were made."""
     releases = []
 
-    def make(release_file, out, key):
-        _make_release(release_file, out, key)
+    def make(release_file, out, *, insecure_test_key):
+        run(release_file, out, insecure_test_key=insecure_test_key)
         levels = {level: pl.read_parquet(out / "histogram" / f"{level}.parquet") for level in GEOLEVELS}
-        releases.append((load_plan(release_file).name, key, levels))
+        releases.append((load_plan(release_file).name, insecure_test_key, levels))
 
     return through_topdown(StudyInputs(public, make_release=make), keys=2), releases
 

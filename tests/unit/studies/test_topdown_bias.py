@@ -9,7 +9,7 @@ import pytest
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name
-from tallyveil.cli.study import _make_release
+from tallyveil.api.making import run
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.report.drawing import write_plot
 from tallyveil.subspace.constraints import ConstraintSystem
@@ -65,8 +65,8 @@ def found(public):
     """The findings, and the finest published counts of every release in the order they were made."""
     releases = []
 
-    def make(release_file, out, key):
-        _make_release(release_file, out, key)
+    def make(release_file, out, *, insecure_test_key):
+        run(release_file, out, insecure_test_key=insecure_test_key)
         plan = load_plan(release_file)
         finest = plan.strategy.geolevels[-1]
         counts = pl.read_parquet(out / "histogram" / f"{finest}.parquet")

@@ -50,6 +50,15 @@ Out = Annotated[
         "--out", metavar="FOLDER", help="Folder of the release: new, empty, or with an unfinished run."
     ),
 ]
+FilesOut = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")]
+MeasurementsFolder = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder of `tallyveil measure`, or of a finished release with all measurements.",
+        metavar="MEASUREMENTS",
+    ),
+]
+Csv = Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON. Progress is logged as JSON lines.")
@@ -199,3 +208,15 @@ class WholeHelp(typer.core.TyperGroup):
                     if command
                 ]
             )
+
+
+def group_of_commands(name: str, help_text: str) -> typer.Typer:
+    """A group of commands, which are registered with it one after another."""
+    return typer.Typer(
+        name=name,
+        cls=WholeHelp,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )

@@ -115,7 +115,7 @@ def columns_besides(path: Path, others: Iterable[str | None], what: str) -> tupl
     return tuple(name for name in column_names(path, what) if name not in set(others))
 
 
-def bands(text: str) -> str:
+def ranges_of_bands(text: str) -> str:
     """The ranges of a shorthand: "0:5:85" is "0-4,5-9,...,80-84,85+".
 
     Raises:

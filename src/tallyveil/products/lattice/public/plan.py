@@ -4,15 +4,27 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import scipy.sparse as sp
 
 from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.numbers import exact_text
+from tallyveil.declared import (
+    ByName,
+    Declared,
+    Exact,
+    Format1,
+    Many,
+    Name,
+    Text,
+    Whole,
+    left_out,
+    mapping_of,
+)
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.plans.machine import in_gib, machine_memory
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, StatedSchema
 from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.guarantee import event_of, nearest_tables, protected, require_record
@@ -22,8 +34,6 @@ from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
 from tallyveil.subspace.nonnegative import Outputs
 from tallyveil.subspace.table import Margin, TableConstraints, constrain
 
-SUBSPACE_FORMAT = 1
-"""Part of the digest of the plan, which the noise key is bound to: another number would make every plan another one."""
 BYTES_A_NUMBER = 24
 """Of simulated noise, in memory while it is drawn and written."""
 
@@ -41,6 +51,48 @@ class TableInput:
     path: Path
     count: str | None
     columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedColumns(Declared):
+    """What a plan states of the confidential table: the columns of `TableInput`, and no path."""
+
+    count: Name | None
+    columns: ByName[Name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedSubspacePlan(Declared):
+    """The plan of one table as `plan.json` states it. It has no path, so it does not depend on where its files are.
+
+    Attributes:
+        constraints: Names of the sums that are published exactly.
+        matrix: SHA-256 of the matrix of these sums, which can be large itself.
+        stated_totals: Row and total of the sums whose total is stated.
+        law: In words.
+        spent: The cost, in `budget_unit`.
+        sampler: The sampler that is asked for.
+    """
+
+    # Part of the digest of the plan, which the noise key is bound to: another number would make every plan another one.
+    format: Format1 = 1
+    kind: Literal["integer-subspace"] = "integer-subspace"
+    name: Text
+    schema: StatedSchema
+    table: StatedColumns
+    constraints: Many[Text]
+    matrix: Text
+    stated_totals: Many[tuple[Whole, Whole]]
+    law: Text
+    distance: Exact
+    neighbours: Neighbours
+    budget_unit: Literal["rho", "epsilon"]
+    declared: Exact
+    spent: Exact
+    delta: Exact
+    outputs: Annotated[Outputs, left_out(Outputs.FREE)] = Outputs.FREE
+    sampler: SamplerWish
+    chain: ChainSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,38 +181,27 @@ class SubspacePlan:
         return f"table {self.name}. {protected(nearest, self.law, self.distance, self.neighbours)}"
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for `plan.json`. It contains no path, so the plan does not depend on where its files are."""
+        """Plain data for `plan.json`."""
         system = self.constraints.system
-        return {
-            "format": SUBSPACE_FORMAT,
-            "kind": "integer-subspace",
-            "name": self.name,
-            "schema": self.schema.to_mapping(),
-            "table": {"count": self.table.count, "columns": dict(self.table.columns)},
-            "constraints": list(system.names),
-            "matrix": _digest_of_matrix(system.matrix),
-            "stated_totals": [list(pair) for pair in self.constraints.stated],
-            "law": str(self.law),
-            "distance": str(self.distance),
-            "neighbours": self.neighbours.value,
-            "budget_unit": self.budget_unit,
-            "declared": str(self.declared),
-            "spent": str(self.cost),
-            "delta": str(self.delta),
-            # Keys that are not used are left out, so that plans without them keep their digest, and so their noise.
-            **({} if self.outputs is Outputs.FREE else {"outputs": self.outputs.value}),
-            "sampler": self.wish,
-            "chain": {
-                "allowed_delta": str(self.chain.allowed_delta),
-                "sweeps": self.chain.sweeps,
-                **({} if self.chain.moves == "slices" else {"moves": self.chain.moves}),
-                **({} if self.chain.lag is None else {"lag": self.chain.lag}),
-                "pairs": self.chain.pairs,
-                "longest": self.chain.longest,
-                "confidence": str(self.chain.confidence),
-                "extrapolate": self.chain.extrapolate,
-            },
-        }
+        stated = StatedSubspacePlan(
+            name=self.name,
+            schema=self.schema,
+            table=StatedColumns(count=self.table.count, columns=self.table.columns),
+            constraints=system.names,
+            matrix=_digest_of_matrix(system.matrix),
+            stated_totals=self.constraints.stated,
+            law=str(self.law),
+            distance=self.distance,
+            neighbours=self.neighbours,
+            budget_unit=self.budget_unit,
+            declared=self.declared,
+            spent=self.cost,
+            delta=self.delta,
+            outputs=self.outputs,
+            sampler=self.wish,
+            chain=self.chain,
+        )
+        return mapping_of(stated)
 
     def digest(self) -> bytes:
         """SHA-256 of the plan's canonical JSON. The noise key depends on it."""

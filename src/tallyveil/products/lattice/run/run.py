@@ -19,7 +19,7 @@ from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import table_errors, write_errors
 from tallyveil.files.finished import LEDGER
-from tallyveil.files.manifest import Manifest, ReleaseKind, TablePlan
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.lattice.confidential import (
@@ -34,7 +34,7 @@ from tallyveil.products.lattice.confidential import (
     require_table_header,
     restricted_table,
 )
-from tallyveil.products.lattice.public.plan import SubspacePlan, refuse_many_draws
+from tallyveil.products.lattice.public.plan import StatedSubspacePlan, SubspacePlan, refuse_many_draws
 from tallyveil.products.topdown.run.lattice_counts import noise_record
 from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import binding_of
@@ -381,7 +381,7 @@ def evaluate_table(root: Path, truth: Path) -> pl.DataFrame:
     Privacy: none. Before counts are compared, the ledger of the release gets a non-private event.
     """
     manifest = read_manifest(root, ReleaseKind.SUBSPACE)
-    plan = read_listed(root, manifest, PLAN, TablePlan)
+    plan = read_listed(root, manifest, PLAN, StatedSubspacePlan)
     schema, released = schema_from_mapping(plan["schema"]), read_listed_table(root, manifest, TABLE)
     # Looked at before the ledger is opened: a damaged release must not cost a declassification.
     if released.height != schema.size or "count" not in released.columns:

@@ -120,7 +120,7 @@ def exact_household_measurer(
 def _true_level(records: RecordGroups, level: MappedLevel) -> TrueLevel:
     """All groups of a level. Every nonempty group that may have a table gets the finest one."""
     # All rows at once: a plan allows at most 2**27 numbers a level, a GiB.
-    counts, rows = records.of(level), np.arange(level.groups.n_rows)
+    counts, rows = records.of(level), np.arange(level.listed.n_rows)
     totals = counts.totals(rows)
     slots = np.full(totals.shape, -1, np.int32)
     held = np.zeros(totals.shape, np.bool_)

@@ -202,7 +202,7 @@ class _Collected:
             for grouping in self.plan.groupings
         }
         for level, parts in zip(self.plan.levels, self.parts, strict=True):
-            pairs = [members[value_map.name] for value_map in level.groups.groupings]
+            pairs = [members[value_map.name] for value_map in level.listed.groupings]
             # Combinations of a record: the product over the groupings of its groups in each. One grouping
             # without a group gives 0, and the record is in no group of the level.
             sizes = np.ones(batch.height, np.int64)
@@ -313,7 +313,7 @@ def _combined(
 ) -> tuple[Integers, Integers]:
     """Records and positions of their groups: every combination of a record's groups in the level's groupings."""
     records, combination = np.arange(n_records), np.zeros(n_records, np.int64)
-    for grouping, (members, groups) in zip(level.groups.groupings, pairs, strict=True):
+    for grouping, (members, groups) in zip(level.listed.groupings, pairs, strict=True):
         n_of = np.bincount(members, minlength=n_records)
         first = np.cumsum(n_of) - n_of
         times = n_of[records]
@@ -324,4 +324,4 @@ def _combined(
         # C order over the groupings, the last one fastest, as `GroupList.places` reads it. The product of the
         # sizes is at most 2**27, so it fits int64.
         combination = np.repeat(combination, times) * len(grouping.groups) + groups[places]
-    return records, level.groups.places(combination)
+    return records, level.listed.places(combination)

@@ -295,15 +295,15 @@ class HouseholdMeasurer:
         finest = self._count(household_set, groups)
         return tuple(
             self._detail(household_set, number, groups, finest[groups.detail == number])
-            for number in range(len(household_set.table.details))
+            for number in range(len(household_set.layout.details))
         )
 
     def _count(self, household_set: HouseholdSet, groups: ListedGroups) -> Integers:
         """True finest cells of every group, computed for some regions at a time."""
-        homes = self.households[household_set.table.name]
+        homes = self.households[household_set.table]
         blocks = self.regions.blocks_of(household_set.geography)
         # The last row is the kernel's working room for households in groups without a slot.
-        finest = np.zeros((len(groups.regions) + 1, max(household_set.table.finest_of) + 1), np.int64)
+        finest = np.zeros((len(groups.regions) + 1, max(household_set.layout.finest_of) + 1), np.int64)
         wanted = np.unique(groups.regions)
         width = len(household_set.view.iterations)
         # `slots` has regions x iterations entries, most of them -1, so regions are taken a few at a time.
@@ -325,14 +325,14 @@ class HouseholdMeasurer:
     def _detail(
         self, household_set: HouseholdSet, number: int, groups: ListedGroups, finest: Integers
     ) -> Integers:
-        detail = household_set.table.details[number]
+        detail = household_set.layout.details[number]
         # Summed before noise is added: each published cell has one draw of noise, whatever its detail.
         values = np.zeros((len(finest), detail.n_cells), np.int64)
         for cell, into in enumerate(detail.cell_of):
             values[:, into] += finest[:, cell]
         listed = np.flatnonzero(groups.detail == number)
         # Each table and detail has a query number of its own, so no two counts share a draw.
-        query = query_number(household_set.level, HOUSEHOLDS[household_set.table.name] + number)
+        query = query_number(household_set.level, HOUSEHOLDS[household_set.table] + number)
         # Bounds the memory of addresses and draws; the numbers do not depend on it, because noise is
         # addressed.
         step = max(1, ANSWERS_AT_ONCE // detail.n_cells)

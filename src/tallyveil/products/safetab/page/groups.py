@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from pydantic import Field
 
 from tallyveil.accounting.numbers import short_decimal
 from tallyveil.declared import ContentInPart
@@ -24,6 +23,7 @@ from tallyveil.products.safetab.page.persons import (
     value_title,
 )
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
 from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.release_files import Matrix
@@ -33,27 +33,6 @@ from tallyveil.storage.paths import file_name
 
 MOST_SERIES: Final = 10
 """Largest number of levels that a plot shows. Tables show all of them."""
-
-
-class StatedGroupLevel(ContentInPart):
-    """A level of groups, as `plan.json` states it."""
-
-    name: str
-    by: list[str]
-    budget: str
-    stability: int
-    groups: int
-    total_only_groups: int
-    details: list[str]
-    thresholds: list[int]
-
-
-class GroupsPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    schema_: dict[str, Any] = Field(alias="schema")
-    levels: list[StatedGroupLevel]
 
 
 class ExpectedGroupDetail(ContentInPart):
@@ -89,7 +68,7 @@ def write_groups_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    plan = read_listed(out, manifest, "plan.json", GroupsPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedGroupPlan)
     expected = read_listed(out, manifest, "expected.json", GroupsExpected)
     unit, levels = _unit(plan), [level["name"] for level in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
@@ -121,7 +100,7 @@ def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Pa
     Privacy: none. The page begins with a warning.
     """
     manifest = read_manifest(out, ReleaseKind.GROUPS)
-    unit = _unit(read_listed(out, manifest, "plan.json", GroupsPlanFile))
+    unit = _unit(read_listed(out, manifest, "plan.json", StatedGroupPlan))
     totals = errors["errors-totals"]
     adaptive = totals.filter(~pl.col("TOTAL_ONLY"))
     levels = list(dict.fromkeys(adaptive["LEVEL"]))

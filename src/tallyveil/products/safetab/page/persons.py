@@ -20,7 +20,9 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
+from tallyveil.products.safetab.public.plan import StatedSafetabPlan
 from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, NumberTile, SummaryPoint, evaluation_points, frame_texts, write_page
 from tallyveil.report.privacy import (
@@ -174,28 +176,6 @@ def value_title(value: str) -> str:
     return geography_title(detail_title(value))
 
 
-class ListedLevelSet(ContentInPart):
-    """A level set of a run, as `plan.json` states it."""
-
-    geography: str
-    level: int
-    budget: str
-
-
-class RunSets(ContentInPart):
-    """The level sets of a run."""
-
-    sets: list[ListedLevelSet]
-
-
-class SafetabPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    iterations: list[list[Any]]
-    runs: dict[str, RunSets]
-
-
 class ExpectedDetail(ContentInPart):
     """Margins of a detail of a level set."""
 
@@ -231,7 +211,7 @@ def write_safetab_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.SAFETAB)
-    plan = read_listed(out, manifest, "plan.json", SafetabPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedSafetabPlan)
     expected = read_listed(out, manifest, "expected.json", SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(privacy["geography"] for privacy in expected["details"]))
@@ -501,25 +481,6 @@ def level_parameters(errors: Mapping[str, pl.DataFrame]) -> ParameterTable:
     return parameter_table(errors[PARAMETERS].to_dicts(), "level")
 
 
-class HouseholdsLevelSet(ListedLevelSet):
-    """A level set of a run of SafeTab-H."""
-
-    table: str
-
-
-class HouseholdsRunSets(ContentInPart):
-    """The level sets of a run."""
-
-    sets: list[HouseholdsLevelSet]
-
-
-class HouseholdsPlanFile(ContentInPart):
-    """What the page reads of `plan.json`."""
-
-    mechanism: str
-    runs: dict[str, HouseholdsRunSets]
-
-
 HOUSEHOLD: Final = Unit("household", "households")
 
 
@@ -533,7 +494,7 @@ def write_households_report(out: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
-    plan = read_listed(out, manifest, "plan.json", HouseholdsPlanFile)
+    plan = read_listed(out, manifest, "plan.json", StatedHouseholdPlan)
     expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
     geographies = list(dict.fromkeys(detail["geography"] for detail in expected))
     published = {

@@ -123,7 +123,7 @@ class TrueLevel:
 
     def table(self) -> pl.DataFrame:
         """The true totals, with the labels of the groups."""
-        labels = self.level.groups.labels(np.arange(len(self.totals)))
+        labels = self.level.listed.labels(np.arange(len(self.totals)))
         return pl.DataFrame({**labels, TRUE: self.totals})
 
     def beside_totals(self, totals: pl.DataFrame) -> pl.DataFrame:
@@ -150,11 +150,11 @@ class TrueLevel:
 
     def _places(self, frame: pl.DataFrame) -> Integers:
         """Positions of the groups of published rows."""
-        keys: Sequence[str] = [grouping.name for grouping in self.level.groups.groupings]
+        keys: Sequence[str] = [grouping.name for grouping in self.level.listed.groupings]
         if not keys:
             # A level without groupings has one group.
             return np.zeros(frame.height, np.int64)
-        labels = pl.DataFrame(self.level.groups.labels(np.arange(len(self.totals))))
+        labels = pl.DataFrame(self.level.listed.labels(np.arange(len(self.totals))))
         numbered = labels.with_row_index(_POSITION)
         # By labels, because the tables promise no order. The left table's order is kept for the rows.
         placed = frame.select(keys).join(numbered, on=keys, how="left", maintain_order="left")

@@ -178,12 +178,12 @@ def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]
         for household_set in run.sets:
             # A cell has the same law in every detail; only sums differ.
             cell = quality_of_sum(household_set, 1)
-            for number, detail in enumerate(household_set.table.details):
+            for number, detail in enumerate(household_set.layout.details):
                 total = quality_of_sum(household_set, detail.n_cells)
                 errors.append(
                     HouseholdError(
                         run.run,
-                        household_set.table.name,
+                        household_set.table,
                         household_set.geography,
                         household_set.level,
                         detail.folder,

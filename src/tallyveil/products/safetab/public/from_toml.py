@@ -17,7 +17,15 @@ from tallyveil.plans.from_toml.tables import Table
 from tallyveil.products.safetab.public.addresses import FIRST_TABLE
 from tallyveil.products.safetab.public.files import made_or_noted, raise_all
 from tallyveil.products.safetab.public.group_numbers import QUALITY_COLUMNS
-from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.products.safetab.public.group_plan import (
+    MOST_LEVELS,
+    QUERIES_APART,
+    GroupPlan,
+    LevelNoise,
+    MappedLevel,
+    ladder_of,
+    mapped_level,
+)
 from tallyveil.products.safetab.public.groupings import (
     Grouping,
     GroupList,
@@ -32,12 +40,6 @@ from tallyveil.schema.names import PlainName, check_apart
 from tallyveil.schema.schema import Schema, unit_of
 from tallyveil.storage.addresses import located
 from tallyveil.storage.read import collect, require_levels, scan_table
-
-MOST_LEVELS = 256
-"""Largest number of levels for which the addresses of the noise have room."""
-
-QUERIES_APART = 16
-"""Number of query numbers that a level has among the addresses of the noise. Each detail needs one of them."""
 
 Threshold = Annotated[int, Field(ge=-(2**60), le=2**60)]
 TAKEN = frozenset(name.casefold() for name in ("COUNT", *QUALITY_COLUMNS, "DETAIL", "CELL", "TRUE"))
@@ -145,19 +147,6 @@ class GroupingTable(MapTable):
         return self
 
 
-class NoiseTable(Table):
-    """[levels.noise]: the addresses of the noise of a level."""
-
-    geolevel: int = Field(ge=0, lt=MOST_LEVELS, description="Field geolevel of the addresses.")
-    query: int = Field(
-        ge=0, lt=2**16, multiple_of=QUERIES_APART, description="First of the level's 16 query numbers."
-    )
-    geounit: Name | None = Field(
-        default=None,
-        description="Grouping of the level whose groups are the geounits. Without it there is one.",
-    )
-
-
 class LevelTable(Table):
     """[[levels]]: the groups of one level, their budget, and the counts that choose their detail."""
 
@@ -173,7 +162,7 @@ class LevelTable(Table):
     total_only: bool | dict[Name, list[Name]] = Field(
         default=False, description="true, or the labels of groups that have no detail, by grouping."
     )
-    noise: NoiseTable | None = Field(
+    noise: LevelNoise | None = Field(
         default=None,
         description="Addresses of the noise, for a file that repeats the numbers of another layout.",
     )
@@ -208,18 +197,17 @@ class GroupsFile(Table):
     def _addresses_apart(self) -> Self:
         # Two levels with the same addresses would get the same noise, and the difference of their counts
         # would be exact.
-        addresses = [_address(number, level) for number, level in enumerate(self.levels)]
-        if len(set(addresses)) < len(addresses):
+        noise = [_address(number, level) for number, level in enumerate(self.levels)]
+        if len({(address.geolevel, address.query) for address in noise}) < len(noise):
             raise ValueError(
                 "two levels have the same geolevel and query of noise: they would share their noise"
             )
         return self
 
 
-def _address(number: int, item: LevelTable) -> tuple[int, int]:
-    """Fields geolevel and query of the noise of a level."""
+def _address(number: int, item: LevelTable) -> LevelNoise:
     # By default each level is a geolevel of its own, so no query number can meet another.
-    return (number, 0) if item.noise is None else (item.noise.geolevel, item.noise.query)
+    return item.noise or LevelNoise(number, 0)
 
 
 def load_group_plan(path: Path) -> GroupPlan:
@@ -252,13 +240,15 @@ def load_group_plan(path: Path) -> GroupPlan:
         for number, item in enumerate(file.levels)
     ]
     raise_all(problems, str(path))
+    known_levels = tuple(level for level in levels if level is not None)
     return GroupPlan(
         name=file.release.name,
         schema=schema,
         # An attribute without an entry has the column of its own name.
         columns=tuple((name, file.cells.columns.get(name, name)) for name in schema.attribute_names),
         groupings=tuple(known.values()),
-        levels=tuple(level for level in levels if level is not None),
+        levels=known_levels,
+        spent=sum((level.budget for level in known_levels), Fraction(0)),
         mechanism=Mechanism(file.privacy.mechanism),
         stage_1_fraction=file.privacy.stage_1_fraction,
         # Exactly one of the two is given (`_in_range`).
@@ -360,19 +350,16 @@ def _level(
     laws = level_laws(
         mechanism, item.budget, item.most_groups, privacy.stage_1_fraction, f"level '{item.name}'"
     )
-    return MappedLevel(
+    return mapped_level(
         item.name,
-        *_address(number, item),
-        groups.width,
-        groups.n_adaptive,
-        ladder,
-        item.budget,
-        tuple(item.thresholds),
-        *laws,
-        None,
         number,
+        _address(number, item),
         groups,
-        item.most_groups,
+        ladder,
+        laws,
+        budget=item.budget,
+        thresholds=item.thresholds,
+        stability=item.most_groups,
     )
 
 

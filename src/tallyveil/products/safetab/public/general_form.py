@@ -134,7 +134,7 @@ def _level(level_set: LevelSet) -> Iterator[str]:
     values = {
         "name": level_set.name,
         "by": [name] if level_set.geography == _NATION else [level_set.geography, name],
-        "most_groups": level_set.stability.groups,
+        "most_groups": level_set.stability,
         "budget": str(level_set.budget),
         "thresholds": list(level_set.thresholds),
     }

@@ -1,25 +1,43 @@
 """The plan of counts of population groups whose detail a noisy total chooses, before any record is read."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from pydantic import Field
+
+from tallyveil.accounting.events import Neighbours, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.arrays import Integers
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import (
+    ByName,
+    Declared,
+    Exact,
+    Format1,
+    Many,
+    Name,
+    Number,
+    Text,
+    Whole,
+    mapping_of,
+)
 from tallyveil.errors import BudgetError, SchemaError
+from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.public.groupings import Grouping, GroupList
-from tallyveil.products.safetab.public.levels import NEIGHBOURS, GroupLevel, Ladder, events_of
+from tallyveil.products.safetab.public.levels import NEIGHBOURS, GroupLevel, Ladder, deviations_of, events_of
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import Schema
+from tallyveil.schema.schema import Schema, StatedSchema
 from tallyveil.storage.json_files import digest_of
 
-GROUPS_FORMAT: Final = 1
-"""Version of the plan's mapping. It is part of the digest, so a new version is a new plan for finished
-releases."""
+MOST_LEVELS: Final = 256
+"""Largest number of levels for which the addresses of the noise have room."""
+
+QUERIES_APART: Final = 16
+"""Number of query numbers that a level has among the addresses of the noise. Each detail needs one of them."""
 
 MOST_NUMBERS: Final = 1 << 27
 """Largest product of the groups of a level and the cells of the finest table: 2**27 numbers of 8 bytes are one GiB."""
@@ -45,20 +63,74 @@ class QueryTable:
         return self.query.apply_dense(finest)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MappedLevel(GroupLevel):
-    """A level whose groups are combinations of groupings.
+@dataclass(frozen=True)
+class LevelNoise(Declared):
+    """[levels.noise]: the addresses of the noise of a level."""
+
+    geolevel: Annotated[Whole, Field(ge=0, lt=MOST_LEVELS, description="Field geolevel of the addresses.")]
+    query: Annotated[
+        Whole,
+        Field(
+            ge=0,
+            lt=2**16,
+            multiple_of=QUERIES_APART,
+            description="First of the level's 16 query numbers.",
+        ),
+    ]
+    geounit: Annotated[
+        Name | None,
+        Field(description="Grouping of the level whose groups are the geounits. Without it there is one."),
+    ] = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedGroupLevel(Declared):
+    """What a plan states of a level whose groups are combinations of groupings.
+
+    Attributes:
+        by: Names of the groupings.
+        budget, thresholds: As in `GroupLevel`.
+        stability: Largest number of groups of the level that a record may be in. Records in more groups are refused.
+        groups, total_only_groups: How many groups there are, and how many of them have no detail.
+        order_of_groups: SHA-256 of their order. The addresses of the noise count groups in it, so that two plans that
+            differ in it have different noise.
+        details: From the total to that of total-only groups.
+        standard_deviations: Of the noise of stage 1, of stage 2 and of a total-only group.
+    """
+
+    name: Text
+    by: Many[Text]
+    budget: Exact
+    stability: Whole
+    groups: Whole
+    total_only_groups: Whole
+    noise: LevelNoise
+    order_of_groups: Text
+    details: Many[Text]
+    thresholds: Many[Whole]
+    standard_deviations: Many[Number]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MappedLevel(StatedGroupLevel, GroupLevel):
+    """The same level with what its measuring needs.
 
     Attributes:
         number: Its place among the levels of the plan.
-        groups: The groups.
-        stability: Largest number of groups of the level that a record may be in, as the plan states it. Records that
-            are in more groups are refused.
+        listed: The groups.
     """
 
     number: int
-    groups: GroupList
-    stability: int
+    listed: GroupList
+    geolevel: int
+    query: int
+    width: int
+    n_adaptive: int
+    ladder: Ladder
+    stage_1: Law
+    stage_2: Law
+    total_only: Law
+    keep_above: None = None
 
     def cell_labels(self, detail: int) -> list[str]:
         """One line for each cell of a detail that has a table."""
@@ -118,46 +190,98 @@ def ladder_of(schema: Schema, details: tuple[str, ...]) -> Ladder:
     return Ladder(names, tables, schema.size, apart)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupPlan:
-    """The plan of a release of population groups.
+def mapped_level(
+    name: str,
+    number: int,
+    noise: LevelNoise,
+    listed: GroupList,
+    ladder: Ladder,
+    laws: tuple[Law, Law, Law],
+    *,
+    budget: Fraction,
+    thresholds: Sequence[int],
+    stability: int,
+) -> MappedLevel:
+    """The level of some groups; the arguments are those of its attributes."""
+    return MappedLevel(
+        name=name,
+        by=tuple(grouping.name for grouping in listed.groupings),
+        budget=budget,
+        stability=stability,
+        groups=listed.n_groups,
+        total_only_groups=listed.n_total_only,
+        noise=noise,
+        order_of_groups=hashlib.sha256(listed.place_of.astype("<i8").tobytes()).hexdigest(),
+        details=ladder.names,
+        thresholds=tuple(thresholds),
+        standard_deviations=deviations_of(laws),
+        number=number,
+        listed=listed,
+        geolevel=noise.geolevel,
+        query=noise.query,
+        width=listed.width,
+        n_adaptive=listed.n_adaptive,
+        ladder=ladder,
+        stage_1=laws[0],
+        stage_2=laws[1],
+        total_only=laws[2],
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedGroupPlan(Declared):
+    """The plan of a release of population groups as `plan.json` states it.
 
     Attributes:
         name: Name of the release.
+        mechanism: Discrete Gaussian (budgets are rho) or discrete Laplace (budgets are epsilon).
+        declared: Largest budget that may be spent, in `budget_unit`.
+        spent: Sum of the budgets of the levels.
+        delta: Delta at which epsilon is stated.
+        stage_1_fraction: Share of a group's budget for the count that chooses its detail.
         schema: The cells of the finest table.
         columns: Column of each attribute in the records, by attribute name.
         groupings: The maps from values to groups.
         levels: The levels.
-        mechanism: Discrete Gaussian (budgets are rho) or discrete Laplace (budgets are epsilon).
-        stage_1_fraction: Share of a group's budget for the count that chooses its detail.
-        declared: Largest budget that may be spent, in `budget_unit`.
-        delta: Delta at which epsilon is stated.
+    """
+
+    # Part of the digest, so that a new format is a new plan for finished releases.
+    format: Format1 = 1
+    name: Text
+    mechanism: Mechanism
+    neighbours: Neighbours = NEIGHBOURS
+    declared: Exact
+    spent: Exact
+    delta: Exact
+    stage_1_fraction: Exact
+    schema: StatedSchema
+    columns: ByName[Text]
+    groupings: Many[Grouping]
+    levels: Many[StatedGroupLevel]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupPlan(StatedGroupPlan):
+    """The same plan with what measuring its levels needs.
+
     Raises:
         BudgetError: the levels cost more than the declared budget.
         SchemaError: a level is too large.
     """
 
-    name: str
-    schema: Schema
-    columns: tuple[tuple[str, str], ...]
-    groupings: tuple[Grouping, ...]
     levels: tuple[MappedLevel, ...]
-    mechanism: Mechanism
-    stage_1_fraction: Fraction
-    declared: Fraction
-    delta: Fraction
 
     def __post_init__(self) -> None:
         unit = self.budget_unit
         # Checked when the plan is made, long before anything is read.
-        if self.budget > self.declared:
+        if self.spent > self.declared:
             raise BudgetError(
-                f"the levels cost {unit} = {exact_text(self.budget)}, more than the declared {unit} = "
+                f"the levels cost {unit} = {exact_text(self.spent)}, more than the declared {unit} = "
                 f"{exact_text(self.declared)}. Lower the budgets of [[levels]], or raise [privacy] {unit} if policy "
                 "allows it; nothing was read."
             )
         for level in self.levels:
-            groups, cells = level.groups.n_groups, level.ladder.finest_cells
+            groups, cells = level.groups, level.ladder.finest_cells
             if (numbers := groups * cells) > MOST_NUMBERS:
                 raise SchemaError(
                     f"level '{level.name}' has {groups:,} groups with tables of {cells:,} cells, together "
@@ -170,17 +294,12 @@ class GroupPlan:
         """Unit of the budgets."""
         return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
 
-    @property
-    def budget(self) -> Fraction:
-        """Sum of the budgets of the levels."""
-        return sum((level.budget for level in self.levels), Fraction(0))
-
     def event(self) -> PrivacyEvent:
         """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""
         parts: list[PrivacyEvent] = []
         for level in self.levels:
             # A record may be in as many total-only groups as there are, but in no more than the stability.
-            parts += events_of([level], level.stability, min(level.stability, level.groups.n_total_only))
+            parts += events_of([level], level.stability, min(level.stability, level.total_only_groups))
         return SequentialEvent(tuple(parts))
 
     def digest(self) -> bytes:
@@ -189,40 +308,4 @@ class GroupPlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain data, with budgets as exact text."""
-        return {
-            "format": GROUPS_FORMAT,
-            "name": self.name,
-            "mechanism": self.mechanism.value,
-            "neighbours": NEIGHBOURS.value,
-            "declared": str(self.declared),
-            "spent": str(self.budget),
-            "delta": str(self.delta),
-            "stage_1_fraction": str(self.stage_1_fraction),
-            "schema": self.schema.to_mapping(),
-            "columns": dict(self.columns),
-            "groupings": [grouping.to_mapping() for grouping in self.groupings],
-            "levels": [_level_mapping(grouping) for grouping in self.levels],
-        }
-
-
-def _level_mapping(level: MappedLevel) -> dict[str, Any]:
-    return {
-        "name": level.name,
-        "by": [grouping.name for grouping in level.groups.groupings],
-        "budget": str(level.budget),
-        "stability": level.stability,
-        "groups": level.groups.n_groups,
-        "total_only_groups": level.groups.n_total_only,
-        "noise": {
-            "geolevel": level.geolevel,
-            "query": level.query,
-            "geounit": None if level.groups.rows is None else level.groups.rows.name,
-        },
-        # The addresses count groups in this order, so two plans that differ in it have different noise.
-        "order_of_groups": hashlib.sha256(level.groups.place_of.astype("<i8").tobytes()).hexdigest(),
-        "details": list(level.ladder.names),
-        "thresholds": list(level.thresholds),
-        "standard_deviations": [
-            law.standard_deviation() for law in (level.stage_1, level.stage_2, level.total_only)
-        ],
-    }
+        return mapping_of(self, StatedGroupPlan)

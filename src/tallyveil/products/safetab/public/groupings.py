@@ -13,12 +13,16 @@ region it is in two groups: (I, North) and (J, North). At a level of no grouping
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from tallyveil.arrays import Integers
+from tallyveil.declared import Declared, Many, Text, Whole
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.products.safetab.public.files import some
 from tallyveil.schema.names import check_labels
@@ -29,8 +33,26 @@ MOST_GROUPS: Final = 1 << 27
 """Largest number of groups of a level, so that the list of their positions takes at most a GiB."""
 
 
+def _array_of(pairs: ArrayLike) -> Integers:
+    array = np.array(pairs, np.int64).reshape(-1, 2)
+    # Part of the plan: nobody may change it after the digest was made.
+    array.setflags(write=False)
+    return array
+
+
+class _Pairs:
+    """Reads and writes an array of pairs as a list."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            _array_of,
+            handler.generate_schema(Many[tuple[Whole, Whole]]),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda array: array.tolist()),
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class ValueMap:
+class ValueMap(Declared):
     """A map from the values in some columns of the records to the groups of a grouping.
 
     Attributes:
@@ -42,11 +64,11 @@ class ValueMap:
         pairs: Positions (value, group) of each value in a group; int64, shape (n, 2), each pair once.
     """
 
-    columns: tuple[str, ...]
+    columns: Many[Text]
     match: Match
-    missing: tuple[str, ...]
-    values: tuple[str, ...]
-    pairs: Integers
+    missing: Many[Text]
+    values: Many[Text]
+    pairs: Annotated[Integers, _Pairs()]
 
     @property
     def most(self) -> int:
@@ -56,19 +78,9 @@ class ValueMap:
         of_value = np.sort(np.bincount(self.pairs[:, 0], minlength=1))[::-1]
         return int(of_value[: len(self.columns) if self.match == "any" else 1].sum())
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for the plan."""
-        return {
-            "columns": list(self.columns),
-            "match": self.match,
-            "missing": list(self.missing),
-            "values": list(self.values),
-            "pairs": self.pairs.tolist(),
-        }
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grouping:
+class Grouping(Declared):
     """Groups that maps make of the values of a record.
 
     Attributes:
@@ -79,9 +91,9 @@ class Grouping:
         SchemaError: a label is empty or repeated, or could be mistaken.
     """
 
-    name: str
-    groups: tuple[str, ...]
-    maps: tuple[ValueMap, ...]
+    name: Text
+    groups: Many[Text]
+    maps: Many[ValueMap]
 
     def __post_init__(self) -> None:
         check_labels(self.groups, "group", f"grouping {self.name!r}")
@@ -91,11 +103,6 @@ class Grouping:
         """A bound on the number of groups that a record can be in."""
         # A bound on the maps' union; the number of groups bounds it, too.
         return min(sum(value_map.most for value_map in self.maps), len(self.groups))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data for the plan."""
-        maps = [value_map.to_mapping() for value_map in self.maps]
-        return {"name": self.name, "groups": list(self.groups), "maps": maps}
 
 
 def grouping_from_rows(
@@ -130,10 +137,7 @@ def grouping_from_rows(
     }
     # A row that is given twice counts once.
     pairs = dict.fromkeys((values[value], groups[group]) for value, group in rows if group is not None)
-    array = np.array(list(pairs), np.int64).reshape(-1, 2)
-    # Part of the plan: nobody may change it after the digest was made.
-    array.setflags(write=False)
-    value_map = ValueMap(tuple(columns), match, tuple(missing), tuple(values), array)
+    value_map = ValueMap(tuple(columns), match, tuple(missing), tuple(values), _array_of(list(pairs)))
     return Grouping(name, tuple(groups), (value_map,))
 
 
@@ -147,8 +151,7 @@ def grouping_of_maps(name: str, parts: Sequence[Grouping]) -> Grouping:
         places = np.array([place[group] for group in part.groups], np.int64)
         for value_map in part.maps:
             pairs = np.stack([value_map.pairs[:, 0], places[value_map.pairs[:, 1]]], axis=1)
-            pairs.setflags(write=False)
-            maps.append(replace(value_map, pairs=pairs))
+            maps.append(replace(value_map, pairs=_array_of(pairs)))
     return Grouping(name, tuple(groups), tuple(maps))
 
 

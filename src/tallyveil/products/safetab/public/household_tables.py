@@ -175,7 +175,7 @@ def household_rows(
         pl.Series(household_set.view.codes, dtype=pl.String),
     )
     frames = []
-    for number, (detail, noisy) in enumerate(zip(household_set.table.details, cells, strict=True)):
+    for number, (detail, noisy) in enumerate(zip(household_set.layout.details, cells, strict=True)):
         places = np.flatnonzero(groups.detail == number)
         for cell, parts in detail.sums:
             quality = quality_of_sum(household_set, len(parts))
@@ -193,7 +193,7 @@ def household_rows(
                             household_set.geography, len(places), dtype=pl.String, eager=True
                         ),
                         "ITERATION_CODE": codes.gather(groups.iterations[places]),
-                        household_set.table.column: pl.repeat(
+                        household_set.layout.column: pl.repeat(
                             str(cell), len(places), dtype=pl.String, eager=True
                         ),
                         "COUNT": count,
@@ -203,7 +203,7 @@ def household_rows(
                     }
                 )
             )
-    return pl.concat(frames).sort("TABLE", *KEYS, household_set.table.column)
+    return pl.concat(frames).sort("TABLE", *KEYS, household_set.layout.column)
 
 
 def quality_of_sum(household_set: HouseholdSet, n: int) -> Quality:

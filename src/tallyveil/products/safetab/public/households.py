@@ -23,6 +23,18 @@ from typing import Any, Final, Literal
 
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import (
+    ByName,
+    Declared,
+    Exact,
+    Flag,
+    Format1,
+    Many,
+    Number,
+    Text,
+    Whole,
+    mapping_of,
+)
 from tallyveil.errors import BudgetError, SchemaError
 from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.public.config import (
@@ -154,59 +166,96 @@ _FIXED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HouseholdSet:
-    """The groups of one geography and iteration level in one table.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedHouseholdSet(Declared):
+    """What a plan states of the groups of one geography and iteration level in one table.
 
     Attributes:
-        table: T3 or T4.
-        geography, level, view, stability: As in `LevelSet`.
+        geography, level, stability: As in `StatedLevelSet`.
         budget: Rho or epsilon of all its groups together.
         thresholds: T1 counts from which each finer detail is chosen.
+        standard_deviation: Of the noise of every measured cell.
+        margin: Of a cell, with 95 % confidence.
+    """
+
+    table: TableName
+    geography: Text
+    level: Whole
+    budget: Exact
+    stability: Whole
+    thresholds: Many[Whole]
+    standard_deviation: Number
+    margin: Whole
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HouseholdSet(StatedHouseholdSet):
+    """The same groups with what their measuring needs.
+
+    Attributes:
+        layout: Of the table.
+        view: As in `LevelSet`.
         law: Law of the noise of every measured cell.
     """
 
-    table: HouseholdTable
-    geography: str
-    level: int
+    layout: HouseholdTable
     view: View
-    stability: Stability
-    budget: Fraction
-    thresholds: tuple[int, ...]
     law: Law
 
     @property
     def name(self) -> str:
         """A name such as "t3 COUNTY level 2"."""
-        return f"{self.table.name} {self.geography} level {self.level}"
+        return f"{self.table} {self.geography} level {self.level}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HouseholdRun:
-    """What one run (US or PR) measures.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedHouseholdRun(Declared):
+    """What a plan states of one run (US or PR).
+
+    Attributes:
+        budget: Sum of the budgets.
+        sets: Sets with a budget, T3 first.
+    """
+
+    budget: Exact
+    sets: Many[StatedHouseholdSet]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HouseholdRun(StatedHouseholdRun):
+    """What one run measures.
 
     Attributes:
         run: "US" or "PR".
-        sets: Sets with a budget, T3 first.
     """
 
     run: str
     sets: tuple[HouseholdSet, ...]
-
-    @property
-    def budget(self) -> Fraction:
-        """Sum of the budgets."""
-        return sum((household_set.budget for household_set in self.sets), Fraction(0))
 
     def event(self) -> PrivacyEvent:
         """The privacy event. A household's record is in one cell of each of its groups in every set."""
         return SequentialEvent(
             tuple(
                 # One cell in each of at most s groups: s counts with this law, in parallel over the rest.
-                ParallelEvent((release_of(household_set.law),), household_set.stability.groups)
+                ParallelEvent((release_of(household_set.law),), household_set.stability)
                 for household_set in self.sets
             )
         )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedHouseholdPlan(Declared):
+    """The plan of a SafeTab-H release as `plan.json` states it; its keys are those of `StatedSafetabPlan`."""
+
+    format: Format1 = 1
+    kind: Literal["safetab-households"] = "safetab-households"
+    mechanism: Mechanism
+    max_race_codes: Whole
+    allow_negative_counts: Flag
+    states: Many[Text]
+    codes: Many[Text]
+    mapping: Many[tuple[Text, Text]]
+    runs: ByName[StatedHouseholdRun]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,24 +288,16 @@ class HouseholdPlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain data, with budgets as exact text."""
-        return {
-            # Version of this mapping; the digest covers it.
-            "format": 1,
-            "kind": "safetab-households",
-            "mechanism": self.config.mechanism.value,
-            "max_race_codes": self.config.max_race_codes,
-            "allow_negative_counts": self.config.allow_negative,
-            "states": list(self.config.states),
-            "codes": list(self.files.codes),
-            "mapping": [list(pair) for pair in self.files.mapping],
-            "runs": {
-                run.run: {
-                    "budget": str(run.budget),
-                    "sets": [_mapping(household_set) for household_set in run.sets],
-                }
-                for run in self.runs
-            },
-        }
+        stated = StatedHouseholdPlan(
+            mechanism=self.config.mechanism,
+            max_race_codes=self.config.max_race_codes,
+            allow_negative_counts=self.config.allow_negative,
+            states=self.config.states,
+            codes=self.files.codes,
+            mapping=self.files.mapping,
+            runs=tuple((run.run, run) for run in self.runs),
+        )
+        return mapping_of(stated)
 
 
 def read_household_plan(folder: Path) -> HouseholdPlan:
@@ -297,7 +338,7 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
     stabilities = {key: stability_of(view, config.max_race_codes) for key, view in views.items()}
     planned = []
     for run in runs:
-        sets = [
+        sets = tuple(
             _household_set(
                 config,
                 table,
@@ -312,8 +353,9 @@ def read_household_plan(folder: Path) -> HouseholdPlan:
             for level in LEVELS
             # A set without a budget is not measured; T3 sets come first, which the plan's digest fixes.
             if budgets[table.name][geography, level]
-        ]
-        planned.append(HouseholdRun(run, tuple(sets)))
+        )
+        budget = sum((household_set.budget for household_set in sets), Fraction(0))
+        planned.append(HouseholdRun(run=run, budget=budget, sets=sets))
     return HouseholdPlan(config, files, tuple(planned))
 
 
@@ -339,17 +381,16 @@ def _household_set(
         law = law_of(config.mechanism, budgets[place] / stability.groups)
     except BudgetError as error:
         raise BudgetError(f"{name}, budget {budgets[place]}: {error}") from None
-    return HouseholdSet(table, geography, level, view, stability, budgets[place], thresholds[place], law)
-
-
-def _mapping(household_set: HouseholdSet) -> dict[str, Any]:
-    return {
-        "table": household_set.table.name,
-        "geography": household_set.geography,
-        "level": household_set.level,
-        "budget": str(household_set.budget),
-        "stability": household_set.stability.groups,
-        "thresholds": list(household_set.thresholds),
-        "standard_deviation": household_set.law.standard_deviation(),
-        "margin": household_set.law.margin(Fraction(19, 20)),
-    }
+    return HouseholdSet(
+        table=table.name,
+        geography=geography,
+        level=level,
+        budget=budgets[place],
+        stability=stability.groups,
+        thresholds=thresholds[place],
+        standard_deviation=law.standard_deviation(),
+        margin=law.margin(Fraction(19, 20)),
+        layout=table,
+        view=view,
+        law=law,
+    )

@@ -75,9 +75,10 @@ class Ladder:
         return self.tables[detail - 1].n_cells if 0 < detail < self.total_only else 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class GroupLevel:
     """The population groups of one level, with their own budget. Groups stand in rows of the same width.
+
+    A level of a layout has these attributes beside what its plan states of it.
 
     Attributes:
         name: A name for readers, such as "COUNTY level 2".
@@ -130,6 +131,11 @@ def law_of(mechanism: Mechanism, budget: Fraction) -> Law:
         return DiscreteGaussian(1 / (2 * budget))
     # epsilon = sensitivity / scale.
     return DiscreteLaplace(1 / budget)
+
+
+def deviations_of(laws: Sequence[Law]) -> tuple[float, ...]:
+    """The standard deviations of some laws, as plans state them."""
+    return tuple(law.standard_deviation() for law in laws)
 
 
 def level_laws(

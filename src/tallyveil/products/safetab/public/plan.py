@@ -10,6 +10,18 @@ from typing import Any, Final, Literal
 
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import (
+    ByName,
+    Declared,
+    Exact,
+    Flag,
+    Format1,
+    Many,
+    Number,
+    Text,
+    Whole,
+    mapping_of,
+)
 from tallyveil.errors import SchemaError
 from tallyveil.noise.balls import rational
 from tallyveil.noise.laws import Law
@@ -30,7 +42,7 @@ from tallyveil.products.safetab.public.iterations import (
     read_iterations,
     stability_of,
 )
-from tallyveil.products.safetab.public.levels import GroupLevel, Ladder, events_of, level_laws
+from tallyveil.products.safetab.public.levels import GroupLevel, Ladder, deviations_of, events_of, level_laws
 
 LADDER: Final = Ladder(
     ("total", "sex by 4 ages", "sex by 9 ages", "sex by 23 ages", "total only"),
@@ -41,42 +53,81 @@ LADDER: Final = Ladder(
 """The details of the Census layout."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelSet(GroupLevel):
-    """A level of the Census layout: the groups of one geography and iteration level. Its rows are regions.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedLevelSet(Declared):
+    """What a plan states of a level of the Census layout: the groups of one geography and iteration level.
 
     Attributes:
         geography: A name such as "COUNTY".
         level: Iteration level, 1 or 2.
-        view: Its iterations, one for each group of a row.
+        budget, thresholds, keep_above: As in `GroupLevel`.
         stability: Largest number of its groups that a record can be in.
+        stability_formula: The published formula of the same, for comparison.
+        iterations: Number of its iterations, one for each group of a row.
+        total_only_iterations: How many of them have no detail.
+        standard_deviations: Of the noise of stage 1, of stage 2 and of a total-only group.
     """
 
-    geography: str
-    level: int
+    geography: Text
+    level: Whole
+    budget: Exact
+    stability: Whole
+    stability_formula: Whole
+    thresholds: Many[Whole]
+    keep_above: Whole | None
+    iterations: Whole
+    total_only_iterations: Whole
+    standard_deviations: Many[Number]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LevelSet(StatedLevelSet, GroupLevel):
+    """A level of the Census layout with what its measuring needs. Its rows are regions.
+
+    Attributes:
+        view: Its iterations.
+        witness: A record that is in as many of its groups as any can be.
+    """
+
+    name: str
+    geolevel: int
+    query: int
+    width: int
+    n_adaptive: int
+    ladder: Ladder
+    stage_1: Law
+    stage_2: Law
+    total_only: Law
     view: View
-    stability: Stability
+    witness: Stability
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunPlan:
-    """What one run (US or PR) measures.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedRun(Declared):
+    """What a plan states of one run (US or PR).
+
+    Attributes:
+        budget: Sum of the level budgets, in rho or pure epsilon.
+        witness: Race codes and ethnicity code of a record that attains the stability of every set. None if no such
+            record was found; the sum of the stabilities is then an upper bound.
+        sets: Its level sets with a budget.
+    """
+
+    budget: Exact
+    witness: tuple[Many[Text], Text] | None
+    sets: Many[StatedLevelSet]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunPlan(StatedRun):
+    """What one run measures.
 
     Attributes:
         run: "US" or "PR".
-        sets: Its level sets with a budget.
-        witness: Race codes and ethnicity code of a record that attains the stability of every set. None if no such
-            record was found; the sum of the stabilities is then an upper bound.
     """
 
     run: str
     sets: tuple[LevelSet, ...]
-    witness: tuple[tuple[str, ...], str] | None
-
-    @property
-    def budget(self) -> Fraction:
-        """Sum of the level budgets, in rho or pure epsilon."""
-        return sum((level_set.budget for level_set in self.sets), Fraction(0))
 
     def event(self, *, total_only: bool = True) -> PrivacyEvent:
         """The privacy event of the run.
@@ -94,10 +145,32 @@ class RunPlan:
             by_view.setdefault((level_set.level, level_set.view.nationwide), []).append(level_set)
         parts: list[PrivacyEvent] = []
         for together in by_view.values():
-            # Equal within a view.
-            stability = together[0].stability
-            parts += events_of(together, stability.groups, stability.total_only if total_only else 0)
+            # The stability is equal within a view.
+            first = together[0]
+            parts += events_of(together, first.stability, first.witness.total_only if total_only else 0)
         return SequentialEvent(tuple(parts))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StatedSafetabPlan(Declared):
+    """The plan of a SafeTab release as `plan.json` states it, with the lists of its code files.
+
+    Attributes:
+        mapping: Pairs of a code and an iteration that it counts in.
+        iterations: Code, name, level, `Membership` and `Detailing` of each.
+    """
+
+    format: Format1 = 1
+    mechanism: Mechanism
+    max_race_codes: Whole
+    stage_1_fraction: Exact
+    zero_suppression_chance: Exact | None
+    allow_negative_counts: Flag
+    states: Many[Text]
+    codes: Many[Text]
+    mapping: Many[tuple[Text, Text]]
+    iterations: Many[tuple[Text, Text, Whole, Whole, Whole]]
+    runs: ByName[StatedRun]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,29 +208,22 @@ class SafetabPlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain data, with budgets as exact text."""
-        config = self.config
-        return {
-            "format": 1,
-            "mechanism": config.mechanism.value,
-            "max_race_codes": config.max_race_codes,
-            "stage_1_fraction": str(config.stage_1_fraction),
-            "zero_suppression_chance": None if config.suppression is None else str(config.suppression),
-            "allow_negative_counts": config.allow_negative,
-            "states": list(config.states),
-            "codes": list(self.files.codes),
-            "mapping": [list(pair) for pair in self.files.mapping],
-            "iterations": [
-                [i.code, i.name, i.level, int(i.membership), int(i.detailing)] for i in self.files.iterations
-            ],
-            "runs": {
-                run.run: {
-                    "budget": str(run.budget),
-                    "witness": None if run.witness is None else [list(run.witness[0]), run.witness[1]],
-                    "sets": [_set_mapping(level_set) for level_set in run.sets],
-                }
-                for run in self.runs
-            },
-        }
+        config, files = self.config, self.files
+        stated = StatedSafetabPlan(
+            mechanism=config.mechanism,
+            max_race_codes=config.max_race_codes,
+            stage_1_fraction=config.stage_1_fraction,
+            zero_suppression_chance=config.suppression,
+            allow_negative_counts=config.allow_negative,
+            states=config.states,
+            codes=files.codes,
+            mapping=files.mapping,
+            iterations=tuple(
+                (i.code, i.name, i.level, int(i.membership), int(i.detailing)) for i in files.iterations
+            ),
+            runs=tuple((run.run, run) for run in self.runs),
+        )
+        return mapping_of(stated)
 
 
 def read_plan(folder: Path) -> SafetabPlan:
@@ -233,7 +299,8 @@ def _run_plan(
         [views[key][0] for key in used], [views[key][1] for key in used], config.max_race_codes
     )
     witness = None if record is None else (tuple(files.codes[c] for c in record[0]), files.codes[record[1]])
-    return RunPlan(run, sets, witness)
+    budget = sum((level_set.budget for level_set in sets), Fraction(0))
+    return RunPlan(run=run, budget=budget, witness=witness, sets=sets)
 
 
 def _level_set(
@@ -253,35 +320,25 @@ def _level_set(
         # The noise that a total of detail 0 has is that of stage 2.
         keep_above = suppression_bound(laws[1], config.suppression)
     return LevelSet(
-        name,
-        GEOLEVELS[geography],
-        query_number(level, 0),
-        len(view.iterations),
-        view.n_adaptive,
-        LADDER,
-        budget,
-        config.thresholds[geography, level],
-        *laws,
-        keep_above,
-        geography,
-        level,
-        view,
-        stability,
+        geography=geography,
+        level=level,
+        budget=budget,
+        stability=stability.groups,
+        stability_formula=stability.formula,
+        thresholds=config.thresholds[geography, level],
+        keep_above=keep_above,
+        iterations=len(view.iterations),
+        total_only_iterations=len(view.iterations) - view.n_adaptive,
+        standard_deviations=deviations_of(laws),
+        name=name,
+        geolevel=GEOLEVELS[geography],
+        query=query_number(level, 0),
+        width=len(view.iterations),
+        n_adaptive=view.n_adaptive,
+        ladder=LADDER,
+        stage_1=laws[0],
+        stage_2=laws[1],
+        total_only=laws[2],
+        view=view,
+        witness=stability,
     )
-
-
-def _set_mapping(level_set: LevelSet) -> dict[str, Any]:
-    return {
-        "geography": level_set.geography,
-        "level": level_set.level,
-        "budget": str(level_set.budget),
-        "stability": level_set.stability.groups,
-        "stability_formula": level_set.stability.formula,
-        "thresholds": list(level_set.thresholds),
-        "keep_above": level_set.keep_above,
-        "iterations": len(level_set.view.iterations),
-        "total_only_iterations": len(level_set.view.iterations) - level_set.view.n_adaptive,
-        "standard_deviations": [
-            law.standard_deviation() for law in (level_set.stage_1, level_set.stage_2, level_set.total_only)
-        ],
-    }

@@ -44,7 +44,7 @@ def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[s
 
 def privacy_of_groups(plan: GroupPlan) -> RunPrivacy:
     """The guarantee of a plan, between files that differ by one record."""
-    return privacy_of_event(plan.name, plan.budget, plan.event(), plan.mechanism, plan.delta)
+    return privacy_of_event(plan.name, plan.spent, plan.event(), plan.mechanism, plan.delta)
 
 
 def level_errors(plan: GroupPlan) -> dict[str, list[dict[str, Any]]]:

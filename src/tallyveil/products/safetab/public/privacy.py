@@ -326,7 +326,7 @@ def plan_for_margins(plan: SafetabPlan, margins: Mapping[Level, int], recipe: Re
         (level_set.geography, level_set.level): budget_for_margin(
             plan.config.mechanism,
             margins[level_set.geography, level_set.level],
-            stability=level_set.stability.groups,
+            stability=level_set.stability,
             stage_1_fraction=plan.config.stage_1_fraction,
             recipe=recipe,
         )

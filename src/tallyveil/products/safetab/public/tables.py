@@ -456,7 +456,7 @@ def _totals(level: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
     size, n = len(groups.rows), groups.cells.shape[1]
     return pl.DataFrame(
         {
-            **level.groups.labels(_places(level, groups)),
+            **level.listed.labels(_places(level, groups)),
             **numbers_of(level, groups, [np.arange(n)], allow_negative=True),
             # new_from_index repeats one value without building a list.
             "DETAIL": pl.Series([level.ladder.names[groups.detail]], dtype=pl.String).new_from_index(0, size),
@@ -469,7 +469,7 @@ def _cells(level: MappedLevel, groups: NumberedGroups) -> pl.DataFrame:
     n = len(labels)
     return pl.DataFrame(
         {
-            **level.groups.labels(np.repeat(_places(level, groups), n)),
+            **level.listed.labels(np.repeat(_places(level, groups), n)),
             "DETAIL": pl.Series([level.ladder.names[groups.detail]], dtype=pl.String).new_from_index(
                 0, size * n
             ),
@@ -485,7 +485,7 @@ def _places(level: MappedLevel, groups: NumberedGroups) -> Integers:
 
 
 def _no_cells(level: MappedLevel) -> pl.DataFrame:
-    texts = (*(grouping.name for grouping in level.groups.groupings), "DETAIL", "CELL")
+    texts = (*(grouping.name for grouping in level.listed.groupings), "DETAIL", "CELL")
     kinds: dict[str, type[pl.DataType]] = dict.fromkeys(texts, pl.String)
     kinds |= {"COUNT": pl.Int64, **dict.fromkeys(QUALITY_COLUMNS, pl.Float64), "METHOD": pl.String}
     return pl.DataFrame(schema=kinds)
@@ -493,12 +493,12 @@ def _no_cells(level: MappedLevel) -> pl.DataFrame:
 
 def _checks(out: Path, level: MappedLevel) -> Iterator[OutputCheck]:
     totals, cells = read_group_tables(out, level)
-    keys = [grouping.name for grouping in level.groups.groupings]
-    wanted = pl.DataFrame(level.groups.labels(np.arange(level.groups.n_groups)))
+    keys = [grouping.name for grouping in level.listed.groupings]
+    wanted = pl.DataFrame(level.listed.labels(np.arange(level.groups)))
     # Sorted on both sides, since the order is not promised. A level without groupings has one group and no
     # label.
     once = (
-        totals.height == level.groups.n_groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
+        totals.height == level.groups and totals.select(keys).sort(keys).equals(wanted.sort(keys))
         if keys
         else (totals.height == 1)
     )

@@ -286,7 +286,7 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
 
 def group_parameters(plan: GroupPlan) -> pl.DataFrame:
     """What the noise of each level costs by itself, and that of all levels together."""
-    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.budget)]
+    costs = [*((level.name, level.budget) for level in plan.levels), (ALL_LEVELS, plan.spent)]
     return parameter_table(plan.mechanism, costs)
 
 
@@ -395,8 +395,8 @@ def _truth(
     ):
         # True cells are not negative, so nothing is raised; the option only spares a pass.
         rows = household_rows(household_set, regions, listed, cells, allow_negative=True)
-        true = rows.select(*KEYS, household_set.table.column, pl.col("COUNT").alias(TRUE_HOUSEHOLDS))
-        frames[household_set.table.name].append(true)
+        true = rows.select(*KEYS, household_set.layout.column, pl.col("COUNT").alias(TRUE_HOUSEHOLDS))
+        frames[household_set.table].append(true)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 

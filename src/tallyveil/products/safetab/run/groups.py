@@ -150,7 +150,7 @@ class _GroupsWork:
             totals, cells, n_counts = tables_of_level(level, measurer)
             write_group_tables(run.path, level, (totals, cells), run.tags)
         logger.info("%s tabulated", level.name)
-        return {"groups": level.groups.n_groups, "noisy_counts": n_counts, "cells_rows": cells.height}
+        return {"groups": level.groups, "noisy_counts": n_counts, "cells_rows": cells.height}
 
     def check(self, run: Run) -> list[str]:
         """Check that the written tables have the properties that the documentation states."""
@@ -170,7 +170,7 @@ def tables_of_level(
     """Totals, cells and the number of noisy counts of one level."""
     collected = CollectedGroups(level)
     # All rows: empty groups are measured like others, or their absence would tell that they are empty.
-    for part in measurer.measure(level, np.arange(level.groups.n_rows)):
+    for part in measurer.measure(level, np.arange(level.listed.n_rows)):
         collected.add(part)
     return *group_tables(level, collected), collected.n_counts
 

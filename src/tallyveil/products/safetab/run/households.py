@@ -232,7 +232,7 @@ def tables_of_households(
             cells,
             allow_negative=plan.config.allow_negative,
         )
-        frames[household_set.table.name].append(rows)
+        frames[household_set.table].append(rows)
     return {name: pl.concat(parts) for name, parts in frames.items()}
 
 

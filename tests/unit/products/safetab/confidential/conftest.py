@@ -120,6 +120,6 @@ def every_group() -> Any:
     def listed(one: Any, regions: Any) -> ListedGroups:
         n, width = len(regions.ids[one.geography]), len(one.view.codes)
         place = np.arange(n * width, dtype=np.int64)
-        return ListedGroups(place // width, place % width, place % len(one.table.details))
+        return ListedGroups(place // width, place % width, place % len(one.layout.details))
 
     return listed

@@ -26,7 +26,7 @@ from tallyveil.products.safetab.confidential.group_records import (
 )
 from tallyveil.products.safetab.confidential.measure import GroupMeasurer
 from tallyveil.products.safetab.public.addresses import FIRST_TABLE
-from tallyveil.products.safetab.public.group_plan import GroupPlan, MappedLevel, ladder_of
+from tallyveil.products.safetab.public.group_plan import GroupPlan, LevelNoise, ladder_of, mapped_level
 from tallyveil.products.safetab.public.groupings import grouping_from_rows, list_groups
 from tallyveil.products.safetab.public.levels import level_laws
 from tallyveil.schema.attribute import Attribute
@@ -45,20 +45,27 @@ def level(number, name, groupings, stability, thresholds=(1, 2), total_only=Fals
     groups = list_groups(name, groupings, total_only, rows)
     laws = level_laws(Mechanism.DISCRETE_GAUSSIAN, Fraction(1), stability, Fraction(1, 10), name)
     ladder = ladder_of(SCHEMA, ("sex", "sex * age"))
-    return MappedLevel(
-        *(name, number, 0, groups.width, groups.n_adaptive, ladder, Fraction(1), thresholds, *laws, None),
-        number,
-        groups,
-        stability,
-    )
+    address = LevelNoise(number, 0, None if rows is None else rows.name)
+    numbers = {"budget": Fraction(1), "thresholds": thresholds, "stability": stability}
+    return mapped_level(name, number, address, groups, ladder, laws, **numbers)
 
 
 def plan_of(*levels_and_groupings, schema=SCHEMA):
     groupings, levels = levels_and_groupings
     columns = tuple((name, name) for name in schema.attribute_names)
     total, gaussian = sum((one.budget for one in levels), Fraction(0)), Mechanism.DISCRETE_GAUSSIAN
-    fractions = Fraction(1, 10), total, Fraction(1, 10**10)
-    return GroupPlan("stays", schema, columns, tuple(groupings), tuple(levels), gaussian, *fractions)
+    return GroupPlan(
+        name="stays",
+        mechanism=gaussian,
+        declared=total,
+        spent=total,
+        delta=Fraction(1, 10**10),
+        stage_1_fraction=Fraction(1, 10),
+        schema=schema,
+        columns=columns,
+        groupings=tuple(groupings),
+        levels=tuple(levels),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +110,7 @@ def test_every_record_is_counted_in_its_groups_and_cells(plan, silent, tmp_path_
                 totals[group] += 1
                 cells[group, row[1:]] += 1
         (part,) = measurer.measure(one, np.zeros(1, np.int64))
-        labels = one.groups.labels(np.arange(one.width))
+        labels = one.listed.labels(np.arange(one.width))
         names = list(zip(*labels.values(), strict=True)) or [()]
         counted = np.concatenate([part.stage_1, part.total_only], axis=1)[0]
         assert counted.tolist() == [totals[name] for name in names]
@@ -163,7 +170,7 @@ def test_any_rows_are_counted_in_parts_of_any_size(by_region, silent, tmp_path, 
         assert len(parts) == -(-len(rows) // max(1, at_once // one.width))
         for part in parts:
             places = (part.rows[:, None] * one.width + np.arange(one.width)).reshape(-1)
-            names = list(zip(*one.groups.labels(places).values(), strict=True))
+            names = list(zip(*one.listed.labels(places).values(), strict=True))
             totals = np.concatenate([part.stage_1, part.total_only], axis=1).reshape(-1).tolist()
             assert part.listed.tolist() == np.flatnonzero(part.detail == 0).tolist()
             assert totals == [sum(wanted[number][name, cell] for cell in CELLS) for name in names]
@@ -207,7 +214,7 @@ def test_declassified_levels_are_those_counted_by_hand_after_the_entry(plan, led
     assert (entry.kind, entry.event.reason) == ("declassify", "evaluation")
     for number, found in enumerate(levels):
         one = plan.levels[number]
-        names = list(zip(*one.groups.labels(np.arange(one.width)).values(), strict=True)) or [()]
+        names = list(zip(*one.listed.labels(np.arange(one.width)).values(), strict=True)) or [()]
         wanted = [
             [row for row, codes in rows if name in groups_by_sets(row, codes)[number]] for name in names
         ]
@@ -394,7 +401,7 @@ def test_the_census_layout_as_a_file_of_groups_gives_the_same_counts(safetab, si
     found = {}
     for each in plan.levels:
         (part,) = measurer.measure(each, np.zeros(1, np.int64))
-        labels = each.groups.labels(np.arange(each.width)).values()
+        labels = each.listed.labels(np.arange(each.width)).values()
         found |= dict(zip(zip(*labels, strict=True), part.total_only[0].tolist(), strict=True))
     wanted = {
         (name, code): safetab.truth.t1[name, "STATE", code] for name in names for code in one.view.codes

@@ -27,15 +27,15 @@ def test_without_noise_every_cell_is_the_count(safetab_h, every_group, silent, m
         regions = safetab_h.regions[run]
         groups, names = every_group(one, regions), regions.names(one.geography)
         found = measurer(safetab_h, run, silent).measure(one, groups)
-        assert len(found) == len(one.table.details)
+        assert len(found) == len(one.layout.details)
         for number, values in enumerate(found):
             own = np.flatnonzero(groups.detail == number)
-            assert values.shape == (len(own), one.table.details[number].n_cells)
+            assert values.shape == (len(own), one.layout.details[number].n_cells)
             assert values.dtype == np.int64
             for place, cells in zip(own, values, strict=True):
                 code = one.view.codes[groups.iterations[place]]
                 homes = safetab_h.truth.get((names[int(groups.regions[place])], one.geography, code), {})
-                assert cells.tolist() == counted_cells(one.table, number, homes)
+                assert cells.tolist() == counted_cells(one.layout, number, homes)
                 counted += int(cells.sum() > 0)
     assert counted > 500
 
@@ -77,10 +77,10 @@ def test_every_cell_gets_the_noise_of_its_address(
         noisy = measurer(safetab_h, run, asked).measure(one, groups)
         exact = measurer(safetab_h, run, silent).measure(one, groups)
         for number, (values, truth) in enumerate(zip(noisy, exact, strict=True)):
-            own, n = np.flatnonzero(groups.detail == number), one.table.details[number].n_cells
+            own, n = np.flatnonzero(groups.detail == number), one.layout.details[number].n_cells
             geounits = np.repeat(groups.regions[own], n)
             answers = (groups.iterations[own, None] * CELLS_APART + np.arange(n)).reshape(-1)
-            query = query_number(one.level, HOUSEHOLDS[one.table.name] + number)
+            query = query_number(one.level, HOUSEHOLDS[one.table] + number)
             noise = source.at(one.law, GEOLEVELS[one.geography], query, geounits, answers)
             assert np.array_equal(values, truth + noise.reshape(-1, n))
     assert max(sizes) <= max(at_once, 5)  # one table, at least

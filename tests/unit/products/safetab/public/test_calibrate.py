@@ -27,7 +27,7 @@ TEXT = "USA 2 = 6, STATE 2=6, COUNTY 2 = 11,AIANNH 2 = 11, USA 1 = 50, STATE 1 =
 )
 def test_the_folders_of_table_4_have_its_budgets_and_the_trusted_epsilon(name, total, epsilon):
     plan = read_plan(TABLE_4 / name)
-    assert {one.stability.groups for one in plan.runs[0].sets} == {9}
+    assert {one.stability for one in plan.runs[0].sets} == {9}
     (found,) = privacy_of(plan, DELTA)
     assert found.budget == Fraction(total)
     assert found.exact == pytest.approx(epsilon, abs=1e-6)

@@ -30,7 +30,7 @@ def changed(tmp_path):
 
 def test_the_example_is_a_plan_that_costs_what_it_declares():
     plan = load_group_plan(EXAMPLE / "stays.toml")
-    assert rho_of(plan.event()) == plan.budget == plan.declared == Fraction(1)
+    assert rho_of(plan.event()) == plan.spent == plan.declared == Fraction(1)
     assert [(one.name, one.width, one.n_adaptive) for one in plan.levels] == [
         ("all stays", 1, 1),
         ("chapters", 18, 18),
@@ -50,7 +50,7 @@ def test_a_level_of_total_only_groups_has_one_law(changed):
     own = plan.event().events[1]
     assert isinstance(own, ParallelEvent)
     assert (len(own.events), own.degree) == (1, 3)
-    assert rho_of(plan.event()) == plan.budget
+    assert rho_of(plan.event()) == plan.spent
 
 
 @pytest.mark.parametrize(

@@ -57,19 +57,19 @@ def both(toy, tmp_path_factory):
 @pytest.mark.parametrize("run", ["US", "PR"])
 def test_levels_laws_and_details_are_those_of_the_census(both, run):
     (plan, own, regions, _), (general, _) = both[run]
-    assert general.budget == own.budget
+    assert general.spent == own.budget
     assert general.stage_1_fraction == plan.config.stage_1_fraction
     for one, level in zip(own.sets, general.levels, strict=True):
         assert level.name == one.name
         assert level.budget == one.budget
-        assert level.stability == one.stability.groups
+        assert level.stability == one.stability
         assert level.thresholds == one.thresholds
         assert (level.stage_1, level.stage_2, level.total_only) == (one.stage_1, one.stage_2, one.total_only)
         assert (level.width, level.n_adaptive) == (one.width, one.n_adaptive)
         assert (level.geolevel, level.query) == (one.geolevel, one.query)
-        assert level.groups.n_rows == len(regions.ids[one.geography])
-        labels = level.groups.labels(np.arange(level.width))
-        assert labels[level.groups.within[0].name].to_list() == list(one.view.codes)
+        assert level.listed.n_rows == len(regions.ids[one.geography])
+        labels = level.listed.labels(np.arange(level.width))
+        assert labels[level.listed.within[0].name].to_list() == list(one.view.codes)
         assert level.ladder.cells_apart == one.ladder.cells_apart
         for table, detail in zip(level.ladder.tables, DETAILS, strict=True):
             finest = np.arange(2 * 116).reshape(1, -1)
@@ -97,8 +97,8 @@ def test_the_noisy_counts_are_the_same_numbers(both, run):
 def test_the_published_numbers_are_the_same(both):
     (plan, own, regions, census), (general, records) = both["US"]
     one, level = own.sets[3], general.levels[3]
-    rows = replace(level.groups.rows, name="place")  # a name that columns in between could have had
-    level = replace(level, groups=replace(level.groups, rows=rows))
+    rows = replace(level.listed.rows, name="place")  # a name that columns in between could have had
+    level = replace(level, listed=replace(level.listed, rows=rows))
     rows = np.arange(len(regions.ids[one.geography]))
     tables, collected = SetTables(one, regions, plan.config), CollectedGroups(level)
     for part in census.measure(one, rows):

@@ -53,21 +53,21 @@ def test_the_production_plan(toy, production, tmp_path):
         "US": Fraction("8.895302"),
         "PR": Fraction("4.754134"),
     }
-    assert {one.stability.groups for run in plan.runs for one in run.sets} == {9}
+    assert {one.stability for run in plan.runs for one in run.sets} == {9}
     us = plan.runs[0]
     assert rho_of(us.event()) == us.budget
     assert zcdp_to_epsilon(us.budget, Fraction(1, 10**10)) == pytest.approx(36.433, abs=5e-4)
     noise = {
         (one.geography, one.level): (one.law.standard_deviation(), one.law.margin(Fraction(19, 20)))
         for one in us.sets
-        if one.table.name == "t3"
+        if one.table == "t3"
     }
     assert ("AIANNH", 1) not in noise
     assert noise["USA", 1] == (pytest.approx(25.5, abs=0.05), 50)
     assert noise["STATE", 2] == (pytest.approx(1.531, abs=5e-4), 3)
     assert noise["TRACT", 2] == (pytest.approx(5.612, abs=5e-4), 11)
     errors = expected_household_errors(plan)
-    assert len(errors) == sum(len(one.table.details) for run in plan.runs for one in run.sets)
+    assert len(errors) == sum(len(one.layout.details) for run in plan.runs for one in run.sets)
     assert {(e.table, e.detail, e.from_count) for e in errors if (e.geography, e.level) == ("COUNTY", 1)} == {
         ("t3", "T03001", None),
         ("t3", "T03002", 4971),

@@ -70,13 +70,13 @@ def test_no_name_of_a_grouping_stops_a_run_after_its_spend(plan, stays, tmp_path
     new = {one.name: replace(one, name=names[one.name]) for one in plan.groupings}
 
     def with_new_names(one):
-        rows, within = one.groups.rows, one.groups.within
+        rows, within = one.listed.rows, one.listed.within
         named = replace(
-            one.groups,
+            one.listed,
             rows=None if rows is None else new[rows.name],
             within=tuple(new[grouping.name] for grouping in within),
         )
-        return replace(one, groups=named)
+        return replace(one, listed=named)
 
     levels = tuple(with_new_names(one) for one in plan.levels)
     renamed = replace(plan, groupings=tuple(new.values()), levels=levels)
@@ -156,7 +156,7 @@ def test_an_evaluation_is_against_the_truth(plan, errors, stays):
     assert dict(pl.read_parquet(out / "evaluation" / "truth-codes.parquet").iter_rows()) == truth
     totals = found["errors-totals"]
     counted = dict(totals.group_by("LEVEL").agg(pl.col("groups").sum()).iter_rows())
-    assert counted == {one.name: one.groups.n_groups for one in plan.levels}
+    assert counted == {one.name: one.groups for one in plan.levels}
     # The mean square of a total-only group's noise is its variance. 26 groups of 4 runs have 104 terms, whose mean has
     # a standard deviation of 14 %.
     only = totals.filter(TOTAL_ONLY=True, LEVEL="chapters by region")
