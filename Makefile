@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What random tests draw from, where a target says so.
 SEED ?= 1
 
-.PHONY: demo test test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks soak-releases fuzz lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-changed test-nightly test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks soak-releases fuzz lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,17 @@ demo: $(VENV)/.installed
 TESTING := PYTHONDONTWRITEBYTECODE=
 test: $(VENV)/.installed-dev
 	$(TESTING) $(BIN)/pytest -n 2
+
+# The tests that can notice what changed since a commit, for whoever is changing it. `make test-changed SINCE=main`
+SINCE ?= HEAD
+test-changed: $(VENV)/.installed-dev
+	tests=$$($(BIN)/python tests/changed.py --since $(SINCE)) || exit 1; \
+		if [ -z "$$tests" ]; then echo "no test can notice the change"; else $(TESTING) $(BIN)/pytest -n 2 $$tests; fi
+
+# Statistical, slow and exhaustive rows, and the properties once more with examples drawn anew.
+test-nightly: $(VENV)/.installed-dev
+	$(TESTING) $(BIN)/pytest -n 2 -m nightly
+	$(TESTING) $(BIN)/pytest -n 2 -m "not soak and not bundle" --hypothesis-profile=nightly tests/property
 
 # The oldest version that pyproject.toml allows of every dependency, in an environment of its own.
 OLDEST := .venv-oldest

@@ -12,9 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import settings
 from numba.core.dispatcher import Dispatcher
 
 from tallyveil.cli.main import main
+
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True)
+# The suite never depends on chance: the same examples in every run. `make test-nightly` draws them anew.
+settings.load_profile("suite")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

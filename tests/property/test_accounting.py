@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.accounting import (
@@ -33,7 +33,6 @@ from tallyveil.accounting.losses import LaplaceLoss, dominates, merged
 from tallyveil.errors import StoreError
 
 # The same examples every time, and no time limit an occupied machine could exceed.
-STEADY = settings(derandomize=True, deadline=None)
 POSITIVE = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
 SMALL = st.integers(1, 5)
 GAUSSIANS = st.builds(DiscreteGaussian, POSITIVE, SMALL, SMALL)
@@ -61,13 +60,11 @@ def trees(leaves):
     )
 
 
-@STEADY
 @given(trees(LEAVES))
 def test_json_loses_nothing(event) -> None:
     assert event_from_mapping(json.loads(json.dumps(event.to_mapping()))) == event
 
 
-@STEADY
 @given(st.lists(trees(GAUSSIANS), max_size=4))
 def test_composition_is_a_sum_or_a_largest(events) -> None:
     costs = [rho_of(event) for event in events]
@@ -78,7 +75,6 @@ def test_composition_is_a_sum_or_a_largest(events) -> None:
         assert rho_of(WorstEvent(tuple(events))) == max(costs)
 
 
-@STEADY
 @given(trees(GAUSSIANS | st.builds(InvariantEvent, st.text(max_size=5))))
 def test_translating_there_and_back_changes_nothing(event) -> None:
     bounded = translate(event, Neighbours.UNBOUNDED, Neighbours.BOUNDED)
@@ -89,7 +85,6 @@ def test_translating_there_and_back_changes_nothing(event) -> None:
 PURE = st.lists(st.builds(LaplaceLoss, POSITIVE, SMALL, SMALL), min_size=1, max_size=3).map(tuple).map(merged)
 
 
-@STEADY
 @given(PURE, PURE)
 def test_a_law_seen_to_dominate_costs_no_less_however_it_is_measured(larger, smaller) -> None:
     if dominates(larger, smaller):
@@ -105,7 +100,6 @@ def test_a_law_seen_to_dominate_costs_no_less_however_it_is_measured(larger, sma
     assert dominates((strongest,), smaller)
 
 
-@STEADY
 @given(st.integers(0, 10**4), st.integers(0, 255))
 def test_a_ledger_with_any_byte_changed_is_refused_or_shortened(tmp_path_factory, at: int, byte: int) -> None:
     declared = Declaration("rho", Fraction(1), Neighbours.BOUNDED)
@@ -127,7 +121,6 @@ def test_a_ledger_with_any_byte_changed_is_refused_or_shortened(tmp_path_factory
         read_ledger(path)
 
 
-@STEADY
 @given(
     st.fractions(min_value=Fraction(1, 10**6), max_value=1000),
     st.fractions(min_value=Fraction(1, 10**15), max_value=Fraction(1, 100)),
@@ -140,7 +133,6 @@ def test_the_bound_lies_below_the_textbook_and_shrinks_with_delta(rho: Fraction,
     assert zcdp_to_delta(rho, Fraction(epsilon)) <= float(delta) * (1 + 1e-12)
 
 
-@STEADY
 @given(st.integers(0, 10**4))
 def test_a_ledger_cut_anywhere_opens_with_the_lines_that_were_finished(tmp_path_factory, cut: int) -> None:
     declared = Declaration("rho", Fraction(1), Neighbours.BOUNDED)

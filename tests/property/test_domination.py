@@ -21,6 +21,8 @@ from tallyveil.accounting.losses import LaplaceLoss, dominates
 
 PARAMETERS = st.fractions(Fraction(1, 3), 40, max_denominator=12)
 EPSILONS = st.fractions(-3, 6, max_denominator=16)
+ROUNDING = mpmath.mpf(10) ** -35
+"""More than sums of 50 digits round, and far less than any delta that is asked for."""
 
 
 def profile(kind: str, parameter: Fraction, shift: int, epsilon: Fraction) -> mpmath.mpf:
@@ -34,7 +36,7 @@ def profile(kind: str, parameter: Fraction, shift: int, epsilon: Fraction) -> mp
     return mpmath.fsum(max(one, 0) for one in excess) / (2 * mpmath.fsum(half) - 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(["gaussian", "laplace"]),
     st.fractions(Fraction(1, 3), 4, max_denominator=6),
@@ -47,13 +49,14 @@ def test_an_answer_that_moves_less_costs_less(
 ) -> None:
     with mpmath.workdps(50):
         smaller = profile(kind, parameter, less, epsilon)
-        assert smaller <= profile(kind, parameter, less + more, epsilon) + mpmath.mpf(10) ** -35
+        assert smaller <= profile(kind, parameter, less + more, epsilon) + ROUNDING
     event = {"gaussian": DiscreteGaussian, "laplace": DiscreteLaplace}[kind]
     bound = compose(event(parameter, max(less + more, 1)), neighbours=Neighbours.UNBOUNDED)
-    assert smaller <= bound.delta(epsilon).upper
+    # Where the true delta is 0, the sum is not: its terms cancel up to their own rounding.
+    assert smaller <= bound.delta(epsilon).upper + ROUNDING
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(PARAMETERS, st.integers(1, 3), st.integers(1, 2)), min_size=1, max_size=2),
     st.integers(1, 3),
@@ -75,7 +78,7 @@ def test_one_laplace_answer_covers_pure_losses(
     assert covered.lower <= covering.upper
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PARAMETERS, PARAMETERS, EPSILONS)
 def test_a_record_that_leaves_one_part_for_another_is_covered(
     scale: Fraction, other: Fraction, epsilon: Fraction

@@ -1,14 +1,13 @@
 """What holds for every spine."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.geography import Spine, spine_from_columns, spine_from_prefixes
 
 FIXED = st.lists(st.text("0129é", min_size=6, max_size=6), min_size=1, max_size=40, unique=True)
 # The same examples every time, and no time limit an occupied machine could exceed.
-STEADY = settings(derandomize=True, deadline=None)
 LENGTHS = st.lists(st.integers(0, 5), max_size=4, unique=True).map(lambda cuts: (*sorted(cuts), 6))
 
 
@@ -36,7 +35,6 @@ def spine_of(rows: list[tuple[str, ...]]) -> Spine:
     return spine_from_columns({name: [row[level] for row in rows] for level, name in enumerate(names)}, names)
 
 
-@STEADY
 @given(FIXED, LENGTHS)
 def test_prefix_form_is_column_form(geocodes: list[str], lengths: tuple[int, ...]) -> None:
     names = names_for(lengths)
@@ -47,7 +45,6 @@ def test_prefix_form_is_column_form(geocodes: list[str], lengths: tuple[int, ...
     assert spine_from_prefixes(geocodes, names, lengths).digest() == spine_from_columns(cut, names).digest()
 
 
-@STEADY
 @given(ragged_paths(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(rows: list[tuple[str, ...]], random) -> None:
     shuffled = list(rows)
@@ -55,7 +52,6 @@ def test_the_order_of_rows_does_not_matter(rows: list[tuple[str, ...]], random) 
     assert spine_of(rows).digest() == spine_of(shuffled).digest()
 
 
-@STEADY
 @given(ragged_paths())
 def test_the_spine_holds_exactly_the_rows_in_order_of_their_paths(rows: list[tuple[str, ...]]) -> None:
     spine = spine_of(rows)
@@ -66,7 +62,6 @@ def test_the_spine_holds_exactly_the_rows_in_order_of_their_paths(rows: list[tup
     assert list(paths) == sorted(rows)
 
 
-@STEADY
 @given(ragged_paths())
 def test_offsets_parents_and_ancestors_agree(rows: list[tuple[str, ...]]) -> None:
     spine = spine_of(rows)
@@ -84,7 +79,6 @@ def test_offsets_parents_and_ancestors_agree(rows: list[tuple[str, ...]]) -> Non
     assert np.array_equal(spine.ancestors(0), above)
 
 
-@STEADY
 @given(ragged_paths())
 def test_every_geocode_is_found_where_it_stands(rows: list[tuple[str, ...]]) -> None:
     spine = spine_of(rows)
@@ -94,7 +88,6 @@ def test_every_geocode_is_found_where_it_stands(rows: list[tuple[str, ...]]) -> 
         assert spine.locate(level, ["nowhere"]).tolist() == [-1]
 
 
-@STEADY
 @given(ragged_paths())
 def test_the_finest_geounits_of_a_geounit_are_a_run(rows: list[tuple[str, ...]]) -> None:
     spine = spine_of(rows)

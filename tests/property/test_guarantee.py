@@ -17,7 +17,7 @@ from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=15)
+STEADY = settings(max_examples=15)
 DEPTH = 900  # atoms below exp(-900) are left out of the oracle; every tail compared is above exp(-700)
 
 NOISE = st.builds(

@@ -31,7 +31,6 @@ geounit_numbers = st.one_of(st.integers(0, 50), st.integers(0, (1 << 36) - 1))
 few_geounits = st.lists(geounit_numbers, min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(laws, geolevels, queries, few_geounits, st.integers(1, 70), st.data())
 def test_dense_and_scattered_agree(
     law: Law, geolevel: int, query: int, geounits: list[int], n_answers: int, data: st.DataObject
@@ -46,7 +45,6 @@ def test_dense_and_scattered_agree(
     np.testing.assert_array_equal(scattered, drawn[rows, answers])
 
 
-@settings(deadline=None)
 @given(laws, few_geounits, st.integers(1, 70), st.integers(1, 70))
 def test_a_draw_depends_neither_on_width_nor_on_company(
     law: Law, geounits: list[int], width: int, other: int
@@ -58,7 +56,6 @@ def test_a_draw_depends_neither_on_width_nor_on_company(
         np.testing.assert_array_equal(alone[0, :common], drawn[i, :common])
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(geolevels, queries, geounit_numbers, st.integers(0, (1 << 48) - 1)),
@@ -85,7 +82,6 @@ def test_distinct_draws_never_share_bits(draws: list[tuple[int, int, int, int]])
     assert len(seen) == len(draws)
 
 
-@settings(deadline=None)
 @given(geounit_numbers, st.integers(0, 2015))
 def test_refinement_addresses_hold_the_whole_address(geounit: int, answer: int) -> None:
     address, cells = np.empty(2, dtype=np.uint64), np.empty(1, dtype=np.uint16)
@@ -103,7 +99,7 @@ def test_refinement_addresses_hold_the_whole_address(geounit: int, answer: int) 
     assert cells[0] == answer
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.fractions(Fraction(4, 25), Fraction(2000), max_denominator=10**6),
     st.fractions(Fraction(0), Fraction(999, 1000), max_denominator=10**4),
@@ -117,7 +113,7 @@ def test_margin_covers_and_is_tight(parameter: Fraction, confidence: Fraction) -
             assert float(1 - 2 * law.cdf(-margin, 128)) < float(confidence) + 1e-15
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.fractions(Fraction(1, 20), Fraction(200), max_denominator=10**4), st.integers(-30, 30))
 def test_boundary_digits_are_a_prefix_of_longer_ones(parameter: Fraction, j: int) -> None:
     for law in (DiscreteGaussian(parameter), DiscreteLaplace(parameter / 10)):

@@ -4,13 +4,12 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.schema import Attribute, QueryGroup, Recode, Schema, StructuralZero
 
 # Fixed examples and no clock, so that a slow machine fails nothing.
-LAWFUL = settings(deadline=None, derandomize=True)
 
 
 @st.composite
@@ -77,7 +76,6 @@ def integers(shape: tuple[int, int], seed: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(seed)).integers(-1000, 1000, shape)
 
 
-@LAWFUL
 @given(schemas())
 def test_decode_undoes_encode(schema: Schema) -> None:
     cells = np.arange(schema.size)
@@ -86,7 +84,6 @@ def test_decode_undoes_encode(schema: Schema) -> None:
     assert (codes < np.array(schema.shape)).all()
 
 
-@LAWFUL
 @given(queries(), st.integers(0, 2**32), st.integers(1, 3))
 def test_queries_agree_with_their_matrix(drawn: tuple[Schema, QueryGroup], seed: int, n_rows: int) -> None:
     schema, query = drawn
@@ -99,7 +96,6 @@ def test_queries_agree_with_their_matrix(drawn: tuple[Schema, QueryGroup], seed:
     assert max(1, dense.sum(axis=0).max(initial=0)) == query.sensitivity
 
 
-@LAWFUL
 @given(queries())
 def test_sensitivities_are_the_largest_over_all_moves_of_a_record(drawn: tuple[Schema, QueryGroup]) -> None:
     schema, query = drawn
@@ -113,7 +109,6 @@ def test_sensitivities_are_the_largest_over_all_moves_of_a_record(drawn: tuple[S
     assert np.abs(changes).sum(axis=1).max() == (changes**2).sum(axis=1).max() == 2 * query.sensitivity
 
 
-@LAWFUL
 @given(queries())
 def test_layers_do_not_overlap_and_hold_every_answer_once(drawn: tuple[Schema, QueryGroup]) -> None:
     schema, query = drawn
@@ -131,7 +126,6 @@ def test_layers_do_not_overlap_and_hold_every_answer_once(drawn: tuple[Schema, Q
     ]
 
 
-@LAWFUL
 @given(queries(), st.integers(0, 2**32))
 def test_adjoint_is_the_transpose(drawn: tuple[Schema, QueryGroup], seed: int) -> None:
     schema, query = drawn
@@ -142,7 +136,6 @@ def test_adjoint_is_the_transpose(drawn: tuple[Schema, QueryGroup], seed: int) -
     assert there == back
 
 
-@LAWFUL
 @given(queries())
 def test_labels_are_one_per_answer_and_distinct(drawn: tuple[Schema, QueryGroup]) -> None:
     _, query = drawn
@@ -153,7 +146,6 @@ def test_labels_are_one_per_answer_and_distinct(drawn: tuple[Schema, QueryGroup]
         assert label == (" * ".join(f"{k}={v}" for k, v in query.label(answer).items()) or "total")
 
 
-@LAWFUL
 @given(queries(), st.data())
 def test_possible_answers_are_those_of_the_possible_cells(
     drawn: tuple[Schema, QueryGroup], data: st.DataObject

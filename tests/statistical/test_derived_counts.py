@@ -25,6 +25,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.derived.quantities import CountedCells, Quantities
 from tallyveil.schema import Attribute, Schema
 
+pytestmark = pytest.mark.nightly
+
 DRAWS = 1200
 LEVELS = ("A", "B", "C")
 SCHEMA = Schema("s", (Attribute("age", ("a", "b", "c")), Attribute("home", ("h", "g"))))

@@ -19,6 +19,8 @@ from tallyveil.noise.source import NoiseSource
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
 
+pytestmark = pytest.mark.nightly
+
 RUNS = 1500
 SCHEMA = Schema("s", (Attribute("a", ("x", "y", "z")), Attribute("b", ("p", "q"))))
 GEOCODES = [f"{run:04d}" for run in range(RUNS)]

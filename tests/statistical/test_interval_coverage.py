@@ -27,6 +27,8 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema import Attribute, Recode, Schema
 
+pytestmark = pytest.mark.nightly
+
 DRAWS = 400
 COPIES = 20
 """The country stands so often beside itself, with noise of its own each time: one fit makes so many draws."""

@@ -25,6 +25,8 @@ from tallyveil.subspace.exact.sampler import TrialSampler
 from tallyveil.subspace.exact.two_way_grid import two_way_grid
 from tallyveil.subspace.lattice import lattice_of
 
+pytestmark = pytest.mark.nightly
+
 LOG = logging.getLogger("tallyveil.tests")
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("look-ahead laws")), 0, 0)
 MILLION, PART = 1_000_000, 20_000

@@ -26,7 +26,7 @@ from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema import load_preset
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 DRAWS = 80
 LEVEL = 0.95

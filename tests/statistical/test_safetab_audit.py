@@ -16,6 +16,8 @@ from tallyveil.accounting import compose
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 
+pytestmark = pytest.mark.nightly
+
 RUNS = 500_000
 CONFIDENCE = 0.999
 

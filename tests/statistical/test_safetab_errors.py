@@ -13,7 +13,7 @@ from tallyveil.products.safetab.public.regions import tabulate_all
 from tallyveil.products.safetab.public.tables import SetTables
 from tallyveil.products.safetab.run.run import measurer_of, read_safetab_inputs
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 RUNS = 100
 

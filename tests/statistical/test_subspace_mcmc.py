@@ -32,6 +32,8 @@ from tallyveil_studies.integer_subspace.examples import (
     intersecting_constraints,
 )
 
+pytestmark = pytest.mark.nightly
+
 KEY = insecure_key("the paper's examples")
 EXAMPLES = {
     "intersecting": intersecting_constraints,

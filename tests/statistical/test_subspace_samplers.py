@@ -25,6 +25,8 @@ from tallyveil.subspace.exact.split import LARGEST_ENTRIES, BlockSplitter
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, size_of
 
+pytestmark = pytest.mark.nightly
+
 ADDRESS = NoiseAddress(NoiseSource(insecure_key("subspace laws")), 0, 0)
 
 

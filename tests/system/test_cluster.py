@@ -74,6 +74,7 @@ def spends(out: Path) -> int:
     return (out / "ledger.jsonl").read_text().count('"kind":"spend"')
 
 
+@pytest.mark.nightly
 def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
     made = tallyveil.run(country, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
     assert digests(made) == by_threads

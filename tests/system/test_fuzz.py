@@ -20,6 +20,7 @@ def test_every_target_takes_its_valid_file(tmp_path):
     assert all(f"\n{name}: 1 files" in said.stdout for name in names), said.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.parametrize("names", [("ledger", "key-file", "cluster-channel", "checkpoint", "spine-file")])
 def test_some_changed_files(tmp_path, names):

@@ -17,7 +17,7 @@ def test_no_case_changes_the_values_that_others_draw(monkeypatch):
     mutations = importlib.import_module("mutations")
     before = repr(mutations.VALUES)
 
-    @settings(max_examples=200, database=None, deadline=None, derandomize=True)
+    @settings(max_examples=200, database=None)
     @given(mutations.scalars)
     def change(value):
         assert not any(value is one for one in mutations.VALUES if isinstance(one, list | dict))
@@ -28,7 +28,7 @@ def test_no_case_changes_the_values_that_others_draw(monkeypatch):
     assert repr(mutations.VALUES) == before
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compiled_kernels")
 def test_one_of_them():
     """The limit of a command is wider here than the 10 seconds of an idle machine."""

@@ -82,6 +82,7 @@ def test_killed_by_the_system_at_random_moments(small_release, tmp_path, fork_se
         assert spends(out) == 1
 
 
+@pytest.mark.nightly
 def test_an_interpreter_of_its_own_killed_by_the_system(small_release, tmp_path):
     """The same with nothing forked, once: killed when the ledger shows the spend."""
     expected = contents(run_release(load_plan(small_release), tmp_path / "whole", test_key=KEY).path)

@@ -9,7 +9,7 @@ import pytest
 SOAK = Path(__file__).parents[1] / "soak" / "kills.py"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compiled_kernels")
 def test_two_random_kills():
     """The same releases, each for one spend, and nothing private left; the soak kills every product."""

@@ -9,7 +9,7 @@ import pytest
 SOAK = Path(__file__).parents[1] / "soak" / "releases.py"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compiled_kernels")
 def test_a_random_release(tmp_path):
     """Its folder is damaged, and it is held to an undisturbed run. Others are killed in `test_kills.py`."""

@@ -74,7 +74,7 @@ def test_mypy_accepts_what_is_documented(scripts):
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_pyright_accepts_what_is_documented(scripts):
     command = Path(sys.executable).with_name("basedpyright")
     if not command.exists():

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tests.windows import behave_like_windows
 
 
@@ -14,6 +15,7 @@ def made(command, release_file, out):
     return {file["path"]: file["sha256"] for file in json.loads((out / "manifest.json").read_text())["files"]}
 
 
+@pytest.mark.nightly
 def test_a_release(small_release, tmp_path, command, monkeypatch):
     here = made(command, small_release, tmp_path / "here")
     with monkeypatch.context() as patch:

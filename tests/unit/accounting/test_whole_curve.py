@@ -69,7 +69,7 @@ def test_a_hair_less_noise_misses_the_curve(state):
     assert less.log_delta(excess.epsilon).lower > curve.log_delta_below(excess.epsilon)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     variances=st.lists(st.sampled_from([Fraction(1, 2), 1, 3, 5, 12]), min_size=1, max_size=3),
     multiplicity=st.integers(1, 4),

@@ -104,7 +104,7 @@ def every_split(problem, parts):
 
 
 @given(st.integers(0, 10**6), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_children_sum_to_the_parent_and_can_be_split_further(seed, loose):
     problem, parts = a_family(np.random.default_rng(seed), loose=loose)
     counts = split_with_lift(problem)
@@ -191,7 +191,7 @@ def least_cost(problem):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_merged_leaves_can_take_exactly_the_same_counts(seed):
     """One child: vectors of counts are held to Gale's condition, before and after."""
     rng = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 from tallyveil.storage.write import write_parquet
 
-STEADY = settings(derandomize=True, deadline=None, max_examples=20)
+STEADY = settings(max_examples=20)
 SCHEMA = load_preset("pl94-persons")
 BLOCK_TOTALS = "tables/geolevel=Block/query=total"
 BLOCK_QUARTERS = "tables/geolevel=Block/query=hhgq"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.threshold_coverage import interval_chance_reference, mean_squared_error_reference
 
@@ -23,7 +23,6 @@ def rising(rng, gaussian, n):
     return np.cumsum(rng.random(n)) - n / 4, np.cumsum(steps) - n / 4
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     seed=st.integers(0, 2**32 - 1),
     gaussian=st.booleans(),
@@ -44,7 +43,6 @@ def test_the_chance_of_an_interval_is_that_of_its_twin(seed, gaussian, stage_1, 
     assert interval_chance(*arguments) == pytest.approx(interval_chance_reference(*arguments), abs=1e-9)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(seed=st.integers(0, 2**32 - 1), stage_1=st.integers(1, 30), n=st.integers(1, 40))
 def test_the_mean_squared_error_is_that_of_its_twin(seed, stage_1, n):
     rng = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def bounded(draw):
 
 
 @given(case=bounded(), missing=st.sampled_from([None, 0]), at_once=st.sampled_from([1, 3, 1 << 17]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_bounds_are_read_as_they_were_written(tmp_path_factory, case, missing, at_once):
     spine, lower, upper = case
     root, item = tmp_path_factory.mktemp("bounds"), bounds_of(spine, 3, missing_upper=missing)
@@ -78,7 +78,7 @@ def test_bounds_are_read_as_they_were_written(tmp_path_factory, case, missing, a
 
 
 @given(case=bounded(), at_once=st.sampled_from([1, 3, 1 << 17]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_invariants_are_read_as_they_were_written(tmp_path_factory, case, at_once):
     spine, exact, _ = case
     root, table = tmp_path_factory.mktemp("invariants"), table_of(exact, exact, spine)
@@ -92,7 +92,7 @@ def test_invariants_are_read_as_they_were_written(tmp_path_factory, case, at_onc
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=8, max_size=8))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_drawn_counts_are_read_as_they_were_written(tmp_path_factory, counts):
     """Noisy counts may be below zero, and a zero has a row."""
     root, noisy = tmp_path_factory.mktemp("drawn"), np.array(counts).reshape(4, 2)

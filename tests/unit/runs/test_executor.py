@@ -29,7 +29,7 @@ class Scrambled:
             yield number, chunks.work(number)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.permutations(range(9)), st.integers(0, 5), st.integers(1, 4))
 def test_results_come_in_address_order(numbers, seed, workers):
     told: list[int] = []

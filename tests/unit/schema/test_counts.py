@@ -45,7 +45,7 @@ def expected(triplets):
     return [(*place, count) for place, count in sorted(total.items()) if count]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PIECES, st.sampled_from([1, 8, 1 << 25]), st.booleans())
 def test_pieces_in_any_order_add_up(pieces, pending, ordered):
     if ordered:
@@ -86,7 +86,7 @@ def test_what_is_handed_out_is_wide():
         assert array.dtype == np.int64
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 12))
 def test_ranges_cover_every_row_once_and_stay_small(lengths, entries):
     offsets = np.concatenate(([0], np.cumsum(lengths)))

@@ -31,7 +31,7 @@ ARRAYS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(RECORDS, ARRAYS)
 def test_records_and_arrays_come_back(tmp_path_factory, record, arrays):
     path = tmp_path_factory.mktemp("archive") / "one"

@@ -26,7 +26,7 @@ def tables():
     return knots(StudyInputs(None)).tables
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3, pytest.param(4, marks=pytest.mark.nightly)])
 def test_the_corrected_form_is_the_law_of_the_sum(n):
     """Every point of a box whose coordinates add up to y, one by one."""
     found = sum_by_classes(SMALL, n)

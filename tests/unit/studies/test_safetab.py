@@ -21,7 +21,7 @@ from tallyveil_studies.safetab.margins import (
 )
 from tallyveil_studies.safetab.parameters import DELTA, LEVELS, paper_event, printed_totals
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module", autouse=True)

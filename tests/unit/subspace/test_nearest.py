@@ -37,7 +37,7 @@ def short_vectors(n_cells: int) -> np.ndarray:
     return vectors[np.abs(vectors).sum(axis=1) > 0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(2, 5).flatmap(
         lambda n: st.lists(st.lists(st.integers(-2, 2), min_size=n, max_size=n), min_size=1, max_size=3)

@@ -20,7 +20,7 @@ def two_way(rows, columns):
     return ConstraintSystem.from_sets([*grid.tolist(), *grid.T.tolist()], rows * columns)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-6, 6), min_size=1, max_size=4), st.integers(0, 20), st.integers(0, 99))
 def test_a_block_moves_least_in_both_norms(values, spare, seed):
     table = np.array([*values, max(0, spare - sum(values))])
@@ -38,7 +38,7 @@ def test_a_block_moves_least_in_both_norms(values, spare, seed):
             assert ((moved - table) ** 2).sum() >= ((found - table) ** 2).sum()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1))
 def test_two_way_tables_are_nearest_by_listing(seed):
     rng = np.random.default_rng(seed)

@@ -18,7 +18,7 @@ matrices = hnp.arrays(
 
 
 @given(matrices)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_smith_form(matrix):
     form = smith_form(matrix)
     assert form.left * matrix * form.right == form.diagonal
@@ -31,7 +31,7 @@ def test_smith_form(matrix):
 
 
 @given(matrices)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_hermite_columns(matrix):
     hermite, change, rank = hermite_columns(matrix)
     assert matrix * change == hermite
@@ -41,7 +41,7 @@ def test_hermite_columns(matrix):
 
 
 @given(matrices)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_independent_columns(matrix):
     chosen = independent_columns(matrix)
     assert len(chosen) == matrix.rank()

@@ -215,7 +215,7 @@ def test_a_gap_that_is_not_reached_is_an_error(monkeypatch):
     assert 20 < said[0] <= 36 < said[1] < 42
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=60))
 def test_rounding_loses_little_of_any_share(sizes):
     shares = np.array(sizes) / sum(sizes)

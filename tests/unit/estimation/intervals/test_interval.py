@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -70,7 +70,6 @@ def test_coverage_of_many_intervals_at_once(miss, mean):
     assert below + ndtr(mean - held[-1]) == pytest.approx(miss, rel=2e-3)
 
 
-@settings(deadline=None)
 @given(st.floats(-40, 40))
 def test_never_empty_and_rising(x):
     low, high = BELT.ends(np.array([x, x + 1e-3]))
@@ -94,7 +93,6 @@ def test_whole_numbers_inside():
     assert last.tolist() == [7, 5, 0]  # the second held no whole number
 
 
-@settings(deadline=None)
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e4))
 def test_intervals_of_counts_are_whole_and_not_empty(estimate, variance):
     made = intervals_of(Noise(True), Answers(np.array([estimate]), np.array([variance])))

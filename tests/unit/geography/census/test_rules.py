@@ -39,7 +39,7 @@ def of_block(state, subdivision, place, tribal):
 
 
 @given(BLOCKS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rules_are_those_of_one_block_at_a_time(blocks):
     table = pl.DataFrame(
         {

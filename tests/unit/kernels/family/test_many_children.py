@@ -105,7 +105,7 @@ def test_a_quick_walk_ends_at_the_optimum(way, alike):
     assert steps <= FULL_SWAPS + QUICK_SWAPS
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 @given(
     st.integers(0, 10**6),
     st.integers(90, 140),

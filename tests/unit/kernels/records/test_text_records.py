@@ -42,7 +42,7 @@ def test_lines_by_hand(function, text, values, broken):
     assert parsed(function, text) == (-1 if values is None else len(values), values, broken)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from("01259|\n\r-. NulTrefas\xff"), max_size=60))
 def test_any_text_is_the_same_to_both(text):
     for prefix in ("", "5|1234|True\n"):
@@ -50,7 +50,7 @@ def test_any_text_is_the_same_to_both(text):
         assert parsed(parse_rows, whole) == parsed(parse_rows_reference, whole)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_column_of_records_has_one_rule_in_two_forms(data):
     """The pattern, which is shown and searched for, and the numbers that the kernel goes by."""

@@ -74,7 +74,7 @@ def implied(children, n_kinds):
     return [tuple(side[0] for side in one.bounds_of(0, 0, 1)) for one in found]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(families(3))
 def test_no_bound_of_one_answer_could_be_better(children):
     (low, high), (least, most) = implied(children, 3)
@@ -84,7 +84,7 @@ def test_no_bound_of_one_answer_could_be_better(children):
     assert [least.tolist(), most.tolist()] == [[reached.sum(axis=1).min()], [reached.sum(axis=1).max()]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(families(2))
 def test_with_two_answers_all_that_a_parent_may_have_can_be_divided(children):
     (low, high), (least, most) = implied(children, 2)

@@ -38,7 +38,7 @@ SIZES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), min_size=1, 
 
 
 @given(SIZES, st.integers(1, 300), st.integers(1, 50))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_family_is_in_one_chunk_of_about_the_same_size(sizes, smallest, wanted):
     supports, children = zip(*sizes, strict=True)
     begin = np.concatenate([[0], np.cumsum(children)])

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.accounting.ledger.file import read_ledger
@@ -98,7 +98,6 @@ def written(path, rows):
     return path
 
 
-@settings(deadline=None)
 @given(rows=RECORDS)
 def test_every_record_is_counted_in_its_groups_and_cells(plan, silent, tmp_path_factory, rows):
     path = written(tmp_path_factory.mktemp("records") / "r.parquet", rows)

@@ -47,7 +47,7 @@ def test_truth_table(params, case, function):
         assert found == set(wanted.split())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_random_people_are_where_the_definition_puts_them(tmp_path_factory, data):
     conftest = _toy()
