@@ -1,6 +1,6 @@
 """Spines of geounits: build them, measure how far areas lie off them, and optimise them.
 
-The names come from `tallyveil.geography`, where the code is.
+The code is in `tallyveil.geography`.
 """
 
 from tallyveil.public_names import names_of, room
