@@ -24,7 +24,7 @@ from tallyveil.accounting import Neighbours
 from tallyveil.accounting.engines.choose import ENGINES
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
 from tallyveil.accounting.guarantee import compose
-from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.errors import BudgetError, SolverError
 
 SHARES = (20, 274, 85, 131, 238, 118, 3)

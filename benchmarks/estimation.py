@@ -39,9 +39,9 @@ from tests.oracles import interior_point as lifted_form
 from tests.oracles.block_program import BlockProgram
 from tests.oracles.reduction import reduce_pass
 
-from tallyveil.estimation import FamilyProblem
 from tallyveil.estimation import least_squares as ladder
 from tallyveil.estimation.least_squares import SumBounds, constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.polish import FamilyKernels
 from tallyveil.kernels.family.program import PassArrays

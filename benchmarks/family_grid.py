@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from release_families import Source
 
-from tallyveil.estimation import (
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,

@@ -15,15 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tallyveil.estimation.intervals import (
-    KeptRows,
-    fit_tree,
-    questions_of,
-    region_of,
-    region_variances,
-    stream_answers,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import region_of, region_variances, stream_answers
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import KeptRows, fit_tree
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.model import (
     measured_rows,

@@ -10,7 +10,7 @@ from tallyveil.api.beginning import write_country
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.confidential.histogram import ConfidentialHistogram
 from tallyveil.confidential.measure import Measurer
-from tallyveil.estimation import FamilyProblem
+from tallyveil.estimation.problem import FamilyProblem
 from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key

@@ -20,25 +20,18 @@ import headline
 import numpy as np
 import polars as pl
 
-from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.regroup import RegroupingAim, group_by_variance
 from tallyveil.budget.spine.variance import family_accuracies, measured_variances, precision_of, totals_summed
-from tallyveil.geography import (
-    Branch,
-    BypassRule,
-    FanOutLimit,
-    GroupByDistance,
-    GroupByMembership,
-    entities_from_columns,
-    off_spine_distances,
-    optimise_spine,
-    recipe_of,
-    spine_from_columns,
-)
 from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.schema import load_preset
-from tallyveil.synthetic import make_entities
-from tallyveil.synthetic.country import make_geography
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.entities import off_spine_distances, recipe_of
+from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.geography.tables import entities_from_columns
+from tallyveil.schema.presets import load_preset
+from tallyveil.synthetic.country import make_entities, make_geography
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 COLUMNS = ("state", "county", "tract", "block_group", "geocode")

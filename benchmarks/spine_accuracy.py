@@ -48,8 +48,8 @@ from made_up_state import FAMILIES, LENGTHS, state, write_people
 import tallyveil.products.topdown.run.run as running
 from tallyveil.api.beginning import write_country
 from tallyveil.budget.spine.variance import family_accuracies, measured_variances, totals_summed
-from tallyveil.geography import off_spine_distances
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.entities import off_spine_distances
 from tallyveil.geography.tables import family_columns
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan

@@ -40,7 +40,7 @@ from scipy import sparse
 from tree_values import DATA, areas_of
 
 from tallyveil.api.beginning import write_country
-from tallyveil.estimation.intervals import StoredRows
+from tallyveil.estimation.intervals.fit import StoredRows
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.spine import Spine
 from tallyveil.noise.key import insecure_key

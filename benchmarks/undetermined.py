@@ -22,7 +22,9 @@ from pathlib import Path
 import headline
 import numpy as np
 
-from tallyveil.estimation import (
+from tallyveil.estimation import least_squares as ladder
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
@@ -30,8 +32,6 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.program import PassArrays, Program

@@ -5,31 +5,23 @@
 how these names may change.
 """
 
-import re
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from tallyveil.public_names import names_of, places, room
 from tallyveil.version import VERSION
 
 __version__ = VERSION
+__all__ = ["__version__", *names_of(__file__)]  # noqa: PLE0604 - names of the list beside this file
 
-_LIST = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-_PLACES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as ", _LIST, re.MULTILINE)}
-__all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604 - names of the list above
+_load = room(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    # Nothing is imported before it is used, so that `import tallyveil` and the command line start at once.
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _PLACES[name]
-    if module == __name__:
-        return import_module(f"{module}.{name}")
-    from tallyveil.primitives import require_hashes
+    if places(__file__).get(name, __name__) != __name__:
+        from tallyveil.primitives import require_hashes
 
-    require_hashes()
-    return getattr(import_module(module), name)
+        require_hashes()
+    return _load(name)
 
 
 def __dir__() -> list[str]:

@@ -148,7 +148,7 @@ def test_epsilon_at_300_zeros_is_proved() -> None:
 
 def test_census_redistricting_and_dhc() -> None:
     """The released allocations: without a usable lattice, and on one of 1e-4."""
-    from tallyveil.budget import load_strategy_preset
+    from tallyveil.budget.presets import load_strategy_preset
 
     strategy = load_strategy_preset("redistricting-us").strategy
     released = compose(strategy.event(), neighbours=strategy.neighbours, engine="gridded").epsilon("1e-10")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyveil.budget import load_strategy_preset
-from tallyveil.budget.presets import load_rho_table, strategy_of_rho
+from tallyveil.budget.presets import load_rho_table, load_strategy_preset, strategy_of_rho
 from tallyveil.errors import BudgetError
 
 BUDGETS = json.loads((Path(__file__).parent / "dhc" / "dhc_budgets.json").read_text())

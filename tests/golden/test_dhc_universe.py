@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.schema import Schema, load_preset
 from tallyveil.schema.household_types import household_types
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 
 DATA = Path(__file__).parent / "dhc"
 SEVEN = ("couple", "rel", "oc", "xc", "c18", "multig", "size")

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from tallyveil.estimation import (
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
-    estimate_family,
 )
 
 EXPECTED = [[9, 5, 2, 0, 0, 0], [4, 3, 0, 3, 2, 0], [10, 3, 3, 1, 0, 1]]

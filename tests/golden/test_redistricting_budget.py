@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import DiscreteGaussian, rho_of, zcdp_to_epsilon
-from tallyveil.budget import expected_errors, load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
+from tallyveil.budget.strategy import expected_errors
 
 RHO = Fraction(339, 542) ** -2
 DELTA = Fraction(1, 10**10)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting import rho_of, zcdp_to_epsilon
-from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.run import run_release

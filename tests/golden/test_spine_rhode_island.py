@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.budget import load_strategy_preset
 from tallyveil.budget.caps import Reference
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.regroup import Measure, RegroupingAim, group_by_variance
 from tallyveil.budget.spine.variance import (
     TotalMeasures,
@@ -16,23 +16,17 @@ from tallyveil.budget.spine.variance import (
     precision_of,
     totals_summed,
 )
-from tallyveil.geography import (
-    Branch,
-    BypassRule,
-    FanOutLimit,
-    GroupByDistance,
-    GroupByMembership,
-    entities_from_columns,
-    off_spine_distances,
-    optimise_spine,
-    path_total,
-    recipe_of,
-    spine_from_prefixes,
-)
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.entities import off_spine_distances, recipe_of
+from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
+from tallyveil.geography.spine import path_total
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.geography.tables import entities_from_columns
 from tallyveil.plans.inputs import Regroup
 from tallyveil.products.topdown.run.spine_making import area_changes, choose_groups, warnings_of
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 FAMILIES = ("place", "county_subdivision", "school_district", "tribal_area")

@@ -10,8 +10,9 @@ from tests.oracles.block_program import centred
 from tests.oracles.interior_point import solve_interior
 from tests.oracles.reduction import reduce_pass
 
-from tallyveil.estimation import FamilyProblem, least_squares
+from tallyveil.estimation import least_squares
 from tallyveil.estimation.least_squares import constraint_bounds
+from tallyveil.estimation.problem import FamilyProblem
 
 MOST_CENTRES = 3
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Numbers
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.geography import GeounitShares, Spine, uniform_shares
-from tallyveil.schema import QueryGroup
+from tallyveil.geography.spine import GeounitShares, Spine, uniform_shares
+from tallyveil.schema.query_group import QueryGroup
 
 
 @dataclass(frozen=True, slots=True)

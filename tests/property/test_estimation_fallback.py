@@ -10,8 +10,10 @@ from tests.oracles.least_squares import solve_pass_in_numpy
 from tests.property.test_estimation_hostile import FEASIBLE, family, many_undetermined_cells, measured, people
 from tests.property.test_estimation_large_counts import family as large_family
 
-from tallyveil.estimation import UNBOUNDED, EstimationPass, LinearConstraint, estimate_family, least_squares
+from tallyveil.estimation import least_squares
+from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays, solve_interior
+from tallyveil.estimation.problem import UNBOUNDED, EstimationPass, LinearConstraint
 from tallyveil.kernels.family.solver import solve_pass
 from tallyveil.schema.counts import LARGEST_COUNT
 

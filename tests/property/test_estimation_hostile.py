@@ -9,17 +9,17 @@ from tests.oracles.least_squares import solve_passes_in_numpy
 from tests.samples import every
 
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation import (
+from tallyveil.estimation import least_squares
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.least_squares import solve_passes
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
-    estimate_family,
-    least_squares,
 )
-from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.kernels.family.solver import solve_pass
 
 SEEDS = range(50)

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tallyveil.estimation import (
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
-    estimate_family,
 )
 from tallyveil.noise.laws import SMALLEST_PARAMETER
 from tallyveil.schema.counts import LARGEST_COUNT

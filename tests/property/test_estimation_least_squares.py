@@ -16,7 +16,7 @@ from tests.oracles.interior_point import solve_interior
 from tests.oracles.reduction import reduce_pass
 from tests.samples import every
 
-from tallyveil.estimation import estimate_family
+from tallyveil.estimation.family import estimate_family
 from tallyveil.estimation.least_squares import constraint_bounds, solve_passes
 from tallyveil.estimation.problem import (
     UNBOUNDED,

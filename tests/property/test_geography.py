@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.geography import Spine, spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.spine import Spine
 
 FIXED = st.lists(st.text("0129é", min_size=6, max_size=6), min_size=1, max_size=40, unique=True)
 # The same examples every time, and no time limit an occupied machine could exceed.

@@ -7,7 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.schema import Attribute, QueryGroup, Recode, Schema, StructuralZero
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 # Fixed examples and no clock, so that a slow machine fails nothing.
 

@@ -171,7 +171,7 @@ def published(scratch: Path) -> Folder:
     from tallyveil.noise.key import insecure_key
     from tallyveil.plans.from_toml.load import load_plan
     from tallyveil.products.topdown.run.run import run_release
-    from tallyveil.synthetic import make_population, write_population
+    from tallyveil.synthetic.population import make_population, write_population
 
     folder = scratch / "published"
     queries = {"pl94-persons": 'total = "1/2"\nhhgq = "1/2"', "pl94-units": 'total = "1/2"\nh1 = "1/2"'}

@@ -10,21 +10,16 @@ import pytest
 from tests.samples import every
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.estimation.intervals import (
-    contains,
-    fit_tree,
-    intervals_of,
-    level_answers,
-    questions_of,
-    region_answers,
-    region_of,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import level_answers, region_answers, region_of
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import fit_tree
+from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.merged import MergedRows, UnmergedModel, merged_model
 from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 pytestmark = pytest.mark.nightly
 

@@ -17,7 +17,7 @@ from tallyveil.products.dhc.public.from_toml import load_programme
 from tallyveil.products.dhc.run.run import ProgrammeSettings, run_programme
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.observer import SilentObserver
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 HOLDERS = ["householder_living_alone", "householder_with_others"]
 PARTNERS = [f"{sex}_sex_{bond}" for sex in ("opposite", "same") for bond in ("spouse", "unmarried_partner")]

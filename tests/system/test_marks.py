@@ -27,7 +27,7 @@ from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.finished import ledger_record
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import DECLASSIFIED, NOT_PRIVATE, TEST_KEY, release_marks
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 KEY = ("--insecure-test-key", "marks")
 UNDERSTOOD = "--i-understand-this-is-not-private"

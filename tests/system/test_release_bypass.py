@@ -18,7 +18,7 @@ from tallyveil.cli.main import app
 from tallyveil.confidential.measure import Measurer
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
 from tallyveil.estimation.family import estimate_family
-from tallyveil.estimation.intervals import SourceRows, StoredRows
+from tallyveil.estimation.intervals.fit import SourceRows, StoredRows
 from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.geography import read_hierarchies as read_release_hierarchies
@@ -424,8 +424,8 @@ def test_an_invariant_of_bypassed_geounits_is_refused(release):
 
 def test_a_spine_that_overspends_stops_the_run_before_anything_is_written(release, tmp_path, monkeypatch):
     import tallyveil.products.topdown.run.spine_making as module
-    from tallyveil.geography import GeounitShares
     from tallyveil.geography.bypass import bypass
+    from tallyveil.geography.spine import GeounitShares
 
     def wrong(spine, shares, rule, most_children):
         made, kept = bypass(spine, shares, rule, most_children=most_children)

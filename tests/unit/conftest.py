@@ -22,13 +22,12 @@ from tallyveil.files.finished import ledger_record
 from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, Spent, StageTime
 from tallyveil.files.manifest_files import write_manifest
 from tallyveil.files.marks import release_marks
-from tallyveil.geography import (
-    EntityFamily,
-    Spine,
-    entities_from_pairs,
-    spine_from_columns,
-)
-from tallyveil.schema import Schema, load_preset
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.tables import entities_from_pairs
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest, write_json
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallyveil.budget import load_product
+from tallyveil.budget.presets import load_product
 
 PAGE = Path(__file__).parents[2] / "docs" / "proofs" / "topdown.md"
 LOG_Q, LOG_TAU = 35, -12

@@ -18,7 +18,7 @@ from tallyveil.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tallyveil.synthetic import PublishedCounts
+    from tallyveil.synthetic.population import PublishedCounts
 
 
 def _by_column(texts: object, info: ValidationInfo) -> dict[str, str]:
@@ -274,8 +274,15 @@ def write_country(
     from tallyveil.products.dhc.made_up.population import DHC_FILES, write_dhc_states
     from tallyveil.storage.outputs import new_folder
     from tallyveil.storage.write import write_text
-    from tallyveil.synthetic import COUNTRY_FILES, make_states, settled_states, write_states
-    from tallyveil.synthetic.population import MAP_FILE, geography_of, write_map
+    from tallyveil.synthetic.population import (
+        COUNTRY_FILES,
+        MAP_FILE,
+        geography_of,
+        make_states,
+        settled_states,
+        write_map,
+        write_states,
+    )
 
     out = Path(out)
     # Before the folder is made: a wrong argument leaves nothing behind.
@@ -326,7 +333,7 @@ def _needs_single_state() -> Exception:
 
 def _check_country(blocks: int | None, like: Path | None, schema: str) -> None:
     from tallyveil.schema.names import closest_hint
-    from tallyveil.synthetic import PRESETS
+    from tallyveil.synthetic.population import PRESETS
 
     if (blocks is None) == (like is None):
         raise ConfigError("give either --blocks N or --like COUNTS.", code="bad-flag")
@@ -382,7 +389,7 @@ def _published(like: Path, like_geography: "str | Path | None") -> "PublishedCou
     import polars as pl
 
     from tallyveil.storage.read import is_input
-    from tallyveil.synthetic import PublishedCounts
+    from tallyveil.synthetic.population import PublishedCounts
 
     counts = _with_block_codes(like, ["geocode", "voting_age", "race_ethnicity", "count"], "counts")
     # Published tables come in pairs, whose names differ in this word alone.

@@ -20,9 +20,12 @@ from tallyveil.files.marks import short_mark
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Calibration, Guarantee, Neighbours, PrivacyEvent, ZcdpConversion
+    from tallyveil.accounting.calibration import Calibration
+    from tallyveil.accounting.events import Neighbours, PrivacyEvent
+    from tallyveil.accounting.guarantee import Guarantee
     from tallyveil.accounting.ledger.joint import JointLedgers
     from tallyveil.accounting.proved import ProvedEpsilon
+    from tallyveil.accounting.renyi import ZcdpConversion
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -146,7 +149,7 @@ def _kind_of_query(text: object, info: ValidationInfo) -> KindOfQuery:
 
 
 def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
-    from tallyveil.accounting import Neighbours
+    from tallyveil.accounting.events import Neighbours
 
     if text not in list(Neighbours):
         raise ConfigError(
@@ -156,7 +159,7 @@ def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
 
 
 def _conversion(text: object, info: ValidationInfo) -> "ZcdpConversion":
-    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.accounting.renyi import ZcdpConversion
 
     if text not in list(ZcdpConversion):
         raise ConfigError(
@@ -223,7 +226,7 @@ def guarantee_of_plan(
     Raises:
         TallyveilError: the file or the geography is wrong, or the guarantee cannot be computed.
     """
-    from tallyveil.accounting import compose
+    from tallyveil.accounting.guarantee import compose
     from tallyveil.plans.from_toml.load import load_plan
 
     plan = load_plan(Path(release))
@@ -247,7 +250,7 @@ def guarantee_of_product(
         product: Name of the product.
         engine, width: As for `guarantee_of_plan`.
     """
-    from tallyveil.accounting import compose
+    from tallyveil.accounting.guarantee import compose
     from tallyveil.budget.presets import NEIGHBOURS, load_product
 
     asked = _without_none({"engine": engine, "width": width})
@@ -275,7 +278,8 @@ def guarantee_of_noise(
     Raises:
         ConfigError: not exactly one of queries, plan and product is given.
     """
-    from tallyveil.accounting import DiscreteGaussian, DiscreteLaplace, Neighbours, compose
+    from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, Neighbours
+    from tallyveil.accounting.guarantee import compose
 
     # Each of these states a whole guarantee, and two would contradict each other.
     if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
@@ -386,14 +390,9 @@ def calibrated_noise(
     Raises:
         ConfigError: not exactly one of the two targets was given, or rho without a curve.
     """
-    from tallyveil.accounting import (
-        ZcdpConversion,
-        ZcdpCurve,
-        calibrate,
-        calibrate_to_curve,
-        curve_excess,
-        rho_of,
-    )
+    from tallyveil.accounting.calibration import calibrate, calibrate_to_curve, curve_excess
+    from tallyveil.accounting.costs import rho_of
+    from tallyveil.accounting.renyi import ZcdpConversion, ZcdpCurve
 
     # Exactly one of them: with both it would not be clear which target holds.
     if (epsilon is None) is (curve is None) or (rho is not None and curve is None):
@@ -429,7 +428,7 @@ def calibrated_noise(
 @checked
 def savings_of_plan(release: AnyPath, delta: Exact, conversion: Conversion = "best") -> dict[str, Any]:
     """The least noise for each geolevel of a release file that keeps the epsilon which zCDP gives for it."""
-    from tallyveil.accounting import ZcdpConversion
+    from tallyveil.accounting.renyi import ZcdpConversion
     from tallyveil.budget.guarantees import geolevel_savings
     from tallyveil.plans.from_toml.load import load_plan
 
@@ -447,8 +446,8 @@ def savings_of_plan(release: AnyPath, delta: Exact, conversion: Conversion = "be
 
 def census_products() -> list[dict[str, Any]]:
     """The released products of the 2020 Census, what their record is, and their cost by zCDP at the published delta."""
-    from tallyveil.accounting import ZcdpConversion
     from tallyveil.accounting.numbers import at_most
+    from tallyveil.accounting.renyi import ZcdpConversion
     from tallyveil.budget.presets import DELTA, load_product, product_names
 
     return [
@@ -579,8 +578,8 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
 
 def _published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:
     """What is proved of everything that several runs published. The delta is shown as it was written."""
-    from tallyveil.accounting import invariants_of
     from tallyveil.accounting.ledger.joint import published_epsilon
+    from tallyveil.accounting.losses import invariants_of
     from tallyveil.accounting.proved import classical_epsilons
 
     proved = published_epsilon(joint, exact)
@@ -600,8 +599,7 @@ def _published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, 
 
 def _not_exact(joint: "JointLedgers", proved: "ProvedEpsilon") -> dict[str, Any]:
     """What is to be said where epsilon is only an upper bound: why, rho, and what samplers add to delta."""
-    from tallyveil.accounting import epsilon_of, rho_of
-    from tallyveil.accounting.costs import has_gaussian
+    from tallyveil.accounting.costs import epsilon_of, has_gaussian, rho_of
     from tallyveil.accounting.engines.tails import fraction_bounds
     from tallyveil.accounting.ledger.joint import added_delta
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tallyveil.budget.spine.variance import TotalMeasures
-    from tallyveil.geography import OffSpineDistances, Spine
     from tallyveil.geography.areas import AreaChange
+    from tallyveil.geography.entities import OffSpineDistances
+    from tallyveil.geography.spine import Spine
     from tallyveil.products.topdown.run.spine_design import FittedSpine
 
 _SCHEMA: Final = "pl94-persons"
@@ -164,7 +165,7 @@ def spine_distances(
     """
     import polars as pl
 
-    from tallyveil.geography import off_spine_distances, recipe_of
+    from tallyveil.geography.entities import off_spine_distances, recipe_of
     from tallyveil.geography.tables import read_spine_file
     from tallyveil.products.topdown.run.spine_design import read_families
     from tallyveil.storage.outputs import claim_file
@@ -335,9 +336,9 @@ def _measures_of(strategy: str, schema: str | None, exact: Sequence[str]) -> "tu
             )
         plan = load_plan(Path(strategy))
         return total_measures(plan), plan.schema.name
-    from tallyveil.budget import load_strategy_preset
+    from tallyveil.budget.presets import load_strategy_preset
     from tallyveil.budget.spine.variance import TotalMeasures, totals_summed
-    from tallyveil.schema import load_preset
+    from tallyveil.schema.presets import load_preset
 
     preset, name = load_strategy_preset(strategy).strategy, schema or _SCHEMA
     # Exact totals once each, in the order given.

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import GeounitShares, Spine, uniform_shares
-from tallyveil.geography.spine import distinct_pairs
+from tallyveil.geography.spine import GeounitShares, Spine, distinct_pairs, uniform_shares
 from tallyveil.noise.laws import Law
 
 

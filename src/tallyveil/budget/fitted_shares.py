@@ -32,7 +32,8 @@ from tallyveil.budget.spine.variance import SpineVariances, entity_variances, pr
 from tallyveil.budget.strategy import Mechanism, Strategy, can_be_wanted
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.exact import in_short
-from tallyveil.geography import EntityFamily, Spine
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
 
 DENOMINATOR = 10_000
 """Denominator of the fitted shares."""

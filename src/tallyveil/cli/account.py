@@ -19,7 +19,7 @@ from tallyveil.cli.frame.arguments import (
 from tallyveil.cli.frame.terminal import Screen, headed, say
 
 if TYPE_CHECKING:
-    from tallyveil.accounting import Guarantee
+    from tallyveil.accounting.guarantee import Guarantee
     from tallyveil.api.guarantees import Curve
 
 

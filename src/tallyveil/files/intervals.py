@@ -55,7 +55,8 @@ from tallyveil.storage.write import (
 )
 
 if TYPE_CHECKING:  # to read a release takes no compiler
-    from tallyveil.estimation.intervals import Answers, Intervals
+    from tallyveil.estimation.intervals.answers import Answers
+    from tallyveil.estimation.intervals.interval import Intervals
 
 INTERVALS = "intervals"
 INTERVALS_MANIFEST = "_manifest.json"

@@ -18,8 +18,7 @@ from typing import Final
 
 import polars as pl
 
-from tallyveil.accounting import Neighbours
-from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
+from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, Neighbours
 from tallyveil.accounting.guarantee import Guarantee, compose
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.api.making import run

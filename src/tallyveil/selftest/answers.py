@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tallyveil.noise import DiscreteGaussian, DiscreteLaplace, Law, NoiseSource
 from tallyveil.noise.key import derive_key
-from tallyveil.noise.source import BLOCK_BYTES, Keystream
+from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace, Law
+from tallyveil.noise.source import BLOCK_BYTES, Keystream, NoiseSource
 from tallyveil.primitives import AES256_CIPHER, AES256_KEY, AES256_PLAIN, SHA256_OF_ABC
 
 

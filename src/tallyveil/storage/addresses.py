@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from pydantic import GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
@@ -158,6 +157,8 @@ def _file(text: str) -> Path:
     here = split.netloc in ("", "localhost") and split.path.startswith("/")
     if not here or split.query or split.fragment:
         raise _refused(_WANTED_FILE)
+    from urllib.request import url2pathname  # brings HTTP along, which few addresses need
+
     path = url2pathname(split.path)
     if "\0" in path:
         raise _refused("no path holds the character %00")

@@ -17,8 +17,9 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, GeographyError, SchemaError
 from tallyveil.geography.census.block_files import kinds_of_group_quarters
 from tallyveil.geography.geometry import POLYGONS, geo_metadata
-from tallyveil.schema import Schema, load_preset
 from tallyveil.schema.names import closest_hint
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import read_parquet
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.country import GEOGRAPHY_COLUMNS, make_entities, make_geography, make_map

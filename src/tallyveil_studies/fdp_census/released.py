@@ -15,7 +15,8 @@ from tallyveil.accounting import (
 )
 from tallyveil.accounting.guarantee import exact_parameters
 from tallyveil.accounting.numbers import at_most
-from tallyveil.budget import Strategy, load_product
+from tallyveil.budget.presets import load_product
+from tallyveil.budget.strategy import Strategy
 from tallyveil.report.drawing import Line, LinePanel, LinePlot, Role
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.fdp_census.allocation import before_and_after

@@ -17,26 +17,25 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from tallyveil.budget import Strategy, load_strategy_preset
 from tallyveil.budget.guarantees import cost_parameters
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.variance import AreaAccuracy, family_accuracies, measured_variances, totals_summed
-from tallyveil.budget.strategy import Mechanism
-from tallyveil.geography import (
+from tallyveil.budget.strategy import Mechanism, Strategy
+from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
+from tallyveil.geography.optimise import (
     Branch,
-    BypassRule,
-    EntityFamily,
     GroupByDistance,
     GroupByMembership,
     OptimisedSpine,
-    Spine,
-    off_spine_distances,
+    Step,
     optimise_spine,
-    spine_from_columns,
 )
-from tallyveil.geography.areas import geounits_as_entities
-from tallyveil.geography.optimise import Step
+from tallyveil.geography.spine import Spine
 from tallyveil.products.topdown.run.spine_design import read_families, read_geography
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic.country import make_geography
 from tallyveil_studies.exhibit import Findings, StudyInputs
 from tallyveil_studies.geographic_spines.small_spines import (

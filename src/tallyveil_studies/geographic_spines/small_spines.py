@@ -25,20 +25,16 @@ from tallyveil.accounting.guarantee import pure_parameters, zcdp_parameters
 from tallyveil.arrays import Floats
 from tallyveil.budget.spine.variance import spine_variances
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.geography import (
-    EntityFamily,
-    FanOutLimit,
-    Spine,
-    entities_from_columns,
-    off_spine_distances,
-    spine_from_columns,
-    spine_from_prefixes,
-)
-from tallyveil.geography.steps import branch_spine, group_by_membership
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.entities import EntityFamily, off_spine_distances
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.steps import FanOutLimit, branch_spine, group_by_membership
+from tallyveil.geography.tables import entities_from_columns
 from tallyveil.noise import DiscreteGaussian, DiscreteLaplace
 from tallyveil.noise.balls import certified_float, precision, rational
 from tallyveil.report.drawing import Drawing, Line, LinePanel, LinePlot, Role
-from tallyveil.schema import Attribute, Schema
+from tallyveil.schema.attribute import Attribute
+from tallyveil.schema.schema import Schema
 from tallyveil_studies.exhibit import Findings, StudyInputs, beside_ours
 
 _SQUARES: Final = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(3), Fraction(4))

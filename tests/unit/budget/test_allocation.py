@@ -14,9 +14,9 @@ from tallyveil.accounting.losses import alternatives_of
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import BypassRule, GeounitShares, uniform_shares
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.geography.bypass import bypass
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import GeounitShares, uniform_shares
 
 # Region X has one town, whose two blocks are measured; Y has two towns, one of a single block.
 SPINE = spine_from_prefixes(

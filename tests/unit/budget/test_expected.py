@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours
-from tallyveil.budget import Mechanism, Strategy, expected_errors
+from tallyveil.budget.strategy import Mechanism, Strategy, expected_errors
 
 STRATEGY = Strategy(
     Mechanism.DISCRETE_LAPLACE,

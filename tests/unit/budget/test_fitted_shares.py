@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 from tallyveil.accounting.events import Neighbours
-from tallyveil.budget import Mechanism, Strategy
 from tallyveil.budget.fitted_shares import AccuracyTarget, _rounded, _rounded_up, fit_shares
 from tallyveil.budget.spine.variance import answer_precisions, entity_variances, spine_variances
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, SolverError
-from tallyveil.geography import spine_from_columns
+from tallyveil.geography.build import spine_from_columns
 
 SUMMED = {"total": 1, "detailed": 6}
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.budget import parse_fraction
+from tallyveil.budget.strategy import parse_fraction
 from tallyveil.errors import ConfigError
 
 

@@ -15,7 +15,8 @@ from tallyveil.budget.noise_size import (
 from tallyveil.errors import BudgetError, GeographyError, SchemaError, SolverError
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 from tallyveil.noise.table import InversionTable
-from tallyveil.schema import Attribute, Schema, StructuralZero
+from tallyveil.schema.attribute import Attribute, StructuralZero
+from tallyveil.schema.schema import Schema
 
 LEVELS = tuple(f"l{number}" for number in range(100))
 

@@ -7,8 +7,9 @@ import pytest
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
 from tallyveil.accounting.engines import loss_transform
 from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
-from tallyveil.budget import Mechanism, Strategy, load_product
 from tallyveil.budget.guarantees import TOGETHER, cost_parameters, query_parameters, strategy_parameters
+from tallyveil.budget.presets import load_product
+from tallyveil.budget.strategy import Mechanism, Strategy
 
 HALVES = (("total", Fraction(1, 4)), ("detailed", Fraction(3, 4)))
 

@@ -6,11 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tallyveil.budget import load_strategy_preset, strategy_preset_names
-from tallyveil.budget.presets import _measured_steps, _strategy
+from tallyveil.budget.presets import _measured_steps, _strategy, load_strategy_preset, strategy_preset_names
 from tallyveil.budget.spine.presets import spine_preset_names
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 DHC = (
     "dhc-persons-state-rooted",

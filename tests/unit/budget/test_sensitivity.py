@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting import Neighbours, epsilon_of, rho_of
-from tallyveil.budget import Mechanism, Strategy
 from tallyveil.budget.queries import is_fixed, require_sensitivities, sensitivities_of
 from tallyveil.budget.spine.variance import answers_summed, precision_of
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.schema import Attribute, Recode, Schema, load_preset
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 
 AGES = ("child", "adult", "elder")
 SCHEMA = Schema(

@@ -8,7 +8,7 @@ import pytest
 from tallyveil.accounting import DiscreteGaussian as DiscreteGaussianEvent
 from tallyveil.accounting import DiscreteLaplace as DiscreteLaplaceEvent
 from tallyveil.accounting import Neighbours, SequentialEvent, epsilon_of, rho_of
-from tallyveil.budget import Mechanism, Strategy
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.noise.laws import DiscreteGaussian, DiscreteLaplace
 

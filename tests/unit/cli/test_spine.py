@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from tallyveil.cli.main import app
 from tallyveil.errors import BudgetError, ConfigError, GeographyError, StoreError
-from tallyveil.geography import BypassRule, bypass, path_total
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import path_total
 from tallyveil.geography.tables import read_spine_file
-from tallyveil.synthetic import make_entities
-from tallyveil.synthetic.country import make_geography
+from tallyveil.synthetic.country import make_entities, make_geography
 
 PRESET = "redistricting-persons-us"
 STRATEGY = "redistricting-us"

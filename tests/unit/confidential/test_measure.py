@@ -15,9 +15,9 @@ from tallyveil.confidential.histogram import aggregate_all
 from tallyveil.confidential.measure import Measurer, SealedMeasurer
 from tallyveil.confidential.sealed_counts import SealedCounts, write_sealed_counts
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.geography import BypassRule, uniform_shares
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.geography.bypass import bypass
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import uniform_shares
 from tallyveil.measurements.answers import answers_on_support, measure_one_by_one
 from tallyveil.noise.key import insecure_key
 from tallyveil.noise.source import NoiseSource

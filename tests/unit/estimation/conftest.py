@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.estimation import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import numpy as np
 
-from tallyveil.estimation import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 from tallyveil.estimation.highs import explain_conflict
+from tallyveil.estimation.problem import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
 
 
 def test_a_root_without_constraints_has_no_conflict():

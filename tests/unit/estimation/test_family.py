@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation import (
+from tallyveil.estimation import least_squares
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.least_squares import solve_interior
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimateStatus,
     EstimationPass,
@@ -12,10 +15,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingMethod,
     RoundingStage,
-    estimate_family,
-    least_squares,
 )
-from tallyveil.estimation.least_squares import solve_interior
 from tallyveil.kernels.family.solver import solve_pass
 
 

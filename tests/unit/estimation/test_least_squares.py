@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tallyveil.estimation import (
+from tallyveil.estimation import least_squares
+from tallyveil.estimation.least_squares import solve_passes
+from tallyveil.estimation.problem import (
     EstimateStatus,
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
-    least_squares,
 )
-from tallyveil.estimation.least_squares import solve_passes
 from tallyveil.kernels.family.solver import solve_pass
 
 N_CELLS = 60

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.estimation import (
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     LinearConstraint,

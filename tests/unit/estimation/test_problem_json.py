@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SolverError
-from tallyveil.estimation import (
+from tallyveil.estimation.family import estimate_family
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
-    estimate_family,
+    problem_from_mapping,
+    problem_to_mapping,
 )
-from tallyveil.estimation.problem import problem_from_mapping, problem_to_mapping
 from tallyveil.postprocess.families import chunk_files
 
 CELLS, BOTH = np.arange(2, dtype=np.int32), np.zeros(2, dtype=np.int32)

@@ -8,7 +8,9 @@ from scipy.optimize import Bounds, milp
 from scipy.optimize import LinearConstraint as Rows
 
 from tallyveil.errors import SolverError
-from tallyveil.estimation import (
+from tallyveil.estimation import rounding
+from tallyveil.estimation.highs import solve_integer
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
@@ -16,11 +18,8 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingMethod,
     RoundingStage,
-    is_laminar,
-    rounding,
 )
-from tallyveil.estimation.highs import solve_integer
-from tallyveil.estimation.rounding import round_counts, snap
+from tallyveil.estimation.rounding import is_laminar, round_counts, snap
 
 SNAP = 2.0**-20
 

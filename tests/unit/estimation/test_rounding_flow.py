@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SchemaError, SolverError
-from tallyveil.estimation import (
+from tallyveil.estimation import rounding
+from tallyveil.estimation.highs import solve_integer
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
@@ -12,9 +14,7 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingMethod,
     RoundingStage,
-    rounding,
 )
-from tallyveil.estimation.highs import solve_integer
 from tallyveil.estimation.rounding import (
     Fixing,
     FlowFailure,

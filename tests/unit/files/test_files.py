@@ -8,7 +8,7 @@ from tallyveil.errors import SolverError, StoreError
 from tallyveil.files import histograms, tables
 from tallyveil.files.checks import Bounded, Promises, check_release
 from tallyveil.files.geography import read_geography, write_geography
-from tallyveil.geography import plain_hierarchies
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.counts import NO_LIMIT, PublicCounts, compress_rows, narrow_limits, row_ranges
 from tallyveil.schema.presets import load_preset

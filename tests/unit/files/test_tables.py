@@ -28,8 +28,8 @@ from tallyveil.files.tables import (
     table_tags,
     write_table,
 )
-from tallyveil.geography import entities_from_pairs
 from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.tables import entities_from_pairs
 from tallyveil.schema.counts import PublicCounts, compress_rows
 from tallyveil.schema.presets import load_preset
 from tallyveil.storage.write import write_parquet

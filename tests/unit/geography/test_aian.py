@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import branch_spine, spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.steps import branch_spine
 
 SPINE = spine_from_prefixes(["a11", "a12", "a21", "b11", "b12"], ("State", "Tract", "Block"), (1, 2, 3))
 

@@ -4,21 +4,17 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
+from tallyveil.geography.areas import area_spine, hierarchies_of, plain_hierarchies, stated_geounits
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.optimise import (
     Branch,
-    FanOutLimit,
     GroupByDistance,
     GroupByMembership,
-    area_spine,
-    entities_from_columns,
     geolevels_after,
-    hierarchies_of,
     optimise_spine,
-    plain_hierarchies,
-    spine_from_columns,
-    spine_from_prefixes,
 )
-from tallyveil.geography.areas import stated_geounits
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.geography.tables import entities_from_columns
 
 LEVELS = ("State", "County", "Group", "Block")
 CODES = [f"{s}{c}{g}{b}" for s in "PQ" for c in "21" for g in range(3) for b in range(4)]

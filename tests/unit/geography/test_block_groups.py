@@ -7,13 +7,9 @@ import pytest
 from tests.samples import every
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    FanOutLimit,
-    entities_from_pairs,
-    group_by_membership,
-    spine_from_columns,
-    spine_from_prefixes,
-)
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.steps import FanOutLimit, group_by_membership
+from tallyveil.geography.tables import entities_from_pairs
 
 
 def tracts(*sizes: int):

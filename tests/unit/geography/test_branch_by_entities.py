@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    CutByEntities,
-    EntityFamily,
-    cut_by_entities,
-    optimise_spine,
-    spine_from_columns,
-)
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.optimise import CutByEntities, optimise_spine
+from tallyveil.geography.steps import cut_by_entities
 
 
 @pytest.mark.parametrize("seed", range(40))

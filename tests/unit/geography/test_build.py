@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 
 BLOCKS = ["4402", "4401", "0912", "0911", "4411"]
 LEVELS = ("State", "Tract", "Block")

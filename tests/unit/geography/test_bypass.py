@@ -7,15 +7,9 @@ import pytest
 from tests.samples import every
 
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import (
-    BypassRule,
-    GeounitShares,
-    bypass,
-    path_total,
-    spine_from_columns,
-    spine_from_prefixes,
-    uniform_shares,
-)
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import GeounitShares, path_total, uniform_shares
 
 
 class Geounit:

@@ -7,12 +7,9 @@ import pytest
 from tests.samples import every
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    entities_from_pairs,
-    off_spine_distances,
-    spine_from_columns,
-    spine_from_prefixes,
-)
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.entities import off_spine_distances
+from tallyveil.geography.tables import entities_from_pairs
 
 
 def shortest_sums(spine):

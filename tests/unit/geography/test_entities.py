@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    EntityFamily,
-    entities_from_columns,
-    entities_from_pairs,
-    spine_from_prefixes,
-)
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.tables import entities_from_columns, entities_from_pairs
 
 SPINE = spine_from_prefixes(["b1", "a2", "a1", "b2"], ("Tract", "Block"), (1, 2))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import FanOutLimit
+from tallyveil.geography.steps import FanOutLimit
 
 
 @pytest.mark.parametrize(("cutoff", "at_most"), [(-1, None), (12, 0), (0, -3)])

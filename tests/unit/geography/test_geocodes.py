@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.geography import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
 from tallyveil.geography.spine import geocodes_of
 
 

@@ -8,22 +8,13 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import (
-    Branch,
-    BypassRule,
-    FanOutLimit,
-    GroupByDistance,
-    GroupByMembership,
-    branch_spine,
-    entities_from_columns,
-    group_by_distance,
-    group_by_membership,
-    off_spine_distances,
-    optimise_spine,
-    path_total,
-    spine_from_columns,
-    spine_from_prefixes,
-)
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.entities import off_spine_distances
+from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
+from tallyveil.geography.spine import path_total
+from tallyveil.geography.steps import FanOutLimit, branch_spine, group_by_distance, group_by_membership
+from tallyveil.geography.tables import entities_from_columns
 
 LEVELS = ("State", "County", "Tract", "Group", "Block")
 

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    entities_from_pairs,
-    off_spine_distances,
-    recipe_of,
-    spine_from_prefixes,
-)
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.entities import off_spine_distances, recipe_of
+from tallyveil.geography.tables import entities_from_pairs
 
 
 @pytest.mark.parametrize("seed", range(60))

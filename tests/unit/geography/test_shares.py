@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import BudgetError
-from tallyveil.geography import (
-    GeounitShares,
-    path_total,
-    spine_from_prefixes,
-    uniform_shares,
-)
-from tallyveil.geography.spine import distinct_pairs
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.spine import GeounitShares, distinct_pairs, path_total, uniform_shares
 
 SPINE = spine_from_prefixes(["a1", "a2", "b1"], ("Tract", "Block"), (1, 2))
 THIRD = {"Tract": Fraction(1, 3), "Block": Fraction(2, 3)}

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import Spine, spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.spine import Spine
 
 LEVELS = ("State", "Tract", "Block")
 

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError, StoreError
-from tallyveil.geography import BypassRule, bypass, uniform_shares
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import uniform_shares
 from tallyveil.geography.tables import read_spine_file, write_spine
 
 

@@ -8,13 +8,10 @@ import pytest
 from tests.samples import every
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    FanOutLimit,
-    entities_from_pairs,
-    group_by_distance,
-    off_spine_distances,
-    spine_from_columns,
-)
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.entities import off_spine_distances
+from tallyveil.geography.steps import FanOutLimit, group_by_distance
+from tallyveil.geography.tables import entities_from_pairs
 
 
 def oseds_reduced(tree, entities):

@@ -13,7 +13,8 @@ from tests.oracles.certificate import squared_deviation_reference
 from tests.oracles.interior_point import solve_interior
 from tests.oracles.reduction import reduce_pass
 
-from tallyveil.estimation import (
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
@@ -21,7 +22,6 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import descend, equal_parts, row_activity
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs, list_face

@@ -1,7 +1,7 @@
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import Attribute
+from tallyveil.schema.attribute import Attribute
 
 
 def test_code_is_the_place_of_the_level() -> None:

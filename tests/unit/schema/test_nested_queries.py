@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import Attribute, Recode, Schema
-from tallyveil.schema.attribute import StructuralZero
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.nested_queries import (
     common_groups,
     counts_all_of,
@@ -18,6 +17,7 @@ from tallyveil.schema.nested_queries import (
     representative_cells,
 )
 from tallyveil.schema.query_group import Factor, QueryGroup
+from tallyveil.schema.schema import Schema
 
 SIZES = (4, 3)
 

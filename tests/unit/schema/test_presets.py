@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import load_preset, preset_names
 from tallyveil.schema.attribute import Attribute
-from tallyveil.schema.presets import titles_of
+from tallyveil.schema.presets import load_preset, preset_names, titles_of
 
 RACES = ("white", "black", "aian", "asian", "nhopi", "sor")
 

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import Attribute, QueryGroup, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 SCHEMA = Schema(
     "small",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import Attribute, Recode
+from tallyveil.schema.attribute import Attribute, Recode
 
 AGE = Attribute("age", ("child", "adult", "elder", "unknown"))
 

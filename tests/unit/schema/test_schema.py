@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 
 SEX = Attribute("sex", ("male", "female"))
 AGE = Attribute("age", ("child", "adult", "elder"))

@@ -1,7 +1,7 @@
 import pytest
 
 from tallyveil.errors import SchemaError
-from tallyveil.schema import StructuralZero
+from tallyveil.schema.attribute import StructuralZero
 
 
 @pytest.mark.parametrize(

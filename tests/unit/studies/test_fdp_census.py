@@ -11,7 +11,7 @@ import pytest
 
 from tallyveil.accounting import DiscreteGaussian as DiscreteGaussianEvent
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon_textbook
-from tallyveil.budget import load_product
+from tallyveil.budget.presets import load_product
 from tallyveil.errors import ConfigError
 from tallyveil.noise import DiscreteGaussian
 from tallyveil_studies.exhibit import MissingDataError, Places, StudyInputs, Verdict

@@ -9,7 +9,8 @@ import pytest
 
 from tallyveil.accounting import zcdp_to_epsilon
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.geography import BypassRule, bypass, uniform_shares
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import uniform_shares
 from tallyveil_studies.exhibit import MissingDataError, StudyInputs, Verdict
 from tallyveil_studies.geographic_spines import rhode_island, small_spines
 from tallyveil_studies.geographic_spines.catalogue import EXHIBITS

@@ -4,13 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tallyveil.geography import (
-    entities_from_columns,
-    off_spine_distances,
-    spine_from_prefixes,
-)
-from tallyveil.synthetic import ENTITY_COLUMNS, make_entities
-from tallyveil.synthetic.country import hilbert_points, make_geography
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.entities import off_spine_distances
+from tallyveil.geography.tables import entities_from_columns
+from tallyveil.synthetic.country import ENTITY_COLUMNS, hilbert_points, make_entities, make_geography
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.synthetic import make_population, write_population
+from tallyveil.synthetic.population import make_population, write_population
 
 
 def test_files_hold_the_tables(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.people import (
     ADULT,

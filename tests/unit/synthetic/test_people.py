@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConfigError
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic.country import make_geography
 from tallyveil.synthetic.people import ADULT, RACES, UNDER_18, make_people, make_totals
 

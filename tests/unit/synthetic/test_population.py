@@ -4,13 +4,9 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError
-from tallyveil.schema import Schema, load_preset
-from tallyveil.synthetic import (
-    PublishedCounts,
-    SyntheticPopulation,
-    make_population,
-    make_states,
-)
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
+from tallyveil.synthetic.population import PublishedCounts, SyntheticPopulation, make_population, make_states
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 PRESETS = ("pl94-persons", "race-age")

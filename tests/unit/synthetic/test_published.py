@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import GeographyError, SchemaError
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic.population import PublishedCounts, geography_of, people_of
 
 BLOCKS = pl.DataFrame(

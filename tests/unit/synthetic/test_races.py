@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 from tallyveil.synthetic import people
 from tallyveil.synthetic.people import RACES
 

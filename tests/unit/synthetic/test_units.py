@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from tallyveil.synthetic import make_states
+from tallyveil.synthetic.population import make_states
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,9 @@ from typing import Any
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
-from tallyveil.geography import (
-    Branch,
-    BypassRule,
-    CutByEntities,
-    FanOutLimit,
-    GroupByDistance,
-    GroupByMembership,
-)
-from tallyveil.geography.optimise import Step
-from tallyveil.geography.steps import PRODUCTION_LIMIT
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.optimise import Branch, CutByEntities, GroupByDistance, GroupByMembership, Step
+from tallyveil.geography.steps import PRODUCTION_LIMIT, FanOutLimit
 
 _FOLDER = resources.files("tallyveil.budget") / "spines"
 

@@ -72,9 +72,10 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.caps import FIRST_WEIGHT, CapTrial, excess, limiting_weights, over
 from tallyveil.budget.spine.variance import SpineVariances, entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import EntityFamily, FanOutLimit, Reshaped, Spine
-from tallyveil.geography.build import first_appearance
-from tallyveil.geography.steps import insert_groups, membership_classes, together
+from tallyveil.geography.build import Reshaped, first_appearance
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.steps import FanOutLimit, insert_groups, membership_classes, together
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import Container, EntityParts

@@ -41,10 +41,12 @@ from tallyveil.arrays import Bools, Integers, Numbers
 from tallyveil.budget.allocation import require_affordable
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import EntityFamily, GeounitShares, OptimisedSpine, Spine
 from tallyveil.geography.areas import StatedGeounits, replaced_areas, sums_of_siblings, with_sums
-from tallyveil.geography.entities import require_same_spine
-from tallyveil.schema import QueryGroup, Schema
+from tallyveil.geography.entities import EntityFamily, require_same_spine
+from tallyveil.geography.optimise import OptimisedSpine
+from tallyveil.geography.spine import GeounitShares, Spine
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
 
 if TYPE_CHECKING:
     from tallyveil.kernels.tree.variance import ChildVariances, EntityParts

@@ -17,14 +17,8 @@ import polars as pl
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
-from tallyveil.estimation.intervals import (
-    Answers,
-    Region,
-    TreeModel,
-    region_of,
-    region_variances,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import Answers, Region, region_of, region_variances
+from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     NO_INTERVALS,
     IntervalKind,
@@ -33,6 +27,7 @@ from tallyveil.estimation.intervals.interval import (
     rounded_inward,
     sentence_of,
 )
+from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.exact import as_given
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import histogram_path, read_histogram

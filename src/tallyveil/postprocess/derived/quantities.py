@@ -33,15 +33,8 @@ from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.intervals import (
-    Answers,
-    TreeCovariance,
-    TreeModel,
-    answer_covariance,
-    questions_of,
-    region_of,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import Answers, answer_covariance, region_of
+from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
     fieller_ends,
@@ -50,6 +43,8 @@ from tallyveil.estimation.intervals.interval import (
     refuse_level,
     rounded_inward,
 )
+from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.entities import EntityFamily

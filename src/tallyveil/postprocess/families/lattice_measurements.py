@@ -17,8 +17,7 @@ import polars as pl
 from tallyveil.arrays import Integers, Numbers
 from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.intervals import AnswerRows
-from tallyveil.estimation.intervals.fit import narrowed
+from tallyveil.estimation.intervals.fit import AnswerRows, narrowed
 from tallyveil.files.histograms import read_located
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import drawn_path

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import ConfigError, SchemaError
-from tallyveil.estimation.intervals import AnswerRows, KeptRows, Questions, TreeModel, questions_of
 from tallyveil.estimation.intervals.covariance import ROWS
+from tallyveil.estimation.intervals.fit import AnswerRows, KeptRows
 from tallyveil.estimation.intervals.merged import Atoms, MergedModel, MergedRows, UnmergedModel, merged_model
-from tallyveil.estimation.intervals.questions import n_distinct_blocks
+from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.estimation.intervals.questions import Questions, n_distinct_blocks, questions_of
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.machine import in_gib, machine_memory

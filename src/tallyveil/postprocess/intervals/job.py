@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from tallyveil.estimation.intervals import TreeModel
 from tallyveil.estimation.intervals.interval import refuse_level
+from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import HISTOGRAM
 from tallyveil.files.intervals import (

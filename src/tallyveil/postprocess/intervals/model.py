@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.intervals import (
-    AnswerRows,
+from tallyveil.estimation.intervals.fit import AnswerRows, MeasuredLevels, StoredRows
+from tallyveil.estimation.intervals.merged import UnmergedModel
+from tallyveil.estimation.intervals.model import (
     LevelModel,
-    StoredRows,
     TreeModel,
     Zeros,
+    levels_of_strategy,
     model_of_levels,
+    with_queries,
 )
-from tallyveil.estimation.intervals.fit import MeasuredLevels
-from tallyveil.estimation.intervals.merged import UnmergedModel
-from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
 from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import read_histogram

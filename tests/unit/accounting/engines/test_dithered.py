@@ -21,7 +21,7 @@ from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tails import ManyBounds, log_reflected, log_rest
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
-from tallyveil.budget import load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)

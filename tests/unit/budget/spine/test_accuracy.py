@@ -16,14 +16,11 @@ from tallyveil.budget.spine.variance import (
 )
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import (
-    BypassRule,
-    GeounitShares,
-    bypass,
-    entities_from_pairs,
-    spine_from_columns,
-)
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import GeounitShares
+from tallyveil.geography.tables import entities_from_pairs
 
 
 @pytest.mark.parametrize("seed", range(10))

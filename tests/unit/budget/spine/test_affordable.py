@@ -8,17 +8,14 @@ import pytest
 from tests.oracles.spine_matrices import SpineMatrix, StrategyMatrix, strategy_shares
 
 from tallyveil.accounting.events import Neighbours
-from tallyveil.budget import Mechanism, Strategy
 from tallyveil.budget.allocation import require_affordable
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import (
-    BypassRule,
-    GeounitShares,
-    bypass,
-    spine_from_columns,
-    uniform_shares,
-)
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import GeounitShares, uniform_shares
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.schema import Schema
 
 SCHEMA = Schema("small", (Attribute("sex", ("f", "m")), Attribute("age", ("a", "b", "c"))))
 

@@ -8,15 +8,11 @@ import pytest
 from tallyveil.budget.spine.variance import AS_GOOD_AS_EXACT, TotalMeasures, entity_variances, spine_variances
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError
-from tallyveil.geography import (
-    Branch,
-    GeounitShares,
-    entities_from_columns,
-    optimise_spine,
-    spine_from_prefixes,
-    uniform_shares,
-)
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.optimise import Branch, optimise_spine
+from tallyveil.geography.spine import GeounitShares, uniform_shares
+from tallyveil.geography.tables import entities_from_columns
 
 LEVELS = ("Region", "Part", "Town", "Block")
 SHARES = (Fraction(1, 4), Fraction(1, 8), Fraction(3, 8), Fraction(1, 4))

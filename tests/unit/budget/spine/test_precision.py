@@ -8,7 +8,7 @@ import pytest
 from tests.oracles.spine_matrices import StrategyMatrix, strategy_shares
 
 from tallyveil.accounting.events import Neighbours
-from tallyveil.budget import Mechanism, Strategy, load_strategy_preset
+from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.spine.variance import (
     answer_precisions,
     answers_summed,
@@ -16,9 +16,12 @@ from tallyveil.budget.spine.variance import (
     spine_variances,
     totals_summed,
 )
+from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import GeounitShares
-from tallyveil.schema import Attribute, Recode, Schema, load_preset
+from tallyveil.geography.spine import GeounitShares
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 
 
 def small_schema():

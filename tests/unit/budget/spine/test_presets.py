@@ -14,17 +14,12 @@ from tallyveil.budget.spine.presets import (
 )
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError
-from tallyveil.geography import (
-    Branch,
-    BypassRule,
-    FanOutLimit,
-    GroupByMembership,
-    entities_from_columns,
-    optimise_spine,
-    path_total,
-    spine_from_columns,
-)
-from tallyveil.geography.steps import PRODUCTION_LIMIT
+from tallyveil.geography.build import spine_from_columns
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.optimise import Branch, GroupByMembership, optimise_spine
+from tallyveil.geography.spine import path_total
+from tallyveil.geography.steps import PRODUCTION_LIMIT, FanOutLimit
+from tallyveil.geography.tables import entities_from_columns
 
 
 def geography(rng, n=400):

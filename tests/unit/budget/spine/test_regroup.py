@@ -13,7 +13,7 @@ from tallyveil.budget.spine.regroup import (
 )
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import FanOutLimit
+from tallyveil.geography.steps import FanOutLimit
 
 LIMIT = FanOutLimit(cutoff=3)
 

@@ -8,7 +8,8 @@ import pytest
 from tallyveil.budget.caps import FIRST_WEIGHT
 from tallyveil.budget.spine import regroup
 from tallyveil.budget.spine.regroup import Measure, RegroupingAim
-from tallyveil.geography import FanOutLimit, Reshaped
+from tallyveil.geography.build import Reshaped
+from tallyveil.geography.steps import FanOutLimit
 
 LIMIT = FanOutLimit(cutoff=3)
 

@@ -12,12 +12,9 @@ from tallyveil.budget.spine.regroup import (
 )
 from tallyveil.budget.spine.variance import entity_variances, spine_variances
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography import (
-    FanOutLimit,
-    Reshaped,
-    entities_from_pairs,
-    spine_from_columns,
-)
+from tallyveil.geography.build import Reshaped, spine_from_columns
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.geography.tables import entities_from_pairs
 
 LIMIT = FanOutLimit(cutoff=3)
 

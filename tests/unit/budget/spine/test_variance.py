@@ -7,8 +7,8 @@ from tests.oracles.variance import raise_parts_reference
 
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError
-from tallyveil.geography import spine_from_columns
 from tallyveil.geography.areas import geounits_as_entities
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.kernels.tree.variance import raise_parts
 
 

@@ -30,7 +30,8 @@ from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.geography.areas import StatedGeounits, with_sums
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.spine import Spine
-from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
+from tallyveil.schema.schema import Schema
 
 RELATIVE = 1e-9
 

@@ -14,8 +14,9 @@ from tallyveil.estimation.intervals.algebra import (
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import n_distinct_blocks, questions_of
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 
 SPECS = ("total", "hhinstlevels", "hhgq", "votingage*hispanic*cenrace", "detailed")
 

@@ -14,7 +14,8 @@ from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.model import model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.schema import Schema
 
 LEVELS = ("a", "b", "ab", "c")
 SCHEMA = Schema(

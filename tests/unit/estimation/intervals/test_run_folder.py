@@ -8,25 +8,20 @@ import pytest
 
 import tallyveil.estimation.intervals.fit as fitting
 from tallyveil.errors import ConstraintError, GeographyError, StoreError
-from tallyveil.estimation.intervals import (
-    KeptRows,
-    SourceRows,
-    StoredRows,
-    Zeros,
+from tallyveil.estimation.intervals.answers import (
     answer_covariance,
-    contains,
-    fit_tree,
-    intervals_of,
     level_answers,
     level_variances,
-    model_of_strategy,
-    questions_of,
     region_answers,
     region_of,
     region_of_geounit,
     regions_by_label,
-    tree_covariance,
 )
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import KeptRows, SourceRows, StoredRows, fit_tree
+from tallyveil.estimation.intervals.interval import contains, intervals_of
+from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.plans.from_toml.load import load_plan

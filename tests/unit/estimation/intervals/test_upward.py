@@ -24,7 +24,8 @@ from tallyveil.estimation.intervals.upward import (
 )
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.measurements.answers import NoisyMeasurements, measure_one_by_one
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.schema import Schema
 
 
 @dataclass

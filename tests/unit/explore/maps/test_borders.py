@@ -16,8 +16,9 @@ from tallyveil.explore.maps import (
     on_plane,
     simplified,
 )
-from tallyveil.geography import entities_from_pairs, spine_from_prefixes
+from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.geometry import Geometry, merged
+from tallyveil.geography.tables import entities_from_pairs
 from tallyveil.synthetic.country import make_geography, make_map
 
 

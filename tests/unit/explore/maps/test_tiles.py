@@ -25,7 +25,7 @@ from tallyveil.explore.maps import (
     write_tiles,
     zooms_of,
 )
-from tallyveil.geography import spine_from_prefixes
+from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.geometry import Geometry
 from tallyveil.synthetic.country import make_geography, make_map
 

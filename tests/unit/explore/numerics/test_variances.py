@@ -8,13 +8,9 @@ import pytest
 from tests.unit.estimation.intervals.test_against_dense import features, random_model, with_exact_sums
 from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed
 
-from tallyveil.estimation.intervals import (
-    level_variances,
-    questions_of,
-    region_of,
-    region_variances,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE, DescribedTable, describe
 from tallyveil.explore.files import write_json_data
 from tallyveil.postprocess.intervals.fits import IntervalFit

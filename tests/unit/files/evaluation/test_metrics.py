@@ -6,9 +6,11 @@ import pytest
 
 from tallyveil.errors import GeographyError, SchemaError
 from tallyveil.files.evaluation import COLUMNS, error_metrics
-from tallyveil.geography import Spine, spine_from_prefixes
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.spine import Spine
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.schema import Schema
 
 SCHEMA = Schema(
     name="two by three",

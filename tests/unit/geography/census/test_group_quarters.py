@@ -1,7 +1,7 @@
 import polars as pl
 
 from tallyveil.geography.census.block_files import KINDS, kinds_of_group_quarters
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 
 def test_kinds_of_group_quarters_are_named_together() -> None:

@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, GeographyError
-from tallyveil.geography import entities_from_columns, spine_from_columns
+from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.census import Sources, import_geography
+from tallyveil.geography.tables import entities_from_columns
 
 TRIBAL_BLOCKS = ("440090511011000", "440090511011001")
 

@@ -9,8 +9,9 @@ import pytest
 import shapely
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.geography import geometry, spine_from_prefixes
+from tallyveil.geography import geometry
 from tallyveil.geography import geometry as extra_packages
+from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.geometry import (
     POLYGONS,
     geo_metadata,

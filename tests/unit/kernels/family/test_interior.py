@@ -8,15 +8,15 @@ from tests.from_python import from_python
 from tests.oracles.block_program import Point, residual_persons
 from tests.oracles.reduction import reduce_pass
 
-from tallyveil.estimation import (
+from tallyveil.estimation import least_squares as ladder
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import (
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation import least_squares as ladder
-from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.reduction import reduce_arrays

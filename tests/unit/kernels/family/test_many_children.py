@@ -9,7 +9,8 @@ from tests.oracles.block_program import Point as ReferencePoint
 from tests.oracles.block_program import residual_persons
 from tests.oracles.reduction import reduce_pass
 
-from tallyveil.estimation import (
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import (
     UNBOUNDED,
     EstimationPass,
     FamilyProblem,
@@ -17,7 +18,6 @@ from tallyveil.estimation import (
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import descend, equal_parts
 from tallyveil.kernels.family.face import DENSE_ROWS

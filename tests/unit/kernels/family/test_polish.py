@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from tallyveil.estimation import (
+from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
+from tallyveil.estimation.problem import (
     EstimationPass,
     FamilyProblem,
     LinearConstraint,
     MeasuredQuery,
     RoundingStage,
 )
-from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.kernels.family.polish import CERTIFIED_PERSONS
 from tallyveil.kernels.family.solver import FULL_SWAPS, solve_pass
 

@@ -8,7 +8,9 @@ from tallyveil.budget.caps import Reference
 from tallyveil.budget.spine.presets import load_spine_preset, spine_preset_names
 from tallyveil.budget.spine.regroup import Measure
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.geography import Branch, BypassRule, CutByEntities, FanOutLimit
+from tallyveil.geography.bypass import BypassRule
+from tallyveil.geography.optimise import Branch, CutByEntities
+from tallyveil.geography.steps import FanOutLimit
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.inputs import Regroup
 

@@ -5,13 +5,10 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.intervals import (
-    fit_tree,
-    level_answers,
-    level_variances,
-    questions_of,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import level_answers, level_variances
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import fit_tree
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.job import make_intervals

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import ConstraintError, SolverError
-from tallyveil.estimation import EstimationPass, FamilyProblem, MeasuredQuery, RoundingStage
-from tallyveil.estimation.problem import problem_from_mapping
+from tallyveil.estimation.problem import (
+    EstimationPass,
+    FamilyProblem,
+    MeasuredQuery,
+    RoundingStage,
+    problem_from_mapping,
+)
 from tallyveil.postprocess.families import chunk_files
 from tallyveil.postprocess.families.chunk_files import UNSOLVED, estimate_or_keep
 

@@ -17,7 +17,7 @@ from tallyveil.postprocess.other_releases import (
     residents_path,
     write_residents,
 )
-from tallyveil.schema import load_preset
+from tallyveil.schema.presets import load_preset
 
 SPINE = spine_from_columns({"Region": list("RRRR"), "Block": list("1234")}, ["Region", "Block"])
 COUNTS = ResidentCounts("people", np.array([5, 0, 2, 0]), np.array([3, 0, 0, 0]))

@@ -40,7 +40,8 @@ from tallyveil.products.dhc.made_up.people import (
     vacant_units,
     without_household,
 )
-from tallyveil.schema import Schema, load_preset
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.write import write_parquet, write_parquet_chunks
 from tallyveil.synthetic.country import make_entities
 from tallyveil.synthetic.people import ADULT as OF_AGE

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
-from tallyveil.geography import GeounitShares, Spine
+from tallyveil.geography.spine import GeounitShares, Spine
 from tallyveil.report.figure import COLOURS, INK, MUTED, WIDTH, Picture, house_style, new_figure, to_svg
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.wording import grouped, listed, name_title, percent, rounded

@@ -30,17 +30,12 @@ from tallyveil.budget.spine.variance import (
 )
 from tallyveil.budget.strategy import Strategy, parse_fraction
 from tallyveil.errors import BudgetError, ConfigError, GeographyError
-from tallyveil.geography import (
-    EntityFamily,
-    FanOutLimit,
-    OptimisedSpine,
-    Spine,
-    optimise_spine,
-    uniform_shares,
-)
 from tallyveil.geography.areas import AreaChange, geounits_as_entities
 from tallyveil.geography.bypass import bypass
-from tallyveil.geography.optimise import further
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
+from tallyveil.geography.spine import Spine, uniform_shares
+from tallyveil.geography.steps import FanOutLimit
 from tallyveil.geography.tables import family_columns, read_aimed, read_spine_file
 from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_making import area_changes, choose_groups, is_worse
@@ -61,7 +56,7 @@ def read_geography(path: Path, geolevels: Sequence[str], columns: Sequence[str])
     """
     import polars as pl
 
-    from tallyveil.geography import spine_from_columns
+    from tallyveil.geography.build import spine_from_columns
     from tallyveil.geography.tables import GEOCODE
     from tallyveil.storage.read import collect, require_text, scan_table
 
@@ -104,8 +99,7 @@ def read_families(
     """
     import polars as pl
 
-    from tallyveil.geography import entities_from_columns
-    from tallyveil.geography.tables import GEOCODE, family_columns, read_assignments
+    from tallyveil.geography.tables import GEOCODE, entities_from_columns, family_columns, read_assignments
     from tallyveil.storage.read import read_table
 
     if path is None:

@@ -11,7 +11,8 @@ from tallyveil.errors import SchemaError
 from tallyveil.estimation.intervals.by_share.covariances import top_down_of
 from tallyveil.estimation.intervals.by_share.live import chains_of, live_variances
 from tallyveil.estimation.intervals.by_share.measured import AskedVariance, VariancesByShare, measured_queries
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.schema import Schema
 
 QUERIES = ("total", "half", "age*sex", "half*sex")
 PASSES = [["total"], ["half", "half*sex"], ["age*sex"]]

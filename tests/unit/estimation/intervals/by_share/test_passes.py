@@ -16,8 +16,9 @@ from tallyveil.estimation.intervals.by_share.passes import Fitted, pass_variance
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.outer import measured_by_pass, sources_of_groups
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.nested_queries import common_groups, determines, representative_cells
+from tallyveil.schema.schema import Schema
 
 WORLDS = {
     "units": (

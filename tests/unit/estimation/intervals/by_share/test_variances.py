@@ -10,14 +10,7 @@ import pytest
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.optimal.solve import ShareProgram, solve
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.estimation.intervals import (
-    level_variances,
-    model_of_strategy,
-    questions_of,
-    region_of,
-    region_variances,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
 from tallyveil.estimation.intervals.by_share.covariances import (
     LeastSquares,
     kinds_of,
@@ -25,8 +18,12 @@ from tallyveil.estimation.intervals.by_share.covariances import (
     touched_by,
 )
 from tallyveil.estimation.intervals.by_share.measured import AskedVariance, VariancesByShare, measured_queries
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.model import model_of_strategy
+from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.geography.build import spine_from_columns
-from tallyveil.schema import Attribute, Recode, Schema
+from tallyveil.schema.attribute import Attribute, Recode
+from tallyveil.schema.schema import Schema
 
 SEX = Attribute("sex", ("f", "m"))
 AGE = Attribute("age", ("0", "1", "2", "3", "4"))

@@ -13,17 +13,9 @@ from tests.unit.estimation.intervals.test_against_dense import (
     random_spine,
 )
 
-from tallyveil.estimation.intervals import (
-    LevelModel,
-    Zeros,
-    fit_tree,
-    level_answers,
-    model_of_levels,
-    questions_of,
-    region_answers,
-    region_of,
-    tree_covariance,
-)
+from tallyveil.estimation.intervals.answers import level_answers, region_answers, region_of
+from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.merged import (
     MergedRows,
     UnmergedModel,
@@ -31,7 +23,10 @@ from tallyveil.estimation.intervals.merged import (
     merged_model,
     sums_of,
 )
-from tallyveil.schema import Attribute, Recode, Schema, StructuralZero
+from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
+from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
+from tallyveil.schema.schema import Schema
 
 
 @dataclass

@@ -14,10 +14,9 @@ from tallyveil.products.dhc.made_up.population import (
     units_table,
     write_dhc_states,
 )
-from tallyveil.schema import load_preset
 from tallyveil.schema.household_types import Couple, HouseholdType, MinorAges, household_types
-from tallyveil.synthetic import PublishedCounts, make_population
-from tallyveil.synthetic.population import settled_states
+from tallyveil.schema.presets import load_preset
+from tallyveil.synthetic.population import PublishedCounts, make_population, settled_states
 
 SEED = 11
 BLOCKS = 4_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.products.dhc.tables.test_publication import HOMES, PEOPLE, make_release
 
-from tallyveil.budget import load_strategy_preset, strategy_preset_names
+from tallyveil.budget.presets import load_strategy_preset, strategy_preset_names
 from tallyveil.plans.from_toml.aims import load_aims
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.dhc.tables.definitions import PRESETS, load_table, preset_of, table_names

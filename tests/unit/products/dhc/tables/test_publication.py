@@ -13,12 +13,13 @@ from tallyveil.errors import ConfigError, GeographyError, SchemaError
 from tallyveil.files.geography import GEOGRAPHY, write_geography
 from tallyveil.files.histograms import histogram_path, write_histogram
 from tallyveil.files.manifest import ReleaseKind
-from tallyveil.geography import plain_hierarchies
+from tallyveil.geography.areas import plain_hierarchies
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.products.dhc.tables.definitions import table_names
 from tallyveil.products.dhc.tables.publication import publish_dhc
-from tallyveil.schema import Schema, load_preset
 from tallyveil.schema.counts import PublicCounts, compress_rows
+from tallyveil.schema.presets import load_preset
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.write import file_digest
 

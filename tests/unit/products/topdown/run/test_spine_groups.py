@@ -10,14 +10,10 @@ from tallyveil.budget.spine.regroup import Measure
 from tallyveil.budget.spine.variance import TotalMeasures
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.errors import GeographyError
-from tallyveil.geography import (
-    Branch,
-    FanOutLimit,
-    GroupByMembership,
-    entities_from_columns,
-    optimise_spine,
-)
-from tallyveil.geography import spine_from_prefixes as prefixes
+from tallyveil.geography.build import spine_from_prefixes as prefixes
+from tallyveil.geography.optimise import Branch, GroupByMembership, optimise_spine
+from tallyveil.geography.steps import FanOutLimit
+from tallyveil.geography.tables import entities_from_columns
 from tallyveil.plans.inputs import Regroup, with_protected
 from tallyveil.products.topdown.run.spine_making import area_changes, choose_groups, is_worse, warnings_of
 

@@ -8,7 +8,8 @@ import pytest
 import tallyveil.budget.allocation as module
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.errors import BudgetError
-from tallyveil.geography import GeounitShares, spine_from_prefixes
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.spine import GeounitShares
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import check_paths

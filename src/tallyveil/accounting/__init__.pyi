@@ -1,0 +1,57 @@
+"""What was done to privacy, as data, and what it costs: events, exact guarantees, classical bounds, the ledger."""
+
+from tallyveil.accounting.calibration import Calibration as Calibration
+from tallyveil.accounting.calibration import calibrate as calibrate
+from tallyveil.accounting.calibration import calibrate_to_curve as calibrate_to_curve
+from tallyveil.accounting.calibration import curve_excess as curve_excess
+from tallyveil.accounting.costs import delta_with_total_variation as delta_with_total_variation
+from tallyveil.accounting.costs import epsilon_of as epsilon_of
+from tallyveil.accounting.costs import group_privacy as group_privacy
+from tallyveil.accounting.costs import rho_of as rho_of
+from tallyveil.accounting.costs import total_variation_of as total_variation_of
+from tallyveil.accounting.costs import translate as translate
+from tallyveil.accounting.dp_events import from_dp_event as from_dp_event
+from tallyveil.accounting.events import ZCDP as ZCDP
+from tallyveil.accounting.events import AdaptiveEvent as AdaptiveEvent
+from tallyveil.accounting.events import ApproximateDP as ApproximateDP
+from tallyveil.accounting.events import DiscreteGaussian as DiscreteGaussian
+from tallyveil.accounting.events import DiscreteLaplace as DiscreteLaplace
+from tallyveil.accounting.events import Gaussian as Gaussian
+from tallyveil.accounting.events import IntegerSubspaceGaussian as IntegerSubspaceGaussian
+from tallyveil.accounting.events import IntegerSubspaceLaplace as IntegerSubspaceLaplace
+from tallyveil.accounting.events import InvariantEvent as InvariantEvent
+from tallyveil.accounting.events import Laplace as Laplace
+from tallyveil.accounting.events import Neighbours as Neighbours
+from tallyveil.accounting.events import NonPrivateEvent as NonPrivateEvent
+from tallyveil.accounting.events import ParallelEvent as ParallelEvent
+from tallyveil.accounting.events import PoissonSampled as PoissonSampled
+from tallyveil.accounting.events import PrivacyEvent as PrivacyEvent
+from tallyveil.accounting.events import RandomizedResponse as RandomizedResponse
+from tallyveil.accounting.events import SequentialEvent as SequentialEvent
+from tallyveil.accounting.events import WorstEvent as WorstEvent
+from tallyveil.accounting.filters import Filter as Filter
+from tallyveil.accounting.filters import Odometer as Odometer
+from tallyveil.accounting.guarantee import Guarantee as Guarantee
+from tallyveil.accounting.guarantee import compose as compose
+from tallyveil.accounting.ledger.file import Ledger as Ledger
+from tallyveil.accounting.ledger.file import read_ledger as read_ledger
+from tallyveil.accounting.ledger.lines import Declaration as Declaration
+from tallyveil.accounting.ledger.lines import LedgerEntry as LedgerEntry
+from tallyveil.accounting.ledger.lines import event_from_mapping as event_from_mapping
+from tallyveil.accounting.losses import alternatives_of as alternatives_of
+from tallyveil.accounting.losses import invariants_of as invariants_of
+from tallyveil.accounting.losses import loss_law_of as loss_law_of
+from tallyveil.accounting.numbers import Bounds as Bounds
+from tallyveil.accounting.numbers import exact_text as exact_text
+from tallyveil.accounting.renyi import Conversion as Conversion
+from tallyveil.accounting.renyi import RenyiBound as RenyiBound
+from tallyveil.accounting.renyi import ZcdpConversion as ZcdpConversion
+from tallyveil.accounting.renyi import ZcdpCurve as ZcdpCurve
+from tallyveil.accounting.renyi import renyi_delta as renyi_delta
+from tallyveil.accounting.renyi import renyi_divergence as renyi_divergence
+from tallyveil.accounting.renyi import renyi_epsilon as renyi_epsilon
+from tallyveil.accounting.renyi import zcdp_to_delta as zcdp_to_delta
+from tallyveil.accounting.renyi import zcdp_to_epsilon as zcdp_to_epsilon
+from tallyveil.accounting.renyi import zcdp_to_epsilon_textbook as zcdp_to_epsilon_textbook
+
+__all__: list[str]
