@@ -41,7 +41,7 @@ ROOTS = (
     "products.lattice.confidential:restricted_table",
     "subspace.nonnegative:nearest_nonnegative",
     "subspace.noise_plan:NoisePlan.draw",
-    "runs.run_ledger:require_one_spend",
+    "runs.once:require_one_spend",
     "runs.once:_manifest",
     "runs.once:_remove_half_written",
     "runs.folder:RunFolder.seal",

@@ -32,7 +32,7 @@ Renyi differential privacy: divergences of the noise, composition and conversion
 The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
 variance, t scale, k sensitivity.
 
-`losses/divergences.py` has the divergences of single losses.
+`renyi_divergence` below has those of single losses.
 
 What rho means as (epsilon, delta), certified.
 

@@ -74,7 +74,7 @@ class Hierarchies:
         shares: Share of the budget of every geounit of `spine`, if geounits were bypassed; otherwise None.
         changes: What the steps change for every kind of area. It is empty if no step changes the spine or if no
             measured query determines a total.
-        names: Names of geounits and entities for readers (`geography.names`); None if there are none.
+        names: Names of geounits and entities for readers; None if there are none.
         geometry: Shapes of the finest geounits of `spine`, for maps; None if there are none, or if they are not read.
     """
 

@@ -8,42 +8,27 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 
 | module | tested against |
 |---|---|
-| `address`, `inversion` | specifications |
-| `threshold_coverage` | specifications |
-| `simplex` | oracles: they sort instead of iterating |
-| `cholesky` | `numpy.linalg` (oracle) |
-| `vectors` | numpy's slices and sorting (specification) |
+| `vectors` | numpy's slices and sorting (specification); oracles that sort, for the projection; `numpy.linalg` (oracle) |
+| `noise`, `records`, `threshold_coverage` | specifications |
 | `family.answers` | specifications; none for `number_answers`, which the others use |
-| `family.certificate` | `block_program` and `certificate` of the tests (specifications) |
-| `family.reduction`, `family.merging`, `family.ridge`, `family.groups` | `reduction` of the tests (specification) |
-| `family.descent`, `family.sweep` | `family.polish`, which ends at the same optimum (oracle) |
-| `family.polish`, `family.walk`, `family.swap` | `active_set` of the tests (oracle) |
-| `family.face`, `family.conjugate`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
-| `family.answer_system`, `family.answer_solution`, `family.rows_by_child` | the same (oracle) |
-| `family.interior`, `family.inside` | the conditions of optimality in numpy, in the tests (oracle) |
+| `family.reduction`, `family.program` | `reduction` of the tests (specification) |
+| `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
+| `family.polish` | `active_set` (oracle); for its certificate, `block_program` and `certificate` (specifications), of the tests |
+| `family.face`, `family.face_solution`, `family.answer_system` | the equations as one dense system, in the tests (oracle) |
+| `family.interior` | the conditions of optimality in numpy, in the tests (oracle) |
 | `family.solver` | `least_squares` of the tests (oracle) |
-| `family.chunk`, `family.pass_constraints` | `estimation.family.estimate_family`, which gives the same counts |
-| `rounding.flow` | all roundings of small families (oracle) |
+| `family.chunk` | `estimation.family.estimate_family`, which gives the same counts |
+| `rounding.flow` | all roundings of small families (oracle); for its laminar forests, sets of Python (oracle) |
 | `rounding.network_simplex` | shortest augmenting paths (oracle) |
-| `rounding.laminar_forest` | sets of Python (oracle) |
-| `rounding.network`, `rounding.groups`, `rounding.start`, `rounding.spanning_tree` | only through the others |
-| `tree.sweep`, `tree.transform`, `tree.regions` | specifications, up to rounding errors |
-| `tree.upward` | dense least squares of every subtree, in the tests (oracle) |
-| `tree.answer_sums` | sums by numpy, in the tests (specification) |
-| `tree.query_wise` | every answer by itself with exact fractions, in the tests (oracle) |
-| `tree.off_spine_distance`, `tree.variance` | specifications |
-| `tree.sibling_merging`, `tree.regrouping` | specifications, which compute every trial from scratch |
-| `subspace.alias`, `subspace.sums` | specifications |
+| `tree.sweep` | specifications, up to rounding errors |
+| `tree.upward` | dense least squares of every subtree, numpy's sums, every answer by itself with exact fractions, in the tests |
+| `tree.off_spine_distance`, `tree.variance` | specifications; for their searches, ones that compute every trial from scratch |
+| `subspace.sums`, `subspace.chain` | specifications |
 | `subspace.look_ahead` | `subspace.exact.look_ahead_row` (decisions in balls), numpy's transforms |
-| `subspace.look_ahead_tables` | numpy's transforms |
-| `subspace.transform` | numpy's transforms |
-| `subspace.chain`, `subspace.chain_coupled` | specifications |
-| `tiles.projection`, `tiles.approach`, `tiles.newton`, `tiles.solver`, `tiles.tables` | PIQP (oracle) |
-| `tiles.schur`, `tiles.face`, `tiles.blocks`, `tiles.direction` | dense matrices, in the tests (oracle) |
-| `tiles.certificate` | the conditions of optimality in numpy, in the tests (oracle) |
+| `tiles.solver`, `tiles.tables` | PIQP (oracle); for the certificate, the conditions of optimality in numpy (oracle) |
+| `tiles.direction` | dense matrices, in the tests (oracle), as the reduced equations of `tiles.tables` |
 | `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
-| `tiles.family`, `tiles.component`, `tiles.chunk` | only through the others |
-| `records.*` | specifications |
+| `tiles.family`, `tiles.chunk` | only through the others |
 
-`family.program`, `family.parts`, `rounding.arrays` and `compiled` compute nothing.
+`compiled` computes nothing.
 """

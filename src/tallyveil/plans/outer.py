@@ -25,7 +25,7 @@ def measured_by_pass(
 ) -> tuple[tuple[str, ...], ...]:
     """The measured queries of each outer pass: the first pass that is no lift pass and whose cells determine the query.
 
-    A lift pass chooses noisy answers about its part by itself (`postprocess.passes.part_answers`), also those of
+    A lift pass chooses noisy answers about its part by itself (`postprocess.passes.lifts`), also those of
     queries of other passes. So a lift pass has only queries that no other pass determines.
 
     Args:

@@ -123,7 +123,7 @@ class NoisePlan:
         chain: The chain; None if the sampler is exact.
         total_variation: Upper bound on the total variation between the drawn noise and the law.
         restricted: Whether the law is restricted to tables without negative counts. The noise then depends on the true
-            table, so that `draw` cannot make it: `subspace.exact.restricted` does.
+            table, so that `draw` cannot make it: `subspace.nonnegative` does.
     """
 
     lattice: Lattice
@@ -178,7 +178,7 @@ class NoisePlan:
 
 
 def plan_restricted(lattice: Lattice, law: LatticeLaw) -> NoisePlan:
-    """The plan of a table from the restricted law, which `subspace.outputs.require_outputs` has allowed."""
+    """The plan of a table from the restricted law, which `subspace.nonnegative.require_outputs` has allowed."""
     reason = (
         "the law is restricted to tables without negative counts; trials with tilted cells meet the sums by chance, "
         "whatever the counts"

@@ -29,7 +29,7 @@ variances becomes small. With everything else fixed, this sum depends on the con
 few numbers. They are the terms of `FixedTerms`: for each child its variance from below and what depends on
 it, for each entity its slope and weight, and for the surroundings a precision and a weight.
 
-Steps. The compiled kernel (`kernels.tree.regrouping`) starts from the present groups and does passes. A pass
+Steps. The compiled kernel (`kernels.tree.variance`) starts from the present groups and does passes. A pass
 moves each child to the group where the sum is smallest, then merges pairs of groups. For finest geounits the
 kernel starts a second time, from groups of children that are in the same entities, and the better result is
 kept.

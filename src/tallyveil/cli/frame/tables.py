@@ -80,7 +80,7 @@ def show_parameters(rows: Sequence[Mapping[str, Any]]) -> None:
     Each is rounded in the safe direction.
 
     Args:
-        rows: Of `budget.parameters`. A row is named by its columns `spine` and `geolevel`, or `level`.
+        rows: Of `budget.guarantees`. A row is named by its columns `spine` and `geolevel`, or `level`.
     """
     from tallyveil.accounting.guarantee import BETA, DELTAS, MU, parameter_texts
     from tallyveil.accounting.numbers import at_most

@@ -361,7 +361,7 @@ def _add_pieces(net: Network, a: int, tail: int, head: int, target: int, weight:
 
 @internal
 def _begin(net: Network, n_inner: int, out: Integers, left: _TableLeftover, entry: Integers) -> None:
-    """Begin with each column's largest parts; see `kernels.rounding.start`."""
+    """Begin with each column's largest parts; see `kernels.rounding.network_simplex`."""
     # parts by arc, as `first_flow` takes them
     part, arc_of = np.empty(entry.size, np.int64), np.empty(entry.size, np.int64)
     for a in range(entry.size):

@@ -9,7 +9,7 @@ interval of a number that follows from the counts.
 Sums and differences. The number is w'x, with a weight for each count. Its variance is w'C w, exactly.
 
 Shares and ratios. The number is r = u'x / v'x. The delta method gives the variance g'C g with g = (u - r v) /
-v'x. The interval does not use it (`intervals.fieller`).
+v'x. The interval does not use it (`estimation.intervals.interval`).
 
 Differences of shares. The number is r - s. Its variance by the delta method is (g - h)'C (g - h), with the g
 and h of the two shares.

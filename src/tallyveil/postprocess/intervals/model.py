@@ -273,7 +273,7 @@ def exact_geolevels(
     """The spine on which estimates are made, and for each of its geolevels the invariants that estimates use there.
 
     An invariant is used at the finest geolevel of which every geounit's answers are exact; coarser ones are sums of
-    these. If it is on sums of siblings, this is a geolevel of the sums (`geography.stated.with_sums`).
+    these. If it is on sums of siblings, this is a geolevel of the sums (`geography.areas.with_sums`).
     """
     placed = [(query, stated_invariant(hierarchies, query, geolevels)) for query, geolevels in stated]
     spine = with_sums(hierarchies.spine, [at for _, at in placed])

@@ -6,7 +6,7 @@ Problem. A node of a tree holds n cells with sum t. The sum s of its left half h
 W(t), where L, R and W are the laws of the sums of the left half, the right half and all n cells. Wanted are
 draws of s with exactly this law, in one look-up.
 
-Steps. A table (`kernels.subspace.alias`) gives each s slightly less than its probability, and the rest to the
+Steps. A table (`kernels.subspace.sums`) gives each s slightly less than its probability, and the rest to the
 outcome "undecided". An undecided s is drawn by inversion from exactly what the table leaves out
 (`AliasTables.given`). So each split has the same law as by inversion, if no table gives an outcome more than
 its probability. Rounding, and sums and outcomes that the tables omit, only make a split undecided. In 181
