@@ -1,23 +1,18 @@
-"""Guarantees from Python: of a release file, of a product of the Census, and of finished releases together.
-
-The guarantee that a plan or a release states is an object that people can read.
-"""
+"""Guarantees from Python: of a release file, of a product of the Census, and of finished releases together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from pydantic import PlainValidator, ValidationInfo
 
-from tallyveil.accounting.numbers import Bounds, at_most, bound_cell, delta_text
+from tallyveil.accounting.numbers import Bounds, at_most
 from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, WholeNumber, checked
 from tallyveil.budget.strategy import parse_fraction
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import whole_number_of
-from tallyveil.files.marks import short_mark
-from tallyveil.printable import described
 
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration
@@ -26,90 +21,6 @@ if TYPE_CHECKING:
     from tallyveil.accounting.ledger.joint import JointLedgers
     from tallyveil.accounting.proved import ProvedEpsilon
     from tallyveil.accounting.renyi import ZcdpConversion
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class StatedGuarantee:
-    """The privacy of a release, as its plan or its manifest states it.
-
-    Attributes:
-        content: The entry `privacy` of the plan or the manifest.
-        warnings: What must be said wherever the release is shown; none for a plan.
-    Privacy: computed from the plan alone.
-    """
-
-    content: dict[str, Any]
-    warnings: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def statement(self) -> str:
-        """The guarantee in a sentence."""
-        return str(self.content["statement"])
-
-    @property
-    def delta(self) -> Fraction:
-        """The delta at which `epsilon` is stated. For Laplace noise, too, it is the delta of the plan, and not 0."""
-        return Fraction(self.content["exact"]["delta"])
-
-    @property
-    def epsilon(self) -> Bounds:
-        """Certified bounds of epsilon at this delta. Claim the upper one."""
-        return Bounds(**self.content["exact"]["epsilon"])
-
-    @property
-    def pure_epsilon(self) -> float | None:
-        """For Laplace noise, an upper bound of epsilon at delta = 0; None for Gaussian noise, which has none."""
-        return None if Fraction(self.content["delta"]) else float(self.content["epsilon"])
-
-    @property
-    def spent(self) -> Fraction:
-        """The cost, in `budget_unit`."""
-        return Fraction(self.content["spent"])
-
-    @property
-    def budget_unit(self) -> str:
-        """Unit of the budget: `rho` or `epsilon`."""
-        return str(self.content["budget_unit"])
-
-    @property
-    def neighbours(self) -> str:
-        """By what two populations differ that the guarantee cannot tell apart, in words."""
-        return str(self.content["neighbours_in_words"])
-
-    @property
-    def invariants(self) -> tuple[str, ...]:
-        """What is published exactly, and so is outside the guarantee."""
-        return tuple(self.content["invariants"])
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain data, as in the manifest."""
-        return dict(self.content)
-
-    def __repr__(self) -> str:
-        return f"<StatedGuarantee: {self.statement}{short_mark(self.warnings)}>"
-
-    def _repr_html_(self) -> str:
-        exact = [("published exactly", name) for name in self.invariants]
-        pure = (
-            []
-            if self.pure_epsilon is None
-            else [("epsilon at delta = 0", f"at most {at_most(self.pure_epsilon)}")]
-        )
-        lines = [
-            (
-                f"epsilon at delta = {delta_text(self.delta)}",
-                f"at most {bound_cell(self.epsilon.upper)}",
-            ),
-            *pure,
-            (self.budget_unit, f"{self.content['spent']} of {self.content['declared']} declared"),
-            ("neighbours", self.neighbours),
-            *exact,
-        ]
-        lead = (
-            f"If {self.neighbours}, any result becomes at most e^epsilon times as likely or as unlikely, up to the "
-            "probability delta."
-        )
-        return described(f"Guarantee{short_mark(self.warnings)}", lines, lead)
 
 
 LARGEST_EPSILON: Final = 10**6
@@ -446,7 +357,6 @@ def savings_of_plan(release: AnyPath, delta: Exact, conversion: Conversion = "be
 
 def census_products() -> list[dict[str, Any]]:
     """The released products of the 2020 Census, what their record is, and their cost by zCDP at the published delta."""
-    from tallyveil.accounting.numbers import at_most
     from tallyveil.accounting.renyi import ZcdpConversion
     from tallyveil.budget.presets import DELTA, load_product, product_names
 
@@ -468,7 +378,7 @@ def census_products() -> list[dict[str, Any]]:
 
 def _calibrated(least: "Calibration[PrivacyEvent]") -> dict[str, Any]:
     """A factor on all noise, exactly and rounded up, the percentage that it saves, rounded down, and epsilon."""
-    from tallyveil.accounting.numbers import at_least, at_most
+    from tallyveil.accounting.numbers import at_least
 
     return {
         # Rounded up, because less noise than the factor would not keep the target; the saving is rounded down for that
@@ -481,7 +391,6 @@ def _calibrated(least: "Calibration[PrivacyEvent]") -> dict[str, Any]:
 
 def _grid(end: Fraction, points: int) -> list[Fraction]:
     """Numbers from 0 to the end, equally spaced up to the sixth digit. Each is exactly the decimal that is shown."""
-    from tallyveil.accounting.numbers import at_most
 
     # Rounded up to the digits that are shown, so that a bound at the shown number is the one beside it.
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.api.arguments import Name, checked, fixed
-from tallyveil.api.guarantees import StatedGuarantee
 from tallyveil.api.products import write_page
+from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.printable import described

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.api.arguments import AnyPath, Flag, Names, WholeNumber, as_path, checked, fixed
-from tallyveil.api.guarantees import StatedGuarantee
 from tallyveil.api.products import require_input
+from tallyveil.api.stated import StatedGuarantee
 from tallyveil.errors import ConfigError
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping

@@ -11,7 +11,7 @@ from tallyveil.report.figure import house_style
 def test_only_the_house_style_sets_matplotlib():
     source = Path(tallyveil.__file__).parent
     setting = [path.name for path in source.rglob("*.py") if "rcParams" in path.read_text(encoding="utf-8")]
-    assert setting == ["house_style.py"]
+    assert setting == ["figure.py"]
 
 
 def test_settings_of_a_user_neither_enter_nor_are_lost():

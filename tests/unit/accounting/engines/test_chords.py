@@ -101,7 +101,7 @@ def test_both_probabilities_take_the_ends_that_hurt_and_the_roundings(
 ) -> None:
     """The two chords, from both sides of delta, and P = delta + exp(epsilon) Q."""
     slack, d, e = 1e-5, 0.25, float(epsilon)
-    monkeypatch.setattr(tails, "_SLACK", slack)
+    monkeypatch.setattr(tails, "_CHORD_SLACK", slack)
     before, here, after = (Bounds(-x, -x + 0.01) for x in (4.0, 5.0, 6.5))
     chord = Fraction(d)
     found = tails_by_chords(

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="clusters are ma
 HOLDS = """
 import subprocess, sys
 from pathlib import Path
-from tallyveil.runs.cluster import temporary
-temporary._parent = lambda: Path(sys.argv[1])
-own = temporary.OwnFolder.new()
+from tallyveil.runs.cluster import connection
+connection._parent = lambda: Path(sys.argv[1])
+own = connection.OwnFolder.new()
 relay = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=own.inherited)
 print(own.path, relay.pid, flush=True)
 input()
