@@ -8,23 +8,23 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 
 | module | tested against |
 |---|---|
-| `vectors` | numpy's slices and sorting (specification); oracles that sort, for the projection; `numpy.linalg` (oracle) |
+| `vectors` | numpy's slices and sorting (specification); a projection that sorts, `numpy.linalg` (oracles) |
 | `noise`, `records`, `threshold_coverage` | specifications |
 | `family.answers` | specifications; none for `number_answers`, which the others use |
 | `family.reduction`, `family.program` | `reduction` of the tests (specification) |
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
-| `family.polish` | `active_set` (oracle); for its certificate, `block_program` and `certificate` (specifications), of the tests |
-| `family.face`, `family.face_solution`, `family.answer_system` | the equations as one dense system, in the tests (oracle) |
+| `family.polish` | `active_set` (oracle), `block_program` and `certificate` (specifications) of the tests |
+| `family.face`, `family.face_solution`, `family.answer_system` | the equations as one dense system (oracle) |
 | `family.interior` | the conditions of optimality in numpy, in the tests (oracle) |
 | `family.solver` | `least_squares` of the tests (oracle) |
 | `family.chunk` | `estimation.family.estimate_family`, which gives the same counts |
 | `rounding.flow` | all roundings of small families (oracle); for its laminar forests, sets of Python (oracle) |
 | `rounding.network_simplex` | shortest augmenting paths (oracle) |
 | `tree.sweep` | specifications, up to rounding errors |
-| `tree.upward` | dense least squares of every subtree, numpy's sums, every answer by itself with exact fractions, in the tests |
-| `tree.off_spine_distance`, `tree.variance` | specifications; for their searches, ones that compute every trial from scratch |
+| `tree.upward` | dense least squares, numpy's sums, exact fractions of every answer by itself, in the tests |
+| `tree.off_spine_distance`, `tree.variance` | specifications; those of searches compute every trial from scratch |
 | `subspace.sums`, `subspace.chain` | specifications |
-| `subspace.look_ahead` | `subspace.exact.look_ahead_row` (decisions in balls), numpy's transforms |
+| `subspace.look_ahead` | `subspace.exact.look_ahead` (decisions in balls), numpy's transforms |
 | `tiles.solver`, `tiles.tables` | PIQP (oracle); for the certificate, the conditions of optimality in numpy (oracle) |
 | `tiles.direction` | dense matrices, in the tests (oracle), as the reduced equations of `tiles.tables` |
 | `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
