@@ -1,62 +1,9 @@
 """The least noise for a stated guarantee or for a whole reference curve, rounded in the safe direction.
 
-Delta to a few per cent and without a certificate: where a search for a certified answer begins.
-
-The problem: estimate ln delta(epsilon), delta = E[(1 - exp(epsilon - L))+], for a loss L that is a sum of
-many independent ones, without computing its law.
-
-Variables: K(s) = ln E exp(s L); s >= 0 the tilt at which the tilted loss has its mean m = K'(s) near epsilon;
-sigma^2 = K''(s); a = m - epsilon.
-
-Method. With d = L - epsilon and the law tilted by exp(s L),
-
-    delta = exp(K(s) - s epsilon) * E_s[exp(-s d) - exp(-(s + 1) d); d > 0].
-
-The tilted law is replaced by the normal law with its mean and variance, for which
-
-    ln E[exp(-r d); d > 0] = t(r) = r^2 sigma^2 / 2 - r a + ln Phi(a / sigma - r sigma).
-
-Example: for one Gaussian loss, L ~ N(mu^2 / 2, mu^2), nothing is replaced, and the result is exact.
-
-The least noise for a stated guarantee: the inverse of accounting, rounded in the safe direction.
-
-The problem: find the smallest factor f on all noise such that the certified upper bound of delta(epsilon) is
-at most the target delta.
-
-The steps, with x = ln f:
-
-1. Guess x from an approximation of delta that costs little and certifies nothing
-   (`accounting/calibration.py`).
-2. Find two certified values beside the guess, one on either side of the target.
-3. Search between them, with certified values only, until x is known to more digits than are asked for.
-4. Round f up, and raise its last digit until a certified value meets the target. Only this step is the claim:
-   the first three say where to look.
-
-The least noise that keeps epsilon within a reference curve at every delta down to a smallest one.
-
-The problem: find the smallest factor f on all noise such that delta(epsilon) <= r(epsilon) at every epsilon
-in [0, E]. r is a reference curve, and E its epsilon at the smallest delta. The losses of discrete noise live
-on a lattice. Between its points delta bends, so a factor that meets the curve at E may miss it at a larger
-delta. To look at some points proves nothing about the others.
-
-Variables: u = ln delta, known from above; v = ln r, known from below; k = exp(epsilon); an interval [a, b] of
-epsilon.
-
-What proves the inequality on an interval:
-
-- delta is a convex function of k. So it lies below its chord over [a, b], which is A - B k with B >= 0. The
-  logarithm of this chord is a concave function of epsilon, so it lies below its tangents at a and at b.
-- v is a concave function of epsilon, so it lies above its chord over [a, b].
-- On [a, c] the first tangent less the chord of v is linear, on [c, b] the second one, for any c in [a, b]. So
-  u - v is at most the largest of u(a) - v(a), u(b) - v(b), and what each tangent exceeds the chord of v by at
-  c.
-
-The interval with the largest bound is cut in two until the bounds are close enough to the largest value
-found.
-
-Worked case: ten queries with variance 4.2454 have, at delta 1e-11, the epsilon that the textbook allows for
-variance 4.9995. At delta 1.5e-11 their epsilon is larger than the textbook's. Variance 4.25622 is enough for
-all deltas of 1e-11 or more.
+This is the inverse of accounting. `calibrate` finds the smallest factor on all noise such that the certified upper
+bound of delta(epsilon) is at most a target; `calibrate_to_curve`, such that epsilon stays within a reference curve at
+every delta down to a smallest one. Both begin with a guess (`approximate_log_delta`), which costs little and proves
+nothing; only certified values decide the result.
 """
 
 import heapq
@@ -103,6 +50,22 @@ from tallyveil.exact import as_given, in_short
 
 def approximate_log_delta(factors: tuple[LossFactor, ...], epsilon: float) -> float:
     """About ln delta(epsilon) of a composition, -inf where no loss exceeds epsilon. Not a bound.
+
+    The problem: estimate ln delta(epsilon), delta = E[(1 - exp(epsilon - L))+], for a loss L that is a sum of
+    many independent ones, without computing its law.
+
+    Variables: K(s) = ln E exp(s L); s >= 0 the tilt at which the tilted loss has its mean m = K'(s) near epsilon;
+    sigma^2 = K''(s); a = m - epsilon.
+
+    Method. With d = L - epsilon and the law tilted by exp(s L),
+
+        delta = exp(K(s) - s epsilon) * E_s[exp(-s d) - exp(-(s + 1) d); d > 0].
+
+    The tilted law is replaced by the normal law with its mean and variance, for which
+
+        ln E[exp(-r d); d > 0] = t(r) = r^2 sigma^2 / 2 - r a + ln Phi(a / sigma - r sigma).
+
+    Example: for one Gaussian loss, L ~ N(mu^2 / 2, mu^2), nothing is replaced, and the result is exact.
 
     Args:
         factors: The losses added up.
@@ -191,6 +154,17 @@ def calibrate(
     digits: int = DIGITS,
 ) -> Calibration[Event]:
     """Scale all noise of an event by one factor, as small as a target allows.
+
+    The problem: find the smallest factor f on all noise such that the certified upper bound of delta(epsilon) is
+    at most the target delta.
+
+    The steps, with x = ln f:
+
+    1. Guess x from an approximation of delta that costs little and certifies nothing (`approximate_log_delta`).
+    2. Find two certified values beside the guess, one on either side of the target.
+    3. Search between them, with certified values only, until x is known to more digits than are asked for.
+    4. Round f up, and raise its last digit until a certified value meets the target. Only this step is the claim:
+       the first three say where to look.
 
     The variance of Gaussian noise and the scale of Laplace noise are both multiplied by the factor. So the shares of
     the budget keep their proportions.
@@ -402,6 +376,21 @@ class CurveExcess:
 def curve_excess(guarantee: Guarantee, reference: ReferenceCurve, end: float) -> CurveExcess:
     """The largest excess of a guarantee over a reference curve, for epsilon from 0 to an end.
 
+    Variables: u = ln delta, known from above; v = ln r, known from below; k = exp(epsilon); an interval [a, b] of
+    epsilon.
+
+    What proves the inequality on an interval:
+
+    - delta is a convex function of k. So it lies below its chord over [a, b], which is A - B k with B >= 0. The
+      logarithm of this chord is a concave function of epsilon, so it lies below its tangents at a and at b.
+    - v is a concave function of epsilon, so it lies above its chord over [a, b].
+    - On [a, c] the first tangent less the chord of v is linear, on [c, b] the second one, for any c in [a, b]. So
+      u - v is at most the largest of u(a) - v(a), u(b) - v(b), and what each tangent exceeds the chord of v by at
+      c.
+
+    The interval with the largest bound is cut in two until the bounds are close enough to the largest value
+    found.
+
     Args:
         guarantee: The guarantee.
         reference: The curve that it is held against.
@@ -444,6 +433,15 @@ def calibrate_to_curve(
     neighbours: Neighbours | str,
 ) -> Calibration[Event]:
     """Scale all noise of an event by one factor, as small as a whole curve allows.
+
+    The problem: find the smallest factor f on all noise such that delta(epsilon) <= r(epsilon) at every epsilon
+    in [0, E]. r is a reference curve, and E its epsilon at the smallest delta. The losses of discrete noise live
+    on a lattice. Between its points delta bends, so a factor that meets the curve at E may miss it at a larger
+    delta. To look at some points proves nothing about the others.
+
+    Worked case: ten queries with variance 4.2454 have, at delta 1e-11, the epsilon that the textbook allows for
+    variance 4.9995. At delta 1.5e-11 their epsilon is larger than the textbook's. Variance 4.25622 is enough for
+    all deltas of 1e-11 or more.
 
     The result has epsilon(delta) at most the reference curve's at every delta of `smallest_delta` or more. `calibrate`
     promises this at one delta only.

@@ -1,82 +1,16 @@
-"""The smallest mu whose Gaussian trade-off function lies below that of a composition.
+"""The smallest mu whose Gaussian trade-off function lies below that of a composition: one number for a guarantee.
 
-The smallest mu whose Gaussian trade-off function lies below that of a composition: one number for the
-guarantee.
+G_mu is the trade-off function of N(0, 1) against N(mu, 1), and delta_mu the privacy profile of the same test. Wanted
+is the smallest mu such that G_mu is nowhere above the trade-off function of the composition; this holds exactly if
+delta_mu(epsilon) >= delta(epsilon) for all epsilon >= 0.
 
-The problem: find the smallest mu such that G_mu, the trade-off function of N(0, 1) against N(mu, 1), is
-nowhere above the trade-off function of the composition.
+`smallest_mu` chooses the way. Where the losses share a lattice, its points decide (`gaussian_envelope`); otherwise
+the privacy profile alone does (`profile_envelope`). `beyond` is what both use for every epsilon above a last one.
+`log_line` and `log_rest_of_line` bound tests between normal laws as lines in kappa = exp(epsilon), also where mu is
+tiny or huge.
 
-The variables: alpha and beta, the errors of the test that rejects above a loss l; such a pair is a *knot*;
-z(p), the upper normal quantile; rho, the zCDP cost.
-
-Up to an epsilon E, look at every knot: G_mu lies below the knots exactly if mu >= z(alpha) + z(beta) at each.
-For epsilon in [l_j, l_(j+1)), delta is 1 - beta_j - exp(epsilon) alpha_j, so the knots up to E decide every
-epsilon up to E. Knots below minus the largest step mirror those above 0.
-
-Beyond E, use two bounds. Because K(s) <= s (s + 1) rho, delta(eps) is at most exp(-(eps - rho)^2 / (4 rho)).
-With a = eps / mu - mu / 2 and b = a + mu, the Gaussian delta is phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 +
-3). R is Mills' ratio; its derivative is at most -1 / (x^2 + 3) for x > 0, by the third convergent of its
-continued fraction. The difference of the logarithms is
-
-    eps^2 (1 / (4 rho) - 1 / (2 mu^2)) + rho / 4 - mu^2 / 8 + ln mu - ln sqrt(2 pi) - ln(b^2 + 3).
-
-It grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1. So if it is positive at E, it is positive from
-there on.
-
-The stopping rule: E grows by about two standard deviations at a time, until mu at the knots also covers
-everything beyond E, or after 120 steps.
-
-Errors of tests between N(0, 1) and N(mu, 1), as lines in exp(epsilon), also where mu is tiny or huge.
-
-The problem: for a test that rejects above a point, bound the value of the line Phi(a) - kappa Phi(a - mu),
-and of one minus it, in logarithms. For every a, the line is at most delta_mu(epsilon), the delta of the
-Gaussian test. At a = mu / 2 - epsilon / mu the two are equal.
-
-The variables: kappa = exp(epsilon); Phi and phi, the normal distribution function and density; R = (1 - Phi)
-/ phi, Mills' ratio; e_0, the epsilon at which the test is best; y = e_0 / mu - mu / 2 = -a.
-
-Where y is -1 or more, kappa phi(a - mu) = exp(epsilon - e_0) phi(a), so that
-
-    Phi(a) - kappa Phi(a - mu) = phi(y) [R(y) - R(y + mu) - (exp(epsilon - e_0) - 1) R(y + mu)].
-
-For a tiny mu, R(y) - R(y + mu) is the integral of r(t) = 1 - t R(t) over [y, y + mu]. The function r is
-falling and convex, because R(t) is the integral of exp(-t w - w^2 / 2) over w > 0. So the integral lies
-between mu r(y + mu / 2) and mu (r(y) + r(y + mu)) / 2, which differ by about mu^2 of themselves.
-
-Where y is below -1, the line may be so close to 1 that only its distance from 1 can be told. This distance is
-the sum of positive terms Phi(-a) + kappa Phi(a - mu).
-
-Example: mu = 1e-15. Both probabilities then agree to fifteen digits, but R(y) - R(y + mu) is known to twelve.
-
-The smallest mu of a composition whose losses share no lattice, from its privacy profile alone.
-
-The problem: delta_mu(epsilon) is the delta of the Gaussian test with parameter mu: between two normal laws of
-variance 1 whose means differ by mu. Find the smallest mu such that delta_mu(epsilon) >= delta(epsilon) for
-all epsilon >= 0. Where the losses share a lattice, it is enough to look at its points (`envelope`). Here
-there are no such points.
-
-The variables: kappa = exp(epsilon); Phi, the normal distribution function; rho, the zCDP cost; sigma, the
-square root of 2 rho, about the standard deviation of the loss, whose mean is about rho.
-
-The steps:
-
-1. Compute delta and 1 - delta from both sides at a grid of epsilons up to an end E.
-2. The lower end of mu: at every epsilon of the grid, delta_mu must reach the lower bound of delta.
-3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because delta is
-   convex. For every number a, the line Phi(a) - kappa Phi(a - mu) is at most delta_mu. Take the line that
-   touches delta_mu at some epsilon between the two. If this line is above both ends of the chord, delta_mu is
-   above delta in between. Where delta is nearly 1, compare one minus all of these (`gaussian_lines`).
-4. Beyond E, take the bound that zero-concentrated differential privacy gives (`envelope.beyond`).
-
-The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = rho + 140
-sigma costs the rest. Where the grid would take too long, because each contour has many nodes or sigma is
-huge, the lower end comes from a few epsilons around rho, and the upper end from the answers taken one by one:
-if the trade-off function of each is at least that of N(mu_i, 1), that of all together is at least that of
-N(mu, 1) with mu^2 the sum of all mu_i^2 (Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3). This bracket
-is a few per cent wide where variances are near 1, and about 1 / (24 v) where they are a larger v.
-
-Example: many discrete Gaussian answers without a common lattice are nearly one continuous one. Then delta_mu
-is nearly delta at every epsilon for mu = sigma, and both ends lie close to it.
+Throughout, rho is the zCDP cost, Phi and phi are the normal distribution function and density, and R = (1 - Phi) /
+phi is Mills' ratio. Proof: docs/proofs/off-lattice.md.
 """
 
 import math
@@ -117,6 +51,16 @@ _QUANTILE_ERROR = 1e-12  # relative, of the normal quantile function
 
 def gaussian_envelope(factors: tuple[LossFactor, ...]) -> Bounds:
     """The smallest mu with G_mu nowhere above the composition's trade-off function.
+
+    The variables: alpha and beta, the errors of the test that rejects above a loss l; such a pair is a *knot*;
+    z(p), the upper normal quantile; rho, the zCDP cost.
+
+    Up to an epsilon E, look at every knot: G_mu lies below the knots exactly if mu >= z(alpha) + z(beta) at each.
+    For epsilon in [l_j, l_(j+1)), delta is 1 - beta_j - exp(epsilon) alpha_j, so the knots up to E decide every
+    epsilon up to E. Knots below minus the largest step mirror those above 0.
+
+    The stopping rule: E grows by about two standard deviations at a time, until mu at the knots also covers
+    everything beyond E, or after 120 steps.
 
     If the lattice of the losses is too fine for one FFT, the upper end is infinite and the lower end is 0;
     `profile_envelope` then finds more.
@@ -258,7 +202,18 @@ def _quantile(logs: Floats, side: int) -> Floats:
 
 
 def beyond(rho: float, end: float) -> float:
-    """A mu that covers every epsilon from `end` on, near the smallest one the argument yields."""
+    """A mu that covers every epsilon from `end` on, near the smallest one the argument yields.
+
+    Two bounds are used. Because K(s) <= s (s + 1) rho, delta(eps) is at most exp(-(eps - rho)^2 / (4 rho)).
+    With a = eps / mu - mu / 2 and b = a + mu, the Gaussian delta is phi(a) (R(a) - R(b)) >= phi(a) mu / (b^2 +
+    3). R is Mills' ratio; its derivative is at most -1 / (x^2 + 3) for x > 0, by the third convergent of its
+    continued fraction. The difference of the logarithms is
+
+        eps^2 (1 / (4 rho) - 1 / (2 mu^2)) + rho / 4 - mu^2 / 8 + ln mu - ln sqrt(2 pi) - ln(b^2 + 3).
+
+    It grows with eps once eps^2 (1 / (4 rho) - 1 / (2 mu^2)) >= 1. So if it is positive at E, it is positive from
+    there on.
+    """
     low = math.sqrt(2 * rho)
     high = next((mu for mu in (1.1 * low, 2 * low, 4 * low + 4) if _covers(rho, end, mu)), math.inf)
     if high == math.inf:
@@ -300,6 +255,23 @@ def is_central(mu: float, best_at: Floats) -> Bools:
 def log_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
     """ln(Phi(a) - kappa Phi(a - mu)), rounded down or up; for y >= -1.
 
+    The problem: for a test that rejects above a point, bound the value of the line Phi(a) - kappa Phi(a - mu),
+    and of one minus it, in logarithms. For every a, the line is at most delta_mu(epsilon), the delta of the
+    Gaussian test. At a = mu / 2 - epsilon / mu the two are equal.
+
+    The variables: kappa = exp(epsilon); Phi and phi, the normal distribution function and density; R = (1 - Phi)
+    / phi, Mills' ratio; e_0, the epsilon at which the test is best; y = e_0 / mu - mu / 2 = -a.
+
+    Where y is -1 or more, kappa phi(a - mu) = exp(epsilon - e_0) phi(a), so that
+
+        Phi(a) - kappa Phi(a - mu) = phi(y) [R(y) - R(y + mu) - (exp(epsilon - e_0) - 1) R(y + mu)].
+
+    For a tiny mu, R(y) - R(y + mu) is the integral of r(t) = 1 - t R(t) over [y, y + mu]. The function r is
+    falling and convex, because R(t) is the integral of exp(-t w - w^2 / 2) over w > 0. So the integral lies
+    between mu r(y + mu / 2) and mu (r(y) + r(y + mu)) / 2, which differ by about mu^2 of themselves.
+
+    Example: mu = 1e-15. Both probabilities then agree to fifteen digits, but R(y) - R(y + mu) is known to twelve.
+
     Args:
         mu: Above 0.
         best_at: At which epsilon the test of each line is best.
@@ -328,7 +300,11 @@ def log_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
 
 
 def log_rest_of_line(mu: float, best_at: Floats, epsilons: Floats, side: int) -> Floats:
-    """ln(1 - Phi(a) + kappa Phi(a - mu)), rounded down or up."""
+    """ln(1 - Phi(a) + kappa Phi(a - mu)), rounded down or up.
+
+    Where y is below -1, the line may be so close to 1 that only its distance from 1 can be told. This distance is
+    the sum of positive terms Phi(-a) + kappa Phi(a - mu).
+    """
     from scipy.special import log_ndtr  # here, since most users of guarantees do not ask for mu
 
     a = mu / 2 - best_at / mu
@@ -389,6 +365,29 @@ def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
 
 def profile_envelope(engine: Dithered) -> Bounds:
     """The smallest mu with delta_mu nowhere below delta, from both sides.
+
+    The variables: kappa = exp(epsilon); Phi, the normal distribution function; rho, the zCDP cost; sigma, the
+    square root of 2 rho, about the standard deviation of the loss, whose mean is about rho.
+
+    The steps:
+
+    1. Compute delta and 1 - delta from both sides at a grid of epsilons up to an end E.
+    2. The lower end of mu: at every epsilon of the grid, delta_mu must reach the lower bound of delta.
+    3. The upper end: between two neighbours of the grid, delta is below its chord in kappa, because delta is
+       convex. For every number a, the line Phi(a) - kappa Phi(a - mu) is at most delta_mu. Take the line that
+       touches delta_mu at some epsilon between the two. If this line is above both ends of the chord, delta_mu is
+       above delta in between. Where delta is nearly 1, compare one minus all of these (`log_rest_of_line`).
+    4. Beyond E, take the bound that zero-concentrated differential privacy gives (`beyond`).
+
+    The bracket is about 1e-3 wide, relative to mu: the grid of 0.04 sigma costs up to 2e-4, and E = rho + 140
+    sigma costs the rest. Where the grid would take too long, because each contour has many nodes or sigma is
+    huge, the lower end comes from a few epsilons around rho, and the upper end from the answers taken one by one:
+    if the trade-off function of each is at least that of N(mu_i, 1), that of all together is at least that of
+    N(mu, 1) with mu^2 the sum of all mu_i^2 (Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3). This bracket
+    is a few per cent wide where variances are near 1, and about 1 / (24 v) where they are a larger v.
+
+    Example: many discrete Gaussian answers without a common lattice are nearly one continuous one. Then delta_mu
+    is nearly delta at every epsilon for mu = sigma, and both ends lie close to it.
 
     Args:
         engine: Bounds of delta.

@@ -1,57 +1,12 @@
 """Renyi differential privacy and zCDP: divergences, composition and conversion, as certified bounds.
 
-Minima of functions of one number, in floats: they choose where a bound that holds everywhere is evaluated.
+The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), rho (zCDP),
+epsilon and delta. Results are certified in ball arithmetic and rounded in the safe direction. Searches in floats
+(`least_point`) only choose the order at which a bound that holds at every order is evaluated.
 
-Renyi divergences of losses, as certified upper bounds, and the search for an order.
-
-The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
-variance, t scale, k sensitivity, e epsilon.
-
-One discrete Gaussian answer that moves by k has a divergence of at most alpha k^2 / (2 v), with equality if
-alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the
-sum of exp(-(j
-- alpha k)^2 / (2 v)) over the integers j, divided by the sum of exp(-j^2 / (2 v)). The former sum is largest
-  if its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
-
-One discrete Laplace answer that moves by k has the loss (k - 2 j) / t with the probabilities in
-`accounting/losses.py`. With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j
-exp((alpha - 1) (k - 2 j) / t) over j = 0..k is a geometric series, and the divergence is
-
-    k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
-
-Example: for k = 1 this is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 /
-t, which is the divergence of randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value,
-which is no bound.
-
-A normal loss has the divergence alpha mu^2 / 2. Two Laplace laws whose centres lie e scales apart have
-ln[alpha exp((alpha - 1) e) / (2 alpha - 1) + (alpha - 1) exp(-alpha e) / (2 alpha - 1)] / (alpha - 1)
-(Mironov 2017, Proposition 6).
-
-Renyi differential privacy: divergences of the noise, composition and conversion, as certified upper bounds.
-
-The variables: alpha (order), excess = alpha - 1 (kept apart because both ends of its range are far from 1), v
-variance, t scale, k sensitivity.
-
-`renyi_divergence` below has those of single losses.
-
-What rho means as (epsilon, delta), certified.
-
-The variables: rho (zCDP), epsilon and delta (approximate differential privacy), alpha (order of the Renyi
-divergence), excess = alpha - 1. The excess is kept apart because both ends of its range are far from 1.
-
-The whole curve that zCDP promises: epsilon at every delta, by the textbook's conversion or by the best one.
-
-Variables: rho; epsilon; alpha, the order of a Renyi divergence; x = alpha - 1 > 0.
-
-Textbook: ln delta = -(epsilon - rho)^2 / (4 rho) where epsilon > rho, otherwise 0. Best: ln delta is the
-minimum over x of
-
-    F(x) = x ((1 + x) rho - epsilon) + x ln x - (1 + x) ln(1 + x).
-
-Both are concave functions of epsilon: the second is a minimum of linear ones. A search over the whole curve
-(`accounting/calibration.py`) needs this, and values that are never above the true ones. F is convex in x,
-because F'' = 2 rho + 1 / (x (1 + x)). So two tangents on either side of its minimum bound it from below where
-they meet.
+Three subjects follow each other: divergences of single losses and of their sums (`certified_divergence`), events
+(`renyi_divergence`, `renyi_epsilon`, `renyi_delta`), and what rho means as (epsilon, delta), at one point
+(`zcdp_to_epsilon`, `epsilon_to_rho`, `zcdp_to_delta`) or at every delta (`ZcdpCurve`).
 """
 
 import math
@@ -176,6 +131,27 @@ def _rho_of_loss(loss: AnyLoss) -> Fraction | None:
 
 
 def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
+    """Upper bound of the divergence of one loss. The variables: v variance, t scale, k sensitivity, e epsilon.
+
+    One discrete Gaussian answer that moves by k has a divergence of at most alpha k^2 / (2 v), with equality if
+    alpha k is an integer. Proof: the sum of P^alpha Q^(1 - alpha) is exp(alpha (alpha - 1) k^2 / (2 v)) times the
+    sum of exp(-(j - alpha k)^2 / (2 v)) over the integers j, divided by the sum of exp(-j^2 / (2 v)). The former
+    sum is largest if its centre is an integer (Canonne, Kamath, Steinke 2020, Theorem 4).
+
+    One discrete Laplace answer that moves by k has the loss (k - 2 j) / t with the probabilities in
+    `accounting/losses.py`. With a = exp(-1 / t) and r = exp(-(2 alpha - 1) / t), the sum of p_j
+    exp((alpha - 1) (k - 2 j) / t) over j = 0..k is a geometric series, and the divergence is
+
+        k / t + ln[(1 + r^k + (1 - a) (r - r^k) / (1 - r)) / (1 + a)] / (alpha - 1).
+
+    Example: for k = 1 this is ln[(exp(alpha e) + exp((1 - alpha) e)) / (1 + exp(e))] / (alpha - 1) with e = 1 /
+    t, which is the divergence of randomised response. SafeTab's Lemma 8 and Corollary 1 print a smaller value,
+    which is no bound.
+
+    A normal loss has the divergence alpha mu^2 / 2. Two Laplace laws whose centres lie e scales apart have
+    ln[alpha exp((alpha - 1) e) / (2 alpha - 1) + (alpha - 1) exp(-alpha e) / (2 alpha - 1)] / (alpha - 1)
+    (Mironov 2017, Proposition 6).
+    """
     if (rho := _rho_of_loss(loss)) is not None:
         # Exact, as these divergences are at most rho times the order.
         return rho * (1 + excess)
@@ -582,6 +558,18 @@ class ZcdpConversion(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ZcdpCurve:
     """What rho promises at every delta.
+
+    The variable x = alpha - 1 > 0.
+
+    Textbook: ln delta = -(epsilon - rho)^2 / (4 rho) where epsilon > rho, otherwise 0. Best: ln delta is the
+    minimum over x of
+
+        F(x) = x ((1 + x) rho - epsilon) + x ln x - (1 + x) ln(1 + x).
+
+    Both are concave functions of epsilon: the second is a minimum of linear ones. A search over the whole curve
+    (`accounting/calibration.py`) needs this, and values that are never above the true ones. F is convex in x,
+    because F'' = 2 rho + 1 / (x (1 + x)). So two tangents on either side of its minimum bound it from below where
+    they meet.
 
     Attributes:
         rho: zCDP cost, above 0.

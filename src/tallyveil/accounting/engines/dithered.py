@@ -1,23 +1,5 @@
 """Certified tails of a loss without a usable lattice, from its transform alone, to a width that is chosen.
 
-The trapezoid rule for a dithered loss (see `dithered`) on one contour, with bounds on all its errors.
-
-The variables: z = s + i u with the tilt s and the frequency u; D the distance of neighbouring nodes u; G = 2
-pi / D the period of the rule; h half the width of the dither, a sum of p uniform laws; M the transform of the
-loss L; W the centre of the loss, from which phases are counted.
-
-For s > 0 the rule gives delta of the dithered loss, for -1 < s < 0 it gives 1 - delta. In both cases it sums
-M(z) k(z) exp(-z epsilon) / (z (z + 1)), with k(z) = (sinh(z h / p) / (z h / p))^p the transform of the
-dither. All bounds are derived in docs/proofs/off-lattice.md.
-
-Bounds of delta and of both probabilities from the dithered contour, with all roundings outwards.
-
-The contour gives the dithered function delta_h from both sides. Delta follows from it at three epsilons, and
-the probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa =
-exp(epsilon), which lies between the slopes of two chords (docs/proofs/off-lattice.md, section 1).
-
-Left of the pole at 0 the contour gives 1 - delta instead, and all inequalities turn round.
-
 The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that is a sum of discrete
 Gaussian losses whose lattices have no common one of usable size. Moving each loss to a common grid would add
 an error for each.
@@ -33,19 +15,8 @@ The idea: delta is a convex and falling function of kappa. So the dithered delta
 and the two sides differ by about h^2, whatever the number of losses. The dither makes the transform fall
 quickly, so that only frequencies up to a bound U, about 50 / h, matter.
 
-The steps:
-
-1. Once: scan the frequencies up to U for those at which the transform is not negligible (`revivals`).
-2. For each tilt: compute the transform at the nodes of a trapezoid rule there (`dithered_contour`), and bound
-   all errors.
-3. For each epsilon: sum over the nodes three times (one sum for each delta in the formula above), and widen
-   the results by the errors (docs/proofs/off-lattice.md).
-4. The probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa,
-   which lies between the slopes of two chords.
-
-Example: for a width of 1e-9 the noise of the 2020 redistricting data, 33 variances and 130 answers, has h =
-3e-5 and U = 1.6e6. The scan looks at 200 states and leaves one window around 0, which holds about twenty
-nodes.
+`Dithered` is the engine and has the steps; `contour_at` is one contour of the trapezoid rule, with bounds on all its
+errors, which are derived in docs/proofs/off-lattice.md.
 """
 
 import math
@@ -104,6 +75,14 @@ class Scan:
 @dataclass(frozen=True, slots=True)
 class DitheredContour:
     """The rule on one contour, for the epsilons that share its tilt.
+
+    The variables: z = s + i u with the tilt s and the frequency u; D the distance of neighbouring nodes u; G = 2
+    pi / D the period of the rule; h half the width of the dither, a sum of p uniform laws; M the transform of the
+    loss L; W the centre of the loss, from which phases are counted.
+
+    For s > 0 the rule gives delta of the dithered loss, for -1 < s < 0 it gives 1 - delta. In both cases it sums
+    M(z) k(z) exp(-z epsilon) / (z (z + 1)), with k(z) = (sinh(z h / p) / (z h / p))^p the transform of the
+    dither. All bounds are derived in docs/proofs/off-lattice.md.
 
     Attributes:
         scan: The composition.
@@ -411,7 +390,12 @@ def _logarithms(values: Floats, scales: Floats, side: int) -> Floats:
 
 
 def tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) -> Tails:
-    """Both probabilities from ln delta at epsilon and at a chord's length on either side."""
+    """Both probabilities from ln delta at epsilon and at a chord's length on either side.
+
+    The contour gives the dithered function delta_h from both sides. Delta follows from it at three epsilons, and
+    the probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa =
+    exp(epsilon), which lies between the slopes of two chords (docs/proofs/off-lattice.md, section 1).
+    """
     e = float(epsilon)
     # Chernoff's bound on P, and Q <= exp(-epsilon) P above epsilon.
     # Chernoff's bound is also the cap where the chord is too rough to say more.
@@ -432,7 +416,10 @@ def tails_of_delta(contour: DitheredContour, epsilon: Fraction, here: Bounds) ->
 
 
 def tails_of_rest(contour: DitheredContour, epsilon: Fraction, rest: Bounds) -> Tails:
-    """Both probabilities where ln(1 - delta) is known instead. 1 - delta rises with kappa."""
+    """Both probabilities where ln(1 - delta) is known instead. 1 - delta rises with kappa.
+
+    Left of the pole at 0 the contour gives 1 - delta instead, and all inequalities turn round.
+    """
     e = float(epsilon)
     second, least = Bounds(-math.inf, min(0.0, _less(rest.upper, e))), -math.inf
     if rest.lower > -math.inf:
@@ -526,6 +513,21 @@ _CONTOUR_STEPS: Final = 60
 
 class Dithered:
     """Certified tails of a sum of discrete Gaussian losses, and of some Laplace losses, that need no common lattice.
+
+    The steps:
+
+    1. Once: scan the frequencies up to U for those at which the transform is not negligible
+       (`loss_transform.find_windows`).
+    2. For each tilt: compute the transform at the nodes of a trapezoid rule there (`contour_at`), and bound all
+       errors.
+    3. For each epsilon: sum over the nodes three times (one sum for each delta in the formula above), and widen
+       the results by the errors (docs/proofs/off-lattice.md).
+    4. The probabilities P(L > epsilon) and Q(L > epsilon) follow from delta alone: Q is minus its slope in kappa,
+       which lies between the slopes of two chords.
+
+    Example: for a width of 1e-9 the noise of the 2020 redistricting data, 33 variances and 130 answers, has h =
+    3e-5 and U = 1.6e6. The scan looks at 200 states and leaves one window around 0, which holds about twenty
+    nodes.
 
     Args:
         factors: The losses that are added up, equal ones merged.

@@ -1,66 +1,12 @@
 """The convex program of the best shares, and the search that solves it with a certified gap.
 
-The convex program that the best shares solve, and how far some shares are from its optimum.
-
 Problem. Let w be the shares: they sum to 1, and share i is at least its least value. Let f_k(w) be the
 variances of the aims. Wanted is the minimum of sum_k a_k f_k, or of max_k a_k f_k, over all w with f_k <= r_k
 for the aims with a limit.
 
-Convexity. A precision matrix is linear in w, and the variance of a best linear unbiased estimate is a convex
-function of precisions. Where only shares give information, f_k(w) is also homogeneous of degree -1. No share
-pays for some precision, such as that of answers published exactly. Such precision is multiplied by the sum of
-the shares, which is 1. This extends f_k to all w > 0, and makes it homogeneous. Let g_k be the gradient of
-f_k before it is extended, and h_k = f_k + g_k'w the part of f_k that is due to such precision. The extended
-f_k has the gradient g_k - h_k, where h_k is taken off every component.
-
-Lower bound. Take any weights b >= 0, F = sum b_k f_k at some point, and q(v) = -sum b_k (g_k - h_k)'v. By
-convexity, F(v) >= 2 F / s - q(v) / s^2 for every s > 0, so F(v) >= F^2 / q(v). So F^2 / max q is a lower
-bound of F over all shares v. With b = a + m, where m >= 0 are weights of the limits, F^2 / max q - m'r is a
-lower bound of the minimum.
-
-Worked case. Two queries measure two unrelated counts, f_1 = 1 / w_1 and f_2 = 1 / w_2, and a = (1, 1). At w =
-(1/2, 1/2), F = 4 and q(v) = 4 v_1 + 4 v_2 = 4, so that the bound is 16 / 4 = 4: these shares are the best
-ones.
-
-One step towards the best shares: the exact minimum of a simple model of the variances.
-
-Problem. At the present shares p, share i contributes c_ki = -p_i df_k/dp_i to the variance f_k, and precision
-that no share pays for contributes the rest. The model of f_k at other shares w is
-    rest + sum_i c_ki (1 + ((w_i / p_i)^-e - 1) / e).
-With e = 1, the model is the variance that the estimates which are best at p would have with the shares w. It
-is never below f_k, which is the variance of the estimates that are best at w. So with e = 1 a step neither
-makes the objective larger nor exceeds a limit. A smaller e makes longer steps, which must be checked.
-
-Steps. The model's program has the constraints of `Program`. A barrier method minimises
-    objective / m - sum log(slack of every limit) - sum log(w_i - least_i), with sum w = 1,
-by Newton's method for smaller and smaller m. For the maximum, one more variable t is above all weighted
-variances. At the end, m / slack are the multipliers of the limits.
-
-Stopping rule. Newton's method stops when its decrement is small; the barrier, when the number of constraints
-times m is a small fraction of the objective.
-
-Worked case. Two shares with c = (1, 4) and p = (1/2, 1/2): the model is 1/2 / w_1 + 2 / w_2, and its minimum
-has w_2 / w_1 = 2.
-
-The best shares by an interior-point method, for programs on which `tallyveil.budget.optimal.solve` is slow.
-
-Problem. That of `tallyveil.budget.optimal.solve`. Where two shares can stand in for each other, as those of
-a table and of a finer table do, the model of `step` does not see this, and its steps become short.
-
-Steps. Newton's method minimises, for smaller and smaller m,
-    objective / m - sum log(slack of every limit) - sum log(w_i - least_i), with sum w = 1.
-For the maximum, one more variable t is above all weighted variances. The second derivatives are differences
-of the first ones: one evaluation of the variances for each share. So a step costs many times what one of
-`step` costs, and few are needed.
-
-Stopping rule. The number of constraints times m is a small fraction of the objective: the objective is then
-nearer than this to its minimum. At the end, the shares in the middle of the constraints give a good lower
-bound as well.
-
-Worked case. One limit, f = 1 / w_1 <= 4, and f_2 = 1 / w_2 is minimised: as m becomes small, w_1 falls to
-1/4.
-
-Search for the best shares, until a lower bound certifies that no others are much better.
+`solve` takes steps, each the exact minimum of a simple model of the variances (`step_from`), until a lower bound
+(`ShareProgram`) certifies that no other shares are much better. Where two shares can stand in for each other, the
+steps become short, and an interior-point method takes over (`from_inside`).
 """
 
 from collections.abc import Callable, Iterator
@@ -102,6 +48,22 @@ Variances = Callable[[Floats], Evaluated]
 @dataclass(frozen=True, slots=True, eq=False)
 class ShareProgram:
     """What is to be minimised over the shares.
+
+    Convexity. A precision matrix is linear in w, and the variance of a best linear unbiased estimate is a convex
+    function of precisions. Where only shares give information, f_k(w) is also homogeneous of degree -1. No share
+    pays for some precision, such as that of answers published exactly. Such precision is multiplied by the sum of
+    the shares, which is 1. This extends f_k to all w > 0, and makes it homogeneous. Let g_k be the gradient of
+    f_k before it is extended, and h_k = f_k + g_k'w the part of f_k that is due to such precision. The extended
+    f_k has the gradient g_k - h_k, where h_k is taken off every component.
+
+    Lower bound. Take any weights b >= 0, F = sum b_k f_k at some point, and q(v) = -sum b_k (g_k - h_k)'v. By
+    convexity, F(v) >= 2 F / s - q(v) / s^2 for every s > 0, so F(v) >= F^2 / q(v). So F^2 / max q is a lower
+    bound of F over all shares v. With b = a + m, where m >= 0 are weights of the limits, F^2 / max q - m'r is a
+    lower bound of the minimum.
+
+    Worked case. Two queries measure two unrelated counts, f_1 = 1 / w_1 and f_2 = 1 / w_2, and a = (1, 1). At w =
+    (1/2, 1/2), F = 4 and q(v) = 4 v_1 + 4 v_2 = 4, so that the bound is 16 / 4 = 4: these shares are the best
+    ones.
 
     Attributes:
         weights: The a_k, 0 or more; shape (aims,).
@@ -298,6 +260,24 @@ class _Model:
 def step_from(program: ShareProgram, shares: Floats, evaluated: Evaluated, exponents: Floats) -> InteriorStep:
     """The best shares by the model at the present shares.
 
+    Problem. At the present shares p, share i contributes c_ki = -p_i df_k/dp_i to the variance f_k, and precision
+    that no share pays for contributes the rest. The model of f_k at other shares w is
+        rest + sum_i c_ki (1 + ((w_i / p_i)^-e - 1) / e).
+    With e = 1, the model is the variance that the estimates which are best at p would have with the shares w. It
+    is never below f_k, which is the variance of the estimates that are best at w. So with e = 1 a step neither
+    makes the objective larger nor exceeds a limit. A smaller e makes longer steps, which must be checked.
+
+    Steps. The model's program has the constraints of `ShareProgram`. A barrier method minimises
+        objective / m - sum log(slack of every limit) - sum log(w_i - least_i), with sum w = 1,
+    by Newton's method for smaller and smaller m. For the maximum, one more variable t is above all weighted
+    variances. At the end, m / slack are the multipliers of the limits.
+
+    Stopping rule. Newton's method stops when its decrement is small; the barrier, when the number of constraints
+    times m is a small fraction of the objective.
+
+    Worked case. Two shares with c = (1, 4) and p = (1/2, 1/2): the model is 1/2 / w_1 + 2 / w_2, and its minimum
+    has w_2 / w_1 = 2.
+
     Args:
         program: What is minimised. The present shares must be within its limits, and above its least shares.
         shares: The present shares.
@@ -465,6 +445,22 @@ def from_inside(
     program: ShareProgram, variances: Variances, shares: Floats, evaluated: Evaluated
 ) -> Iterator[tuple[Floats, Evaluated]]:
     """Better and better shares, with the variances there, for smaller and smaller m.
+
+    Where two shares can stand in for each other, as those of
+    a table and of a finer table do, the model of `step_from` does not see this, and its steps become short.
+
+    Steps. Newton's method minimises, for smaller and smaller m,
+        objective / m - sum log(slack of every limit) - sum log(w_i - least_i), with sum w = 1.
+    For the maximum, one more variable t is above all weighted variances. The second derivatives are differences
+    of the first ones: one evaluation of the variances for each share. So a step costs many times what one of
+    `step_from` costs, and few are needed.
+
+    Stopping rule. The number of constraints times m is a small fraction of the objective: the objective is then
+    nearer than this to its minimum. At the end, the shares in the middle of the constraints give a good lower
+    bound as well.
+
+    Worked case. One limit, f = 1 / w_1 <= 4, and f_2 = 1 / w_2 is minimised: as m becomes small, w_1 falls to
+    1/4.
 
     Args:
         program: What is minimised.

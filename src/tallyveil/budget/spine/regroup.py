@@ -1,63 +1,12 @@
 """Chooses groups of geounits so that published variances become small, by local search with exact variances.
 
-What the rest of a spine means for one geounit: the terms that remain fixed while its inside is changed.
-
-Problem. The groups inside a geounit (the container) are to be changed. Every variance of the spine then
-changes through the container's total only. Wanted are the few numbers that describe the measurements outside
-the container.
-
-Variables. For a geounit at some level: v is its variance from the measurements in its own subtree; pi is the
-precision of its parent's total from the parent's own measurement and from outside the parent; s is the sum of
-v over the geounit's siblings; d = 1 + pi s.
-
-Steps. The recursion goes from the roots down to the wanted geolevel.
-- The outside measurements determine the geounit's total with precision pi / d.
-- If the geounit's total is given and grows by 1, the parent's total moves by 1 / d and the total of a sibling
-  with variance v' moves by -pi v' / d.
-- Adding these moves gives each entity's slope outside the geounit, and the weighted sum of squared slopes.
-
-Stopping rule. There is one step for each geolevel above the wanted one.
-
-Worked case. A root and its two children are each measured with variance 1. For one child, pi = 1, s = 1 and d
-= 2. Its sibling and the root determine its total with precision 1/2: the root's measurement minus the
-sibling's has variance 2. Together with its own measurement, the child's variance is 1 / (1 + 1/2) = 2/3.
-
-Searches for good groups in every container of a spine, one container at a time, with the rest fixed.
-
-Problem. A container's children are to be put into groups of limited size so that the weighted sum of all
-variances becomes small. With everything else fixed, this sum depends on the container's groups only through a
-few numbers. They are the terms of `FixedTerms`: for each child its variance from below and what depends on
-it, for each entity its slope and weight, and for the surroundings a precision and a weight.
-
-Steps. The compiled kernel (`kernels.tree.variance`) starts from the present groups and does passes. A pass
-moves each child to the group where the sum is smallest, then merges pairs of groups. For finest geounits the
-kernel starts a second time, from groups of children that are in the same entities, and the better result is
-kept.
-
-Stopping rule. A start ends when a pass changes nothing, or after `MOST_PASSES` passes.
-
-Worked case of the second start: children of kinds a a a b b with at most two in a group give the groups aa,
-a, bb.
-
 Problem. A spine has a geolevel of groups (such as block groups) between containers (such as tracts) and their
 children (such as blocks). Each container's children may be grouped in any way that keeps the largest group
 size. Wanted are groups that make an aim small: a weighted sum of mean variances, or the largest weighted
 variance. Limits on other families and geolevels must hold.
 
-Steps. One round searches each container by itself, with the rest of the spine fixed (`search`). A container's
-effect on every variance of the spine is then known exactly (`surroundings`). The round's changes are
-combined, and all variances are computed again from the whole spine. The round is kept only if this
-computation shows an improvement that breaks no limit that held before. Otherwise only half, a fifth or a
-twentieth of the containers that gain most are changed. If a part that may not grow did grow, its weight is
-multiplied by 3 and the search repeated.
-
-Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round
-limit.
-
-Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and
-the container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2
-have independent errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4},
-the first group is the entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
+`group_by_variance` searches round by round. What the rest of the spine means for one container while its inside
+changes is in `Surroundings`; `search_containers` finds good groups in every container by itself, with the rest fixed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,6 +33,26 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
     """For every geounit of a geolevel, what the measurements outside it contribute.
+
+    Problem. The groups inside a geounit (the container) are to be changed. Every variance of the spine then
+    changes through the container's total only. Wanted are the few numbers that describe the measurements outside
+    the container.
+
+    Variables. For a geounit at some level: v is its variance from the measurements in its own subtree; pi is the
+    precision of its parent's total from the parent's own measurement and from outside the parent; s is the sum of
+    v over the geounit's siblings; d = 1 + pi s.
+
+    Steps. The recursion goes from the roots down to the wanted geolevel.
+    - The outside measurements determine the geounit's total with precision pi / d.
+    - If the geounit's total is given and grows by 1, the parent's total moves by 1 / d and the total of a sibling
+      with variance v' moves by -pi v' / d.
+    - Adding these moves gives each entity's slope outside the geounit, and the weighted sum of squared slopes.
+
+    Stopping rule. There is one step for each geolevel above the wanted one.
+
+    Worked case. A root and its two children are each measured with variance 1. For one child, pi = 1, s = 1 and d
+    = 2. Its sibling and the root determine its total with precision 1/2: the root's measurement minus the
+    sibling's has variance 2. Together with its own measurement, the child's variance is 1 / (1 + 1/2) = 2/3.
 
     Given a geounit's total, the part of an entity outside the geounit is estimated as slope x the geounit's total, plus
     an error that is independent of the measurements inside the geounit.
@@ -322,6 +291,21 @@ def search_containers(
 ) -> tuple[Integers, Floats]:
     """Search for good groups in every container, with everything else fixed.
 
+    Problem. A container's children are to be put into groups of limited size so that the weighted sum of all
+    variances becomes small. With everything else fixed, this sum depends on the container's groups only through a
+    few numbers. They are the terms of `FixedTerms`: for each child its variance from below and what depends on
+    it, for each entity its slope and weight, and for the surroundings a precision and a weight.
+
+    Steps. The compiled kernel (`kernels.tree.variance`) starts from the present groups and does passes. A pass
+    moves each child to the group where the sum is smallest, then merges pairs of groups. For finest geounits the
+    kernel starts a second time, from groups of children that are in the same entities, and the better result is
+    kept.
+
+    Stopping rule. A start ends when a pass changes nothing, or after `MOST_PASSES` passes.
+
+    Worked case of the second start: children of kinds a a a b b with at most two in a group give the groups aa,
+    a, bb.
+
     Args:
         found, families, weights, level: As in `fixed_terms`.
         limit: Largest number of children in a group.
@@ -509,6 +493,21 @@ def group_by_variance(
     most_rounds: int = 12,
 ) -> Regrouped:
     """Choose new groups at one geolevel so that variances fall, starting from the present groups.
+
+    Steps. One round searches each container by itself, with the rest of the spine fixed (`search_containers`). A
+    container's effect on every variance of the spine is then known exactly (`Surroundings`). The round's changes are
+    combined, and all variances are computed again from the whole spine. The round is kept only if this
+    computation shows an improvement that breaks no limit that held before. Otherwise only half, a fifth or a
+    twentieth of the containers that gain most are changed. If a part that may not grow did grow, its weight is
+    multiplied by 3 and the search repeated.
+
+    Stopping rule. The method stops when a round finds no improvement and nothing to weigh more, or at the round
+    limit.
+
+    Worked case. A container has four blocks, 1 to 4. Each block and each group is measured with variance 1, and
+    the container is not measured. The entity is blocks 1 and 2. With groups {1, 3} and {2, 4}, blocks 1 and 2
+    have independent errors of variance 2/3 each, so the entity has variance 4/3. With groups {1, 2} and {3, 4},
+    the first group is the entity, and its variance is 1 / (1 + 1/2) = 2/3. So the second grouping is chosen.
 
     The head of this module describes the method. For the children of a container, single children are moved between
     groups, and groups are merged. If the children are finest geounits, the first round also starts from groups of

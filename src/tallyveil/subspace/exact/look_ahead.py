@@ -1,63 +1,11 @@
 """Two-way tables of any size with all margins zero: look-ahead trials, and dynamic programming for two columns.
 
-Two-way tables with two columns: dynamic programming over the rows, in one dimension.
-
-Problem. Noise on a table with two columns must have zero row sums and zero column sums. Each cell has weight
-w(x).
-
-Steps. A row with sum zero is (x, -x), with weight w(x)^2, which is the weight of the same law at twice the
-rate. The first column must sum to zero over the rows, and there is no other condition. So the first column is
-drawn as a block of cells that sum to zero, with the doubled rate, by splitting the rows
-(`tallyveil.subspace.exact.split`). The second column is its negative.
-
-Worked case. In a table with two rows, (x, -x) and (-x, x), x has the weight w(x)^4.
-
-Tables with more columns are drawn by look-ahead trials (`look_ahead`).
-
-One row of a look-ahead trial, decided in balls with as many digits as it takes.
-
-Problem. The kernel (`tallyveil.kernels.subspace.look_ahead`) reports a row in which floats leave a decision
-open. The row must then be decided exactly, with the true weights t_k (`look_ahead`) and with the kernel's own
-functions s_k. s_k(y) bounds the weight of the cells from k on if they must add up to y. Its values are
-floats, and so exact binary numbers.
-
-Steps. The probabilities of a cell's outcomes are added up in balls, in the order of the kernel: 0, 1, -1, 2,
-... The outcomes go on beyond the reach of the tables, because the law has no largest outcome. The probability
-of all outcomes that are left has a bound.
-
-Stopping rule. The digits that were read place the uniform number in an interval. If this interval lies inside
-that of one outcome, the outcome is found. If it lies beyond the bound of all outcomes, the trial fails.
-Otherwise the number of digits doubles.
-
-Worked case. Let the first cell have outcomes 0, 1 and -1 with probabilities 0.5, 0.2 and 0.2. The uniform
-number 0.6 is between 0.5 and 0.7, which gives the outcome 1. The number 0.95 is in the remainder of 0.1: the
-trial fails.
-
-Look-ahead trials: two-way tables of any size with all margins zero, row by row.
-
 Problem. Noise on a two-way table must have zero row sums and zero column sums. If all rows but one are drawn
-without regard to the columns, a trial hardly ever succeeds in a large table.
+without regard to the columns, a trial hardly ever succeeds in a large table. So each row is drawn
+with regard to what the rows below can still give to the columns.
 
-Variables. The table N has r rows and c columns, and its weight is the product of the weights L of its cells.
-L may be another function for every cell, and cells may be fixed at 0 (`two_way_grid`). A number g_m(x) says
-how much weight m rows can still give to a column that has to receive x (`column_tables`). t_k(w) = L(w)
-g_{m-1}(x - w) / g_m(x) is the weight of the value w in column k of the next row.
-
-Steps. A trial draws the rows from the first to the last. A row w with sum zero is taken with probability prod
-t_k(w_k) (`tallyveil.kernels.subspace.look_ahead`), so that the columns stay within reach of zero. With the
-remaining probability the trial fails. The probability that a trial ends in N is (weight of N) / mass, with
-mass = prod g_r(0) over the columns. So the law is exact. Few trials fail unless nearly all cells of the noise
-are zero.
-
-The lowest cell of a column must make the column sum to zero. Its weight is in the first table g of the column
-already, except for cells beyond that table, which practically never occur. Such a cell is accepted with the
-ratio of the two weights. In the last row all cells are of this kind. In another row with only such cells the
-trial fails if they do not add up to 0.
-
-Stopping rule. Trials are repeated until one succeeds (`tallyveil.subspace.exact.sampler.TrialSampler`).
-
-Worked case. In a table with two rows, the first row w is taken with probability prod L(w_k)^2 / g_2(0)^c. The
-second row is then -w, which is accepted.
+Tables with more than two columns are drawn by trials, row by row (`LookAheadProposal`). Where floats leave a decision
+of a row open, `ExactRow` decides it. Tables with two columns need no trials (`TwoColumnSampler`).
 
 Proof: `docs/proofs/integer-subspace.md`, section 5.
 """
@@ -95,6 +43,16 @@ from tallyveil.subspace.lattice import Lattice
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoColumnSampler:
     """Draws tables with two columns whose margins are all zero. Made by `two_column_sampler`.
+
+    Problem. Noise on a table with two columns must have zero row sums and zero column sums. Each cell has weight
+    w(x).
+
+    Steps. A row with sum zero is (x, -x), with weight w(x)^2, which is the weight of the same law at twice the
+    rate. The first column must sum to zero over the rows, and there is no other condition. So the first column is
+    drawn as a block of cells that sum to zero, with the doubled rate, by splitting the rows
+    (`tallyveil.subspace.exact.split`). The second column is its negative.
+
+    Worked case. In a table with two rows, (x, -x) and (-x, x), x has the weight w(x)^4.
 
     Attributes:
         splitter: Splits the first column, at twice the rate.
@@ -140,6 +98,23 @@ _GUARD_BITS: Final = 96
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactRow:
     """A row whose decisions are made in balls.
+
+    Problem. The kernel (`tallyveil.kernels.subspace.look_ahead`) reports a row in which floats leave a decision
+    open. The row must then be decided exactly, with the true weights t_k (`LookAheadProposal`) and with the kernel's
+    own functions s_k. s_k(y) bounds the weight of the cells from k on if they must add up to y. Its values are
+    floats, and so exact binary numbers.
+
+    Steps. The probabilities of a cell's outcomes are added up in balls, in the order of the kernel: 0, 1, -1, 2,
+    ... The outcomes go on beyond the reach of the tables, because the law has no largest outcome. The probability
+    of all outcomes that are left has a bound.
+
+    Stopping rule. The digits that were read place the uniform number in an interval. If this interval lies inside
+    that of one outcome, the outcome is found. If it lies beyond the bound of all outcomes, the trial fails.
+    Otherwise the number of digits doubles.
+
+    Worked case. Let the first cell have outcomes 0, 1 and -1 with probabilities 0.5, 0.2 and 0.2. The uniform
+    number 0.6 is between 0.5 and 0.7, which gives the outcome 1. The number 0.95 is in the remainder of 0.1: the
+    trial fails.
 
     Attributes:
         tables: The tables g.
@@ -263,6 +238,27 @@ class ExactRow:
 @dataclass(frozen=True, eq=False)
 class LookAheadProposal:
     """Look-ahead trials of a two-way table. Made by `look_ahead_proposal` and `unequal_sampler`.
+
+    Variables. The table N has r rows and c columns, and its weight is the product of the weights L of its cells.
+    L may be another function for every cell, and cells may be fixed at 0 (`two_way_grid`). A number g_m(x) says
+    how much weight m rows can still give to a column that has to receive x (`column_tables`). t_k(w) = L(w)
+    g_{m-1}(x - w) / g_m(x) is the weight of the value w in column k of the next row.
+
+    Steps. A trial draws the rows from the first to the last. A row w with sum zero is taken with probability prod
+    t_k(w_k) (`tallyveil.kernels.subspace.look_ahead`), so that the columns stay within reach of zero. With the
+    remaining probability the trial fails. The probability that a trial ends in N is (weight of N) / mass, with
+    mass = prod g_r(0) over the columns. So the law is exact. Few trials fail unless nearly all cells of the noise
+    are zero.
+
+    The lowest cell of a column must make the column sum to zero. Its weight is in the first table g of the column
+    already, except for cells beyond that table, which practically never occur. Such a cell is accepted with the
+    ratio of the two weights. In the last row all cells are of this kind. In another row with only such cells the
+    trial fails if they do not add up to 0.
+
+    Stopping rule. Trials are repeated until one succeeds (`tallyveil.subspace.exact.sampler.TrialSampler`).
+
+    Worked case. In a table with two rows, the first row w is taken with probability prod L(w_k)^2 / g_2(0)^c. The
+    second row is then -w, which is accepted.
 
     Attributes:
         grid: The two-way table behind the constraints. Its last row is drawn last.
