@@ -8,27 +8,31 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 
 | module | tested against |
 |---|---|
-| `vectors` | numpy's slices and sorting (specification); a projection that sorts, `numpy.linalg` (oracles) |
-| `noise`, `records`, `threshold_coverage` | specifications |
+| `noise` | specifications |
+| `threshold_coverage` | specifications |
+| `vectors` | numpy's slices, sorting and `numpy.linalg`; oracles that sort instead of iterating for simplexes |
 | `family.answers` | specifications; none for `number_answers`, which the others use |
-| `family.reduction`, `family.program` | `reduction` of the tests (specification) |
+| `family.reduction` | `reduction` of the tests (specification) |
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
-| `family.polish` | `active_set` (oracle), `block_program` and `certificate` (specifications) of the tests |
-| `family.face`, `family.face_solution`, `family.answer_system` | the equations as one dense system (oracle) |
+| `family.polish` | `active_set`, `block_program` and `certificate` of the tests (oracle, specifications) |
+| `family.face`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
+| `family.answer_system` | the same (oracle) |
 | `family.interior` | the conditions of optimality in numpy, in the tests (oracle) |
 | `family.solver` | `least_squares` of the tests (oracle) |
 | `family.chunk` | `estimation.family.estimate_family`, which gives the same counts |
-| `rounding.flow` | all roundings of small families (oracle); for its laminar forests, sets of Python (oracle) |
+| `rounding.flow` | all roundings of small families, sets of Python (oracles) |
 | `rounding.network_simplex` | shortest augmenting paths (oracle) |
 | `tree.sweep` | specifications, up to rounding errors |
-| `tree.upward` | dense least squares, numpy's sums, exact fractions of every answer by itself, in the tests |
-| `tree.off_spine_distance`, `tree.variance` | specifications; those of searches compute every trial from scratch |
-| `subspace.sums`, `subspace.chain` | specifications |
+| `tree.upward` | dense least squares of every subtree, in the tests (oracle) |
+| `tree.off_spine_distance`, `tree.variance` | specifications; they compute every trial from scratch |
+| `subspace.sums` | specifications |
 | `subspace.look_ahead` | `subspace.exact.look_ahead` (decisions in balls), numpy's transforms |
-| `tiles.solver`, `tiles.tables` | PIQP (oracle); for the certificate, the conditions of optimality in numpy (oracle) |
-| `tiles.direction` | dense matrices, in the tests (oracle), as the reduced equations of `tiles.tables` |
+| `subspace.chain` | specifications |
+| `tiles.solver`, `tiles.tables` | PIQP (oracle), the conditions of optimality in numpy, in the tests (oracle) |
+| `tiles.direction` | dense matrices, in the tests (oracle) |
 | `tiles.rounding` | HiGHS's solver of linear programs (oracle) |
 | `tiles.family`, `tiles.chunk` | only through the others |
+| `records` | specifications |
 
-`compiled` computes nothing.
+`family.program` and `compiled` compute nothing.
 """
