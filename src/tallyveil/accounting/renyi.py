@@ -381,9 +381,7 @@ def _law(release: Release) -> Law:
     return loss_law_of(release)
 
 
-_BITS = (
-    256  # working precision of what rho means, apart from `BITS` of divergences; the answer is rounded to 53
-)
+_BITS = 256  # working precision of conversions of rho; divergences have `BITS`
 _LEAST_RHO = Fraction(1, 10**300)  # a smaller rho is counted as this much: floats search the order
 _LARGEST_EPSILON = 10**6  # of a search for rho; an epsilon of 100 already protects nobody
 _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
