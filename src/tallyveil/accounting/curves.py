@@ -38,7 +38,7 @@ function lies below the chord of these two points, and above every line beta + e
 through one of them.
 
 Off every lattice the engines know delta far better than Q. The function then follows from delta
-(`profile_tradeoff`).
+(`betas_from_profile`).
 
 Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 +
 exp(e)), and the function is the two lines from (0, 1) and (1, 0) to that point.

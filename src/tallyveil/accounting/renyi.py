@@ -381,7 +381,7 @@ def _law(release: Release) -> Law:
     return loss_law_of(release)
 
 
-_BITS = 256  # working precision of the ball arithmetic; the answer is rounded to 53
+_BITS = 256  # working precision of conversions of rho; divergences have `BITS`
 _LEAST_RHO = Fraction(1, 10**300)  # a smaller rho is counted as this much: floats search the order
 _LARGEST_EPSILON = 10**6  # of a search for rho; an epsilon of 100 already protects nobody
 _FARTHEST = 600.0  # logarithm of the largest excess tried; exp stays finite 30 beyond it
@@ -502,7 +502,9 @@ def zcdp_to_epsilon_textbook(rho: Exact, delta: Exact) -> float:
 
 
 def _best_excess(objective: Callable[[float], float], guess: float) -> Fraction:
-    """An excess near the minimum of the objective, by golden-section search on the logarithm of the excess.
+    """An excess near the minimum of the objective, by golden-section search around a guess.
+
+    Of rho the minimum is known nearly, so that the coarse look of `best_excess` is not needed.
 
     The objective is assumed to have one minimum. A poor answer would make the bound less tight, but still valid.
     """

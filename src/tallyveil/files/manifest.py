@@ -67,7 +67,7 @@ _COMMANDS = {
 
 
 MANIFEST_FORMAT: Final = 3
-"""Formats 1 and 2 were written before; format 2 is read (`manifest_format_2`), format 1 is refused."""
+"""Formats 1 and 2 were written before; format 2 is read (`manifest_files.upgraded`), format 1 is refused."""
 LIBRARIES: Final = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
 
 

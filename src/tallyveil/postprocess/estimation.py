@@ -5,8 +5,8 @@ those that it reads from files. Both give the same counts.
 
 A worker process on another machine does the same work from the public files of the release folder. The run's
 own process tells it where the folder is, and the SHA-256 of the public inputs in it. The worker process reads
-these, and makes the work of an address as the run's own process makes it. What depends on the records, if
-anything does, comes from the source of noisy answers, which the caller makes.
+these, and computes each piece of work from its address alone, as the run's own process does. What depends on
+the records, if anything does, comes from the source of noisy answers, which the caller makes.
 """
 
 import json

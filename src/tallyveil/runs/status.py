@@ -343,7 +343,7 @@ def _ledger(path: Path) -> LedgerStatus:
     try:
         if not stat.S_ISREG((path / LEDGER).lstat().st_mode):
             return LedgerStatus("damaged")
-        # A first line without its end is what `run_ledger` takes for a ledger that was only begun.
+        # A first line without its end is what `runs.once` takes for a ledger that was only begun.
         if b"\n" not in (path / LEDGER).read_bytes():
             return LedgerStatus("absent")  # only being begun
         declaration, entries = read_ledger(path / LEDGER)

@@ -3,56 +3,8 @@
 Which tables may come out of a release: all integer tables with the invariants, or those without negative
 counts.
 
-The nearest integer table without negative counts that has the same invariants as a given table.
-
-Problem. A table y of integers has the invariants of some table without negative counts, but some y_i are
-negative. Wanted is an integer table w >= 0 with A w = A y whose l1 distance from y is least.
-
-Steps for one block of cells whose sum is kept. Negative cells become 0, and what this adds is taken from the
-others: w_i = max(0, y_i - t) for one level t, and some cells at or above the level keep one more, so that the
-sum is right. No table is nearer: the l1 distance is twice the sum of the negative counts, which every w >= 0
-with this sum has to move. Among the tables at this distance, w is also nearest in the l2 distance.
-
-Steps for two-way margins. Negative cells become 0, which leaves rows and columns with more than their
-margins. Units are then moved along shortest paths from a row with too much to a column with too much. A step
-from a row to a column takes units from their cell, and a step from a column to a row gives units to their
-cell. A step costs +1 for each unit that moves a cell away from y, and -1 for each unit that moves it back.
-Shortest paths keep the table nearest among all tables with its margins (successive shortest paths; Ahuja,
-Magnanti, Orlin 1993, section 9.7).
-
-Stopping rule. The margins are those of y. A path exists as long as they are not, because some table without
-negative counts has these margins.
-
-Ties. Cells at the same level, and paths of the same length, are taken in an order that the caller draws at
-random. A fixed order would favour the same cells in every release.
-
-Worked case. y = (-3, 5, 2), one sum: t = 2 takes 2 from 5 and 2 from 2, which is one unit too many. So one of
-the two keeps one more: w = (0, 3, 1) or (0, 4, 0). Both are at l1 distance 6.
-
-Draws a table without negative counts from the l1 Laplace law restricted to such tables, exactly.
-
-Problem. Given the true counts x >= 0 of the cells of a block, wanted is y >= 0 with the sum of x and with
-probability proportional to exp(-epsilon |y - x|_1).
-
-Variables. For any tilt t > -epsilon, a cell has the law p(y) ~ exp(-epsilon |y - x| - t y) on y >= 0. Given
-their sum, independent cells with these laws have the wanted law, whatever the tilt, because exp(-t sum y) is
-a constant then.
-
-Steps. The tilt is chosen so that the expected sum of the cells is about the wanted sum. A trial draws all
-cells but the pivot, the cell with the largest count. The sum determines the pivot. The trial succeeds with
-probability p(pivot) / max p, and never if the pivot would be negative. Cells that no constraint names are
-drawn from p with tilt 0.
-
-A cell has two sides: the counts up to x and the counts above x. One uniform number chooses the side by the
-masses of the two, another one chooses the place on it, by inversion: both sides are (truncated) geometric.
-All decisions are taken in ball arithmetic and with as many digits of the uniform numbers as they need, so
-that the law is exact. The tilt itself needs no accuracy: it changes the number of trials only.
-
-Stopping rule. A draw ends with its first successful trial. With the tilt chosen like this, about one trial in
-2 sqrt(n) succeeds for a block of n cells, whatever the counts.
-
-Worked case. x = (0, 0, 1). Without a tilt the expected sum is far above 1 if epsilon is small. With a tilt
-near ln 4 each cell has about 1/3 in expectation, and every few trials the first two cells sum to 0 or 1.
+`nearest_nonnegative` finds the table nearest to a given one; `draw_restricted` draws from the l1 Laplace law
+restricted to such tables.
 """
 
 import math
@@ -146,6 +98,30 @@ _FAR = np.int64(1) << 60
 
 def nearest_nonnegative(table: Integers, structure: Structure, order: Integers) -> Integers:
     """The nearest table of integers from 0 with the same invariants, in the l1 distance.
+
+    Problem. A table y of integers has the invariants of some table without negative counts, but some y_i are
+    negative. Wanted is an integer table w >= 0 with A w = A y whose l1 distance from y is least.
+
+    Steps for one block of cells whose sum is kept. Negative cells become 0, and what this adds is taken from the
+    others: w_i = max(0, y_i - t) for one level t, and some cells at or above the level keep one more, so that the
+    sum is right. No table is nearer: the l1 distance is twice the sum of the negative counts, which every w >= 0
+    with this sum has to move. Among the tables at this distance, w is also nearest in the l2 distance.
+
+    Steps for two-way margins. Negative cells become 0, which leaves rows and columns with more than their
+    margins. Units are then moved along shortest paths from a row with too much to a column with too much. A step
+    from a row to a column takes units from their cell, and a step from a column to a row gives units to their
+    cell. A step costs +1 for each unit that moves a cell away from y, and -1 for each unit that moves it back.
+    Shortest paths keep the table nearest among all tables with its margins (successive shortest paths; Ahuja,
+    Magnanti, Orlin 1993, section 9.7).
+
+    Stopping rule. The margins are those of y. A path exists as long as they are not, because some table without
+    negative counts has these margins.
+
+    Ties. Cells at the same level, and paths of the same length, are taken in an order that the caller draws at
+    random. A fixed order would favour the same cells in every release.
+
+    Worked case. y = (-3, 5, 2), one sum: t = 2 takes 2 from 5 and 2 from 2, which is one unit too many. So one of
+    the two keeps one more: w = (0, 3, 1) or (0, 4, 0). Both are at l1 distance 6.
 
     Args:
         table: int64 [n_cells]; some table without negative counts has its invariants.
@@ -280,6 +256,15 @@ Answer = TypeVar("Answer", int, bool)
 class TiltedCell:
     """The law p(y) ~ exp(-epsilon |y - count| - tilt y) on y >= 0.
 
+    Variables. For any tilt t > -epsilon, a cell has the law p(y) ~ exp(-epsilon |y - x| - t y) on y >= 0. Given
+    their sum, independent cells with these laws have the wanted law, whatever the tilt, because exp(-t sum y) is
+    a constant then.
+
+    A cell has two sides: the counts up to x and the counts above x. One uniform number chooses the side by the
+    masses of the two, another one chooses the place on it, by inversion: both sides are (truncated) geometric.
+    All decisions are taken in ball arithmetic and with as many digits of the uniform numbers as they need, so
+    that the law is exact. The tilt itself needs no accuracy: it changes the number of trials only.
+
     Attributes:
         count: The true count. Confidential.
         epsilon: Rate of the Laplace law.
@@ -354,6 +339,20 @@ def draw_restricted(
     address: NoiseAddress, counts: Integers, structure: Structure, epsilon: Fraction
 ) -> Integers:
     """A table without negative counts, with the block sums of `counts`, from the restricted law.
+
+    Problem. Given the true counts x >= 0 of the cells of a block, wanted is y >= 0 with the sum of x and with
+    probability proportional to exp(-epsilon |y - x|_1).
+
+    Steps. The tilt is chosen so that the expected sum of the cells is about the wanted sum. A trial draws all
+    cells but the pivot, the cell with the largest count. The sum determines the pivot. The trial succeeds with
+    probability p(pivot) / max p, and never if the pivot would be negative. Cells that no constraint names are
+    drawn from p with tilt 0.
+
+    Stopping rule. A draw ends with its first successful trial. With the tilt chosen like this, about one trial in
+    2 sqrt(n) succeeds for a block of n cells, whatever the counts.
+
+    Worked case. x = (0, 0, 1). Without a tilt the expected sum is far above 1 if epsilon is small. With a tilt
+    near ln 4 each cell has about 1/3 in expectation, and every few trials the first two cells sum to 0 or 1.
 
     Args:
         address: Place of the draw in the address space.

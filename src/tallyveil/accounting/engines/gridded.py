@@ -1,42 +1,10 @@
 """Tails of any sum of independent losses that can be listed: moved to a grid, added up by one transform.
 
-One loss as a list of atoms: its values and their tilted probabilities, in floats with bounds on their errors.
-
-The variables: l the loss of an outcome; p its probability under P; s the tilt; v variance, k sensitivity; q
-the probability with which a record is in a sample.
-
-The weight of an atom is p exp(s l) / M, where M is about the sum of p exp(s l) over the list. The list leaves
-out atoms whose weights are below exp(-70) together with a bound on their sum.
-
-A sampled loss follows from the loss b of the mechanism on the sample: P is (1 - q) Q + q P, so that l = ln(1
-- q + q exp(b)), and its probability is that of b under Q, times exp(l). If the record was added, the loss is
--l and the probability that under Q.
-
-Example: randomized response of epsilon 1 on a sample with q = 1/2 has the losses ln((1 + e) / 2) and ln((1 +
-1 / e) / 2).
-
-Tails of any sum of independent losses that can be listed: each is moved to a grid, and one transform adds
-them up.
-
 The problem: delta(epsilon) = E[(1 - exp(epsilon - L))+] from both sides, for L a sum of n independent losses.
 The laws of the two neighbours need not mirror each other, and n may be ten thousand.
 
-The variables: g the step of the grid, a power of two; s >= 0 the tilt; L' the loss on the grid; N the length
-of the transform; T = L' - L.
-
-The steps:
-
-1. List the atoms of each kind of loss, tilted by s (`atom_lists`).
-2. Divide each atom between the two grid points beside it, so that its mass under P and under Q stays the
-   same. This raises delta (docs/proofs/accounting-rounding.md says why).
-3. Transform each kind of loss, raise it to its multiplicity, multiply, and transform back.
-4. Sum as the tilted FFT does. The sum is an upper bound.
-5. A lower bound is the sum minus what dividing may have added. Given the losses, exp(-T) has mean 1, and T is
-   about as large as sqrt(A) with A = n g^2 / 4. So dividing adds at most sqrt(A) / 2 at a loss near epsilon,
-   and less than exp(-x^2 / 2) at one that lies x sqrt(A) away (docs/proofs/real-noise.md, section 3).
-
-Example: a thousand samples with q = 1/100 of normal noise with mu = 1 have a total loss with a standard
-deviation of 0.4. Then g is about 1e-4 and sqrt(A) about 2e-3. Epsilon is known to about 1e-4.
+`Gridded` is the engine and has the steps; `AtomList` is one loss as a list of atoms, which `listed` makes. Proofs:
+docs/proofs/accounting-rounding.md and docs/proofs/real-noise.md.
 """
 
 import math
@@ -85,6 +53,12 @@ Listable: TypeAlias = GaussianLoss | LaplaceLoss | ResponseLoss | SampledLoss
 class AtomList:
     """Atoms of one tilted loss.
 
+    The variables: l the loss of an outcome; p its probability under P; s the tilt; v variance, k sensitivity; q
+    the probability with which a record is in a sample.
+
+    The weight of an atom is p exp(s l) / M, where M is about the sum of p exp(s l) over the list. The list leaves
+    out atoms whose weights are below exp(-70) together with a bound on their sum.
+
     Attributes:
         losses: Their values.
         weights: p exp(s l) / M.
@@ -104,6 +78,13 @@ class AtomList:
 
 def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
     """The atoms of one answer, or of one sample.
+
+    A sampled loss follows from the loss b of the mechanism on the sample: P is (1 - q) Q + q P, so that l = ln(1
+    - q + q exp(b)), and its probability is that of b under Q, times exp(l). If the record was added, the loss is
+    -l and the probability that under Q.
+
+    Example: randomized response of epsilon 1 on a sample with q = 1/2 has the losses ln((1 + e) / 2) and ln((1 +
+    1 / e) / 2).
 
     Args:
         loss: Its multiplicity is not looked at.
@@ -331,6 +312,23 @@ class GriddedLaw:
 
 class Gridded:
     """Certified delta of a composition of losses that can be listed.
+
+    The variables: g the step of the grid, a power of two; s >= 0 the tilt; L' the loss on the grid; N the length
+    of the transform; T = L' - L.
+
+    The steps:
+
+    1. List the atoms of each kind of loss, tilted by s (`listed`).
+    2. Divide each atom between the two grid points beside it, so that its mass under P and under Q stays the
+       same. This raises delta (docs/proofs/accounting-rounding.md says why).
+    3. Transform each kind of loss, raise it to its multiplicity, multiply, and transform back.
+    4. Sum as the tilted FFT does. The sum is an upper bound.
+    5. A lower bound is the sum minus what dividing may have added. Given the losses, exp(-T) has mean 1, and T is
+       about as large as sqrt(A) with A = n g^2 / 4. So dividing adds at most sqrt(A) / 2 at a loss near epsilon,
+       and less than exp(-x^2 / 2) at one that lies x sqrt(A) away (docs/proofs/real-noise.md, section 3).
+
+    Example: a thousand samples with q = 1/100 of normal noise with mu = 1 have a total loss with a standard
+    deviation of 0.4. Then g is about 1e-4 and sqrt(A) about 2e-3. Epsilon is known to about 1e-4.
 
     Args:
         law: The losses, equal ones merged.

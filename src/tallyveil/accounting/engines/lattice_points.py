@@ -18,7 +18,7 @@ The points of a trapezoid rule on a lattice at which a transform of Gaussian fac
 
 The rule has N points theta_j = 2 pi j / N. On a shifted contour, the transform of the Gaussian part of Z is
 at most its value without a shift, and that is exp(-F(u)) C or less at the frequency u = theta / h
-(`revivals`). So the scan for revivals finds all points that count without looking at every one of N.
+(`loss_transform`). So the scan for revivals finds all points that count without looking at every one of N.
 """
 
 import math

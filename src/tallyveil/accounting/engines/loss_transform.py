@@ -1,6 +1,8 @@
 """Transforms of tilted losses with bounds on their errors, and where they are not negligible.
 
-Transforms of tilted losses at the frequencies of a cyclic lattice, each with a bound on its error.
+`power_of` and its neighbours compute the transform of one factor at the frequencies of a cyclic lattice, to a power and
+with a bound on its error. `find_windows` finds, once for a composition, where the transform of a loss without a lattice
+is not negligible.
 
 The problem: for one factor, compute F(theta)^n with F(theta) = E exp(i theta x), where x is the factor's
 integer under the tilted law, counted from a whole number near its mean.
@@ -23,33 +25,6 @@ uses 20 (docs/proofs/accounting-rounding.md; Higham 2002, Theorem 24.2, has the 
 
 Example: one Laplace answer of sensitivity 1 without a tilt has the atoms a / (1 + a) at 0 and 1 / (1 + a) at
 1, so that F(theta) = (a + exp(i theta)) / (1 + a).
-
-Finds where the transform of a loss without a lattice is not negligible, once for a composition.
-
-The problem: find all frequencies u in [0, U] at which the transform of a sum of discrete Gaussian losses may
-exceed a stated size, and be sure that none is missed.
-
-The variables: v, k and m are the variance, the sensitivity and the multiplicity of a factor; P = 2 pi v / k
-is its *period*; d is the distance of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2
-v)) is its *pull*.
-
-At the multiples of its period, the transform of one factor returns to its full size: a *revival*. Elsewhere
-it is at most exp(-a d^2 / 2), up to a constant. So the transform of the sum is at most exp(-F(u)) with F(u)
-the sum of a d^2 / 2 over all factors (docs/proofs/off-lattice.md, section 3).
-
-The steps: take the factors one after the other, and first those that narrow the scan most. A state is an
-interval of u, with one multiple of the period chosen for each factor so far. The part of F of these factors
-is there the quadratic weight (u - middle)^2 / 2 + rest. The next factor splits each state into one for every
-multiple of its period that is the nearest one somewhere in the interval. Then the interval shrinks to where
-the quadratic is at most the bound, and empty intervals are dropped. The intervals that remain after the last
-factor are the *windows*.
-
-The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or
-until more states were looked at than the limit.
-
-Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and
-sqrt(2), a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5
-sqrt(2) = 7.07.
 """
 
 import math
@@ -405,7 +380,33 @@ class Windows:
 
 
 def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
-    """All windows, or None if there are too many states or windows on the way to them."""
+    """All windows, or None if there are too many states or windows on the way to them.
+
+    The problem: find all frequencies u in [0, U] at which the transform of a sum of discrete Gaussian losses may
+    exceed a stated size, and be sure that none is missed.
+
+    The variables: v, k and m are the variance, the sensitivity and the multiplicity of a factor; P = 2 pi v / k
+    is its *period*; d is the distance of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2
+    v)) is its *pull*.
+
+    At the multiples of its period, the transform of one factor returns to its full size: a *revival*. Elsewhere
+    it is at most exp(-a d^2 / 2), up to a constant. So the transform of the sum is at most exp(-F(u)) with F(u)
+    the sum of a d^2 / 2 over all factors (docs/proofs/off-lattice.md, section 3).
+
+    The steps: take the factors one after the other, and first those that narrow the scan most. A state is an
+    interval of u, with one multiple of the period chosen for each factor so far. The part of F of these factors
+    is there the quadratic weight (u - middle)^2 / 2 + rest. The next factor splits each state into one for every
+    multiple of its period that is the nearest one somewhere in the interval. Then the interval shrinks to where
+    the quadratic is at most the bound, and empty intervals are dropped. The intervals that remain after the last
+    factor are the *windows*.
+
+    The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or
+    until more states were looked at than the limit.
+
+    Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and
+    sqrt(2), a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5
+    sqrt(2) = 7.07.
+    """
     first = _FIRST_END / math.sqrt(factors.variance)
     segments = [_Segment(0.0, first, depth.depth + factors.loss)]
     # Twice as long each time: the dither's factor shrinks with u, so the number of segments grows only with ln(U).

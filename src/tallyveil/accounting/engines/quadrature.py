@@ -1,44 +1,13 @@
 """Tails of a loss on a lattice by the trapezoid rule on a shifted contour.
 
-What the quadrature computes about a composition once, before any epsilon: its nodes, and the transform there.
-
-The nodes are theta = 2 pi j / N. At a node, the transform of a Gaussian factor is exp(-v x^2 / 2) times one
-plus its *images*: the terms exp(-2 pi v k (pi k + x)) of Poisson's summation formula at whole turns k from x.
-Nodes and images whose size is negligible are left out, and their sum is bounded.
-
-One contour of the quadrature: what the trapezoid rule sums there, for all lattice points near the saddle.
-
-Key: Z = sum of a S over the factors, s = tau + i theta, theta_j = 2 pi j / N; h lattice step; f gap between
-epsilon and the first loss; z the first lattice point of a sum.
-
-Each sum is in units of exp(V tau^2 / 2 - tau z) M_L(tau) / C (and exp(-W - h z) for `SECOND`), V the Gaussian
-part's variance, M_L the transform of the Laplace part, C the product of the theta constants. Delta is a
-combination of two sums, whose coefficients 1 - exp(-f) and exp(-f) (1 - exp(f - h)) depend on the gap.
-
-Error bounds hold where exp, expm1, log, log1p, sin and cos of the platform are right to 16 units in the last
-place. Every formula and bound is derived in docs/proofs/quadrature.md.
-
 The problem: for L = W + h Z with Z on the integers, compute P(Z >= z), Q(Z >= z) and delta. The transform
 M(s) = E exp(s Z) is known in closed form, the law of Z is not.
 
-The variables: s = tau + i theta, where tau > 0 is the shift of the contour and theta the angle; V the
-variance of the Gaussian part of Z; M_L the transform of the Laplace part; C the product of the theta
-constants; N the odd number of points of the rule.
+`Quadrature` is the engine and has the steps. `contour_nodes` computes once what holds for every epsilon; `contour_at`
+is one contour, with what the rule sums there for all lattice points near the saddle.
 
-The steps:
-
-1. Once (`quadrature_nodes`): find the nodes theta = 2 pi k / N at which |M| is not negligible, side peaks
-   included, and compute there everything that does not depend on epsilon. Bound the sum over the other nodes.
-2. For each epsilon: find tau near the saddle of M(s) exp(-s z), where the terms cancel least.
-3. Sum over the nodes M(s) exp(-s z) / (1 - exp(-s)), which is the transform of a tail; for Q and delta the
-   last factor is another one.
-4. Widen the result by the nodes left out, by the wrap-around of the rule and by the rounding
-   (docs/proofs/quadrature.md).
-
-There is no iteration to stop: N follows from V, and the bounds hold for any tau.
-
-Example: with one Laplace answer of sensitivity 1, Z is 0 or 1 and M(s) = (a + exp(s)) / (1 + a), a = exp(-1 /
-t). The rule then gives P(Z >= 1) = 1 / (1 + a), up to the wrap-around, which is of order exp(-tau N).
+Error bounds hold where exp, expm1, log, log1p, sin and cos of the platform are right to 16 units in the last
+place. Every formula and bound is derived in docs/proofs/quadrature.md.
 """
 
 import math
@@ -93,6 +62,10 @@ class ImagesOfFactor:
 @dataclass(frozen=True, slots=True)
 class ContourNodes:
     """The nodes of the trapezoid rule at which the transform is not negligible.
+
+    The nodes are theta = 2 pi j / N. At a node, the transform of a Gaussian factor is exp(-v x^2 / 2) times one
+    plus its *images*: the terms exp(-2 pi v k (pi k + x)) of Poisson's summation formula at whole turns k from x.
+    Nodes and images whose size is negligible are left out, and their sum is bounded.
 
     Attributes:
         n_points: N, odd.
@@ -322,6 +295,13 @@ _EXACT_PRODUCTS: Final = 1 << 26  # below it, a node's place times z modulo N is
 class LatticeContour:
     """The rule on one contour.
 
+    Key: Z = sum of a S over the factors, s = tau + i theta, theta_j = 2 pi j / N; h lattice step; f gap between
+    epsilon and the first loss; z the first lattice point of a sum.
+
+    Each sum is in units of exp(V tau^2 / 2 - tau z) M_L(tau) / C (and exp(-W - h z) for `SECOND`), V the Gaussian
+    part's variance, M_L the transform of the Laplace part, C the product of the theta constants. Delta is a
+    combination of two sums, whose coefficients 1 - exp(-f) and exp(-f) (1 - exp(f - h)) depend on the gap.
+
     Attributes:
         tau: Shift of the contour; above 0, or above -h for SECOND.
         log_moment: Sum of m ln E exp(tau a S) over the Laplace factors.
@@ -453,6 +433,25 @@ _MOST: Final = Fraction(10**15)
 @dataclass(frozen=True, slots=True)
 class Quadrature:
     """Composition of discrete Gaussian (variance at least 1/4) and Laplace losses on a common lattice.
+
+    The variables: s = tau + i theta, where tau > 0 is the shift of the contour and theta the angle; V the
+    variance of the Gaussian part of Z; M_L the transform of the Laplace part; C the product of the theta
+    constants; N the odd number of points of the rule.
+
+    The steps:
+
+    1. Once (`contour_nodes`): find the nodes theta = 2 pi k / N at which |M| is not negligible, side peaks
+       included, and compute there everything that does not depend on epsilon. Bound the sum over the other nodes.
+    2. For each epsilon: find tau near the saddle of M(s) exp(-s z), where the terms cancel least.
+    3. Sum over the nodes M(s) exp(-s z) / (1 - exp(-s)), which is the transform of a tail; for Q and delta the
+       last factor is another one.
+    4. Widen the result by the nodes left out, by the wrap-around of the rule and by the rounding
+       (docs/proofs/quadrature.md).
+
+    There is no iteration to stop: N follows from V, and the bounds hold for any tau.
+
+    Example: with one Laplace answer of sensitivity 1, Z is 0 or 1 and M(s) = (a + exp(s)) / (1 + a), a = exp(-1 /
+    t). The rule then gives P(Z >= 1) = 1 / (1 + a), up to the wrap-around, which is of order exp(-tau N).
 
     Attributes:
         points: Values that the total loss can take.

@@ -287,8 +287,8 @@ class InnerLevel:
         offsets: The children of geounit g are `offsets[g]:offsets[g + 1]` of the level below.
         filtered: P.
         gain: G.
-        carry: See `filtering`.
-        pin: See `filtering`; None without invariants.
+        carry: See `Filtered`.
+        pin: See `Filtered`; None without invariants.
         smoothed: V.
         unknown: None if no direction is unknown at and below this level.
     """
@@ -320,7 +320,7 @@ class FinestLevel:
         signature: Signature of each geounit; shape (n,).
         precisions: Precisions of each signature; shape (n_signatures, Q).
         filtered: P of each signature.
-        pin: See `filtering`; None without invariants.
+        pin: See `Filtered`; None without invariants.
         unknown: U of each signature, or None.
     """
 

@@ -194,7 +194,7 @@ class Face(NamedTuple):
         members: Places of the free variables that a row sums.
         compliance: Of rows, in the objective's units.
         system: Cholesky factor of compliance + A P A', A the rows and P what `project` does. [m, m] If there is
-            `by_child`, it is the factor of `rows_by_child`, [g, g] or empty.
+            `by_child`, it is the factor of T that `factor_rows` returns, [g, g] or empty.
         by_child: The same equations by the children's blocks; empty where they are factored as a whole.
         place: Which binding row each of its unknowns is.
         answers: The face's equations among the answers; empty where it is solved otherwise.

@@ -263,7 +263,7 @@ class _Basis(NamedTuple):
     Attributes:
         flow: [a + n].
         state: [a + n], 1: at zero; -1: at capacity; 0: in the tree, or frozen.
-        tree: See `spanning_tree`.
+        tree: See `first_tree`.
     """
 
     flow: Integers

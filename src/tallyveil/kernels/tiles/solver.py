@@ -16,34 +16,7 @@ A component without labels needs one projection. At the end the counts are proje
 that were found. Each sum is then right to 1e-9 persons, or to its rounding errors where these are larger.
 Finally the certificate measures what is left of the conditions of optimality.
 
-*Accelerated gradients.* A gradient step from an extrapolated point, and the projection on the tables, in the
-metric of the entries' weights. The curvature L, in units of these weights, is tried: it rises where the step
-turns out too long, and falls a little after each step. The extrapolation starts again where it points uphill
-(O'Donoghue and Candès). Stopping rule: no count moved by the tolerance or more, or the steps are used up. The
-point is only a start for Newton's method, which has a rule that means something to a reader. Worked case:
-without labels, L is 1 and the first step is the answer.
-
-*Newton's method.* Variables: the price of each label in each child; these are as many as there are labels and
-children, whatever the number of columns. For given prices the counts are one exact projection. The dual
-function of the prices is concave and smooth. Its gradient is sum - target - price / label_weight for each
-label and child. The direction also has the prices of the tables' inner lines, from which the next projection
-starts. The step is shortened until the dual function rises enough. Where this fails, accelerated gradients
-give a better point to start from, and the prices are those of that point (a *restart*). Stopping rule: the
-gradient is at most the tolerance in every label and child, in persons. Then the counts are the exact optimum
-for measurements that differ from the given ones by no more than that: target + gradient in the place of
-target makes the gradient zero (docs/proofs/tiles.md). This is a backward error, and it is the unit in which
-the noise is known.
-
-Worked case: one child of a root, one table with two columns and total 2, centres 0, weights 1, one label of
-weight 1 on the first column with target 2. At the price -2/3 the centres become 2/3 and 0, and x = (4/3,
-2/3); then sum - target - price = 4/3 - 2 + 2/3 = 0.
-
-*Certificate.* The counts are the optimum of a strictly convex problem if and only if there are prices with
-which they meet four conditions (docs/proofs/tiles.md): no count is negative; all sums are right; each count
-is what the prices ask for; and each label's price is its weight times (sum - target). `gaps_of` returns by
-how many persons these fail, entry by entry. It shares no code with the kernels that find the answer. In the
-worked case all four numbers are zero; with the price -1 instead of -2/3, the counts asked for are (3/2, 1/2),
-each 1/6 away, and the label's sum misses target + price / weight = 1 by 1/3.
+`approach` has the accelerated gradients, `climb` Newton's method, and `gaps_of` the certificate.
 
 Oracle: PIQP, in the tests, and the conditions of optimality in numpy.
 
@@ -78,7 +51,15 @@ class Gaps(NamedTuple):
 
 @internal
 def gaps_of(tables: Tables, prices: Prices, x: Floats) -> Gaps:
-    """By how much each condition fails."""
+    """By how much each condition fails.
+
+    The counts are the optimum of a strictly convex problem if and only if there are prices with
+    which they meet four conditions (docs/proofs/tiles.md): no count is negative; all sums are right; each count
+    is what the prices ask for; and each label's price is its weight times (sum - target). This returns by
+    how many persons these fail, entry by entry. It shares no code with the kernels that find the answer. In the
+    worked case of `climb` all four numbers are zero; with the price -1 instead of -2/3, the counts asked for are
+    (3/2, 1/2), each 1/6 away, and the label's sum misses target + price / weight = 1 by 1/3.
+    """
     # recomputed from counts, prices and tables alone; nothing that the solver kept is read
     answers = np.zeros((prices.label.shape[0], prices.label.shape[1]))
     count, total = 0.0, 0.0
@@ -151,6 +132,13 @@ def approach(
     project: Project,
 ) -> float:
     """Move a point near the optimum.
+
+    A gradient step from an extrapolated point, and the projection on the tables, in the
+    metric of the entries' weights. The curvature L, in units of these weights, is tried: it rises where the step
+    turns out too long, and falls a little after each step. The extrapolation starts again where it points uphill
+    (O'Donoghue and Candès). Stopping rule: no count moved by the tolerance or more, or the steps are used up. The
+    point is only a start for Newton's method, which has a rule that means something to a reader. Worked case:
+    without labels, L is 1 and the first step is the answer.
 
     Args:
         tables: The tables.
@@ -330,6 +318,21 @@ class _State(NamedTuple):
 @njit(nogil=True, cache=True)
 def climb(tables: Tables, prices: Prices, x: Floats, tolerance: float, methods: Methods) -> Effort:
     """Find the prices of the optimum.
+
+    Variables: the price of each label in each child; these are as many as there are labels and
+    children, whatever the number of columns. For given prices the counts are one exact projection. The dual
+    function of the prices is concave and smooth. Its gradient is sum - target - price / label_weight for each
+    label and child. The direction also has the prices of the tables' inner lines, from which the next projection
+    starts. The step is shortened until the dual function rises enough. Where this fails, accelerated gradients
+    give a better point to start from, and the prices are those of that point (a *restart*). Stopping rule: the
+    gradient is at most the tolerance in every label and child, in persons. Then the counts are the exact optimum
+    for measurements that differ from the given ones by no more than that: target + gradient in the place of
+    target makes the gradient zero (docs/proofs/tiles.md). This is a backward error, and it is the unit in which
+    the noise is known.
+
+    Worked case: one child of a root, one table with two columns and total 2, centres 0, weights 1, one label of
+    weight 1 on the first column with target 2. At the price -2/3 the centres become 2/3 and 0, and x = (4/3,
+    2/3); then sum - target - price = 4/3 - 2 + 2/3 = 0.
 
     Args:
         tables: The tables.

@@ -1,56 +1,12 @@
 """Tables for look-ahead trials: the weight that the rows below can still give to a column.
 
-Tables for look-ahead trials of wide Gaussian noise, by a formula.
+Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_m(x) of positive numbers. The law of the trials
+is exact with every choice of these numbers for which the probabilities of the rows that a trial can take add up to at
+most 1. Good numbers make most trials succeed.
 
-Problem. A table g_m(x) of `column_tables` needs a transform for every x. For a Gaussian law a formula gives a
-number that is never below the norm of that transform, and it is equal up to about exp(-2 pi^2 v) if the
-variance v of a cell, given the sum of its column, is not small.
-
-Variables. a is the variance of the cell that is added, and b that of the cells below it together. S = a + b
-and v = a b / S. K and d are the peak and the floor of a table: g_m(x) <= K exp(-x^2 / (2 S)) + d for all x.
-
-Steps. The product exp(-w^2 / (2 a)) exp(-(x - w)^2 / (2 b)) is exp(-x^2 / (2 S)) exp(-(w - x a / S)^2 / (2
-v)). By Poisson summation, the transform of the second factor is largest in absolute value if its centre is 0.
-So the norm for any x is at most exp(-x^2 / (2 S)) times the norm N for x = 0, and the new peak is K N.
-
-The table before has a floor, and keeps its last value beyond its end. Both together add at most a constant e
-to its formula. By Minkowski's inequality, this adds e times the norm of the law's transform to the new norm.
-Cells beyond the reach add at most 4 T (K + d) times the weight beyond the reach. These two numbers make the
-new floor.
-
-Rounding. Exponentials are made of IEEE operations only, with relative errors below 2**-43. They change a norm
-by a share of at most 2**-43 T. The share 2**-26 covers this and the other roundings, because T is at most
-2**16.
-
-Worked case. Two cells with variance 4 have S = 8 and v = 2. With two columns, N is the root of the sum of
-exp(-w^2 / 2) over all integers w, which is 1.58.
+`column_tables` makes them. For wide Gaussian noise a formula takes the place of the transforms (`fill_by_formula`).
 
 Proof: `docs/proofs/integer-subspace.md`, section 5.
-
-Problem. Look-ahead trials (`look_ahead`) need for m = 1, 2, ... rows a table g_m(x) of positive numbers. The
-law of the trials is exact with every choice of these numbers for which the probabilities of the rows that a
-trial can take add up to at most 1. Good numbers make most trials succeed.
-
-Variables. T is the length of the transforms. It is at least 5.5 standard deviations of a row's sum, so that
-few trials are lost to rows whose sum is a multiple of T other than 0: about exp(-5.5**2 / 2) of them in each
-row. The *reach* is the largest value w of a cell whose weight the tables hold by itself. The weights beyond
-it are added up in one bound. The *width* is the number of entries of a table.
-
-Steps. The first table of a column is the weight L of its lowest cell. g_m(x) is a norm of the transform of w
--> L(w) g_{m-1}(x - w) (`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26 or more
-(`inflations`). A cell that is fixed at 0 leaves the table of its column as it is. Columns with the same
-history share their tables. Beyond the largest x of the table, g_m keeps its last value, which is large enough
-there. So g is defined on all integers, and no outcome is cut off.
-
-The norms of a row have exponents p_k, and the numbers 1 / p_k must add up to at most 1. Most trials succeed
-if 1 / p_k is proportional to the variance that cell k has, given the sum of its column. So the exponents of a
-row are equal if all cells have one law and none is fixed.
-
-The width is so large that at the end of a table the sum of a column's independent cells is at most exp(-35)
-times as likely as at zero. The last value, which is too large further out, adds about this much elsewhere.
-
-Worked case. For the Laplace weight L(x) = exp(-abs(x) / 4), g_1(0) = 1 and g_1(4) = exp(-1) = 0.37. Two cells
-of a row with variances 1 and 3, and far more variance below them, get the exponents 4 and 4/3.
 """
 
 import math
@@ -108,6 +64,29 @@ def fill_by_formula(
     edges: list[int],
 ) -> Integers:
     """Fill in the tables after the first ones; returns the exponent of each table.
+
+    Problem. A table g_m(x) needs a transform for every x. For a Gaussian law a formula gives a
+    number that is never below the norm of that transform, and it is equal up to about exp(-2 pi^2 v) if the
+    variance v of a cell, given the sum of its column, is not small.
+
+    Variables. a is the variance of the cell that is added, and b that of the cells below it together. S = a + b
+    and v = a b / S. K and d are the peak and the floor of a table: g_m(x) <= K exp(-x^2 / (2 S)) + d for all x.
+
+    Steps. The product exp(-w^2 / (2 a)) exp(-(x - w)^2 / (2 b)) is exp(-x^2 / (2 S)) exp(-(w - x a / S)^2 / (2
+    v)). By Poisson summation, the transform of the second factor is largest in absolute value if its centre is 0.
+    So the norm for any x is at most exp(-x^2 / (2 S)) times the norm N for x = 0, and the new peak is K N.
+
+    The table before has a floor, and keeps its last value beyond its end. Both together add at most a constant e
+    to its formula. By Minkowski's inequality, this adds e times the norm of the law's transform to the new norm.
+    Cells beyond the reach add at most 4 T (K + d) times the weight beyond the reach. These two numbers make the
+    new floor.
+
+    Rounding. Exponentials are made of IEEE operations only, with relative errors below 2**-43. They change a norm
+    by a share of at most 2**-43 T. The share 2**-26 covers this and the other roundings, because T is at most
+    2**16.
+
+    Worked case. Two cells with variance 4 have S = 8 and v = 2. With two columns, N is the root of the sum of
+    exp(-w^2 / 2) over all integers w, which is 1.58.
 
     Args:
         columns: The tables, of which the first ones are there.
@@ -291,6 +270,27 @@ class LookAheadTables:
 
 def column_tables(grid: LawGrid) -> LookAheadTables:
     """Make the tables of a two-way table.
+
+    Variables. T is the length of the transforms. It is at least 5.5 standard deviations of a row's sum, so that
+    few trials are lost to rows whose sum is a multiple of T other than 0: about exp(-5.5**2 / 2) of them in each
+    row. The *reach* is the largest value w of a cell whose weight the tables hold by itself. The weights beyond
+    it are added up in one bound. The *width* is the number of entries of a table.
+
+    Steps. The first table of a column is the weight L of its lowest cell. g_m(x) is a norm of the transform of w
+    -> L(w) g_{m-1}(x - w) (`tallyveil.kernels.subspace.look_ahead`), rounded up by 2**-26 or more
+    (`inflations`). A cell that is fixed at 0 leaves the table of its column as it is. Columns with the same
+    history share their tables. Beyond the largest x of the table, g_m keeps its last value, which is large enough
+    there. So g is defined on all integers, and no outcome is cut off.
+
+    The norms of a row have exponents p_k, and the numbers 1 / p_k must add up to at most 1. Most trials succeed
+    if 1 / p_k is proportional to the variance that cell k has, given the sum of its column. So the exponents of a
+    row are equal if all cells have one law and none is fixed.
+
+    The width is so large that at the end of a table the sum of a column's independent cells is at most exp(-35)
+    times as likely as at zero. The last value, which is too large further out, adds about this much elsewhere.
+
+    Worked case. For the Laplace weight L(x) = exp(-abs(x) / 4), g_1(0) = 1 and g_1(4) = exp(-1) = 0.37. Two cells
+    of a row with variances 1 and 3, and far more variance below them, get the exponents 4 and 4/3.
 
     Raises:
         SolverError: the tables would take too long.

@@ -1,40 +1,13 @@
-"""Exact samplers: trials repeated until one succeeds, or sums that are split and never fail.
+"""Exact samplers: one repeats trials until they succeed, the other splits sums and never fails.
 
-Trials that give a lattice vector with exactly its weight, or fail.
+Wanted are lattice vectors z with probability proportional to weight(z). The sum of all weights is not known.
 
-Problem. Wanted are lattice vectors z with probability proportional to weight(z). The sum of all weights is
-not known.
+`TrialSampler` repeats the trials of a proposal until one succeeds. A trial gives the vector z with probability
+weight(z) / mass, for one known mass, and otherwise fails. So the first success has exactly the law, whatever the sum of
+the weights is. The proposals are here (`BlockProposal`, `TwoWayProposal`), in `look_ahead` and in `nearest_planes`.
 
-Idea. A trial gives the vector z with probability weight(z) / mass, for one known mass, and otherwise fails.
-Repeating trials until one succeeds therefore draws from the law exactly, whatever the sum of the weights is.
-
-Steps by block sums. A block is a set of cells that the constraints treat alike. Some blocks are pivots. Free
-cells and the cells of all other blocks are drawn independently. The constraints then determine the sums g_b
-of the pivot blocks. The trial fails if a sum is not an integer. It continues with probability prod P_b(g_b) /
-P_b(0), where P_b is the law of a block's sum, which is largest at 0. Finally the pivot blocks' cells are
-drawn given their sums. So z has probability prod p(z_i) / prod P_b(0).
-
-Steps for two-way tables. All rows except the last are drawn given that they sum to zero. The last row makes
-the columns sum to zero. The trial succeeds with probability prod p(z_j) / p(0) over the last row.
-
-If every block's sum is fixed at zero, every trial succeeds.
-
-Worked case. The constraint z1 + z2 - z3 = 0 has the blocks {1, 2} (the pivot) and {3}. If z3 = 2 is drawn, g
-= 2. The trial continues with probability P(2) / P(0), for the sum of two cells, and then z1 and z2 are drawn
-given that their sum is 2.
-
-Exact samplers: one repeats trials until they succeed, the other splits sums and never fails.
-
-Problem. Wanted are lattice vectors with exactly a given law.
-
-Steps. `TrialSampler` runs the trials of a proposal (`proposals`, `nearest_planes`) and takes the first that
-succeeds. `SplitSampler` is for lattices on which every block of like cells sums to zero: it draws the cells
-of each block given that sum (`split`), and all other cells independently.
-
-Stopping rule. A draw ends with its first successful trial. After `MOST_TRIALS` trials an error is raised.
-
-Worked case. If trials succeed with probability 1/4, a draw takes 4 trials on average. Trials of one draw have
-consecutive numbers, so the first success does not depend on how many trials are computed at once.
+`SplitSampler` is for lattices on which every block of like cells sums to zero: it draws the cells of each block given
+that sum (`split`), and all other cells independently.
 """
 
 from dataclasses import dataclass
@@ -90,6 +63,18 @@ class Proposal(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockProposal:
     """Trials by block sums. Made by `block_proposal`.
+
+    Steps by block sums. A block is a set of cells that the constraints treat alike. Some blocks are pivots. Free
+    cells and the cells of all other blocks are drawn independently. The constraints then determine the sums g_b
+    of the pivot blocks. The trial fails if a sum is not an integer. It continues with probability prod P_b(g_b) /
+    P_b(0), where P_b is the law of a block's sum, which is largest at 0. Finally the pivot blocks' cells are
+    drawn given their sums. So z has probability prod p(z_i) / prod P_b(0).
+
+    If every block's sum is fixed at zero, every trial succeeds.
+
+    Worked case. The constraint z1 + z2 - z3 = 0 has the blocks {1, 2} (the pivot) and {3}. If z3 = 2 is drawn, g
+    = 2. The trial continues with probability P(2) / P(0), for the sum of two cells, and then z1 and z2 are drawn
+    given that their sum is 2.
 
     Attributes:
         laws: Laws of sums of cells.
@@ -169,6 +154,9 @@ class BlockProposal:
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoWayProposal:
     """Trials of a two-way table, row by row.
+
+    Steps for two-way tables. All rows except the last are drawn given that they sum to zero. The last row makes
+    the columns sum to zero. The trial succeeds with probability prod p(z_j) / p(0) over the last row.
 
     Attributes:
         laws: Laws of sums of cells.
@@ -373,6 +361,11 @@ class VectorSampler(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialSampler:
     """Repeats the trials of a proposal until one succeeds. The output has exactly the law.
+
+    Stopping rule. A draw ends with its first successful trial. After `MOST_TRIALS` trials an error is raised.
+
+    Worked case. If trials succeed with probability 1/4, a draw takes 4 trials on average. Trials of one draw have
+    consecutive numbers, so the first success does not depend on how many trials are computed at once.
 
     Attributes:
         proposal: Makes the trials.

@@ -14,8 +14,8 @@ a label too. It determines the differences T if no grouping of T is finer than t
 
 Steps. The precision of T is l_T, the sum over queries q that determine T of w_q prod_i n_i / n_iq. At this geolevel,
 the answers of a query a have the summed variance sum_T m_T / l_T prod_i n_i / n_ia, over all T that a determines. The
-mean variance is the sum over geolevels of s_l (see `top_down`) times this, divided by the number of all answers of a,
-live or not.
+mean variance is the sum over geolevels of s_l (see `covariances`) times this, divided by the number of all answers of
+a, live or not.
 
 Stopping rule. One sum over geolevels and labels.
 

@@ -10,7 +10,7 @@ the pass before. It is found in the same way in that pass, where the model sprea
 Before the first pass, invariants and agreements are taken as known without error. In a pass, the precision of one
 geounit is L, the sum over measured queries of w_q F_q'F_q, in blocks. Let N be a basis of what is not
 known. The variance of answers W is the trace of W'N (N'LN)^-1 N'W. Its derivative by w_q is
--|F_q N (N'LN)^-1 N'W|^2. The mean variance is the sum over geolevels of s_l (see `top_down`) times this.
+-|F_q N (N'LN)^-1 N'W|^2. The mean variance is the sum over geolevels of s_l (see `covariances`) times this.
 
 Stopping rule. One factorisation of every different block at every geolevel.
 

@@ -1,9 +1,12 @@
-"""The guarantee of a SafeTab run, exactly and by the paper's accountants, and budgets for a wanted one.
+"""The guarantee of a SafeTab run, exactly and by the paper's accountants, and budgets for a wanted one or for margins.
 
-Parameter folders are written with other budgets: those that margins of error need, or that an epsilon allows.
+`privacy_of` says what each run guarantees. `plan_for_margins` and `plan_for_epsilon` change a plan's budgets to those
+that margins of error need, or that an epsilon allows, and `write_parameters` writes the parameter folder of such a
+plan.
 
-Source: SafeTab (Haney et al.), section F.1. Its text has rho = rho_base / gamma, which must be rho_base / (1
-- gamma): the margin is that of stage 2, which has the share 1 - gamma. Table 4 agrees with the latter.
+Source: SafeTab (Haney et al.), section F.1, for the budget of a margin (`budget_for_margin`). Its text has rho =
+rho_base / gamma, which must be rho_base / (1 - gamma): the margin is that of stage 2, which has the share 1 - gamma.
+Table 4 agrees with the latter.
 """
 
 import json

@@ -114,7 +114,7 @@ class SetTables:
         """The groups of regions with a twin in one geography, at the twin's position and in the twin's detail.
 
         The twin's own thresholds and the measured stage-1 count choose the detail. It is at most as fine as the
-        measured detail (`coterminous`), so its cells are sums of measured cells. Below the state, total-only groups are
+        measured detail (`regions`), so its cells are sums of measured cells. Below the state, total-only groups are
         not tabulated and small totals are suppressed, whichever region was measured.
         """
         # By position of the measured region; -1 without a twin.

@@ -150,7 +150,7 @@ def _top_down_terms(
     """What is exact, and the weights of geolevels, in the terms that the variances are sums of.
 
     There is one term for the geolevels that are measured, and one for each geolevel of sums of siblings, to which the
-    siblings' measurements belong, given what is exact of their sums (`top_down`).
+    siblings' measurements belong, given what is exact of their sums (`top_down_of`).
     """
     names = with_wholes.geolevels
     # `with_wholes` has geolevels of sums of siblings inserted, for invariants on geounits that the spine cut.
