@@ -12,7 +12,7 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `threshold_coverage` | specifications |
 | `vectors` | numpy's slices, sorting and `numpy.linalg`; oracles that sort instead of iterating for simplexes |
 | `family.answers` | specifications; none for `number_answers`, which the others use |
-| `family.reduction` | `reduction` of the tests (specification) |
+| `family.program`, `family.reduction` | `reduction` of the tests (specification) |
 | `family.descent` | `family.polish`, which ends at the same optimum (oracle) |
 | `family.polish` | `active_set`, `block_program` and `certificate` of the tests (oracle, specifications) |
 | `family.face`, `family.face_solution` | the equations as one dense system, in the tests (oracle) |
@@ -34,5 +34,5 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tiles.family`, `tiles.chunk` | only through the others |
 | `records` | specifications |
 
-`family.program` and `compiled` compute nothing.
+`compiled` computes nothing.
 """
