@@ -3,15 +3,13 @@
 Each region has noise of its own, so that many regions are as many independent runs.
 """
 
-import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from tests import toy_country as toy
 from tests.auditing import person_scores
 
 from tallyveil.noise import NoiseSource, insecure_key
@@ -31,7 +29,6 @@ BASE: Final = 3
 
 def plan_of_tracts(folder: Path, mechanism: str, budget: float) -> SafetabPlan:
     """Tracts at level 2 alone; thresholds so near the counts that every detail is chosen now and then."""
-    toy = _toy_country()
     budgets = {key: 0 for key in toy.config_values() if key.startswith("privacy_budget_p_level")}
     budgets["privacy_budget_p_level_2_tract"] = budget
     thresholds = toy.config_values()["thresholds_p"] | {"(TRACT, 2)": [4, 6, 8]}
@@ -44,15 +41,6 @@ def plan_of_tracts(folder: Path, mechanism: str, budget: float) -> SafetabPlan:
         privacy_budget_p_stage_1_fraction=0.3,
     )
     return read_plan(params)
-
-
-def _toy_country() -> ModuleType:
-    path = Path(__file__).parent / "unit" / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_of_regions", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @dataclass(frozen=True, slots=True)

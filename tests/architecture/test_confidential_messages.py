@@ -6,7 +6,6 @@ the canary must not be said: not by the error, not by its causes, not by a log, 
 the process's error output on its own.
 """
 
-import importlib.util
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.cli.main import main
@@ -68,16 +68,6 @@ class Reader:
     read: Callable[[Path], Any]
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_messages", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_messages"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def groups_of(path: Path) -> GroupPlan:
     """A plan of one level, by the values of two columns."""
     groups = [("young", "Y"), ("old", "O"), ("house", "Y"), ("7", None), ("3", "O")]
@@ -103,7 +93,7 @@ def groups_of(path: Path) -> GroupPlan:
 
 
 @pytest.fixture(scope="module")
-def readers(toy, tmp_path_factory):
+def readers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     plan = read_plan(toy.write_params(folder / "p"))
     persons = [list(row) for row in toy.person_rows(6)]

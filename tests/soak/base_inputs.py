@@ -200,7 +200,7 @@ def subspace() -> Folder:
 
 
 def _toy() -> ModuleType:
-    return module_of(Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py")
+    return module_of(Path(__file__).parents[1] / "toy_country.py")
 
 
 def _files_in(folder: Path, prefix: str) -> dict[str, bytes | None]:
@@ -237,7 +237,7 @@ def households(scratch: Path) -> Folder:
     toy = _toy()
     system = module_of(Path(__file__).parents[1] / "system" / "test_safetab_households.py")
     params = toy.write_params(scratch / "hp")
-    (params / "config.json").write_text(json.dumps(system.config(toy, run_pr=False)))
+    (params / "config.json").write_text(json.dumps(system.config(run_pr=False)))
     persons = toy.person_rows(300)
     data = toy.write_data(scratch / "hd", persons)
     (data / "person-records.txt").unlink()

@@ -123,7 +123,7 @@ def write_inputs(root: Path, wanted: Collection[str]) -> None:
     # Counts drawn on a lattice rule the values of the tree out.
     small.write_small_inputs(root / "tree")
     write_programme(small.write_small_inputs(root / "programme"))
-    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "toy_country.py")
     # With level 1 of two geographies alone a run has the same files and stages, and takes a fifth of the time.
     unused = {(level, geography) for level in (1, 2) for geography in toy.US}
     unused -= {(1, "USA"), (1, "STATE")}
@@ -131,7 +131,7 @@ def write_inputs(root: Path, wanted: Collection[str]) -> None:
     toy.write_params(root / "safetab" / "p", run_pr=False, **no_budget)
     toy.write_data(root / "safetab" / "d", toy.person_rows(300))
     homes = module_of(TESTS / "system" / "test_safetab_households.py")
-    homes.write_inputs(toy, root / "homes", 200, run_pr=False)
+    homes.write_inputs(root / "homes", 200, run_pr=False)
     module_of(STAYS / "make_stays.py").write_stays(root / "stays.csv", 500)
     import product_inputs  # not before the fork: it starts what reads and writes tables
 

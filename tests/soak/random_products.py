@@ -168,7 +168,7 @@ def _dhc(draw: random.Random) -> Job:
 
 
 def _safetab(draw: random.Random) -> Job:
-    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "toy_country.py")
     values = toy.config_values(run_pr=draw.random() < 0.3)
     _thin(draw, values, "privacy_budget_p_level")
     if draw.random() < 0.5:
@@ -183,9 +183,9 @@ def _safetab(draw: random.Random) -> Job:
 
 
 def _households(draw: random.Random) -> Job:
-    toy = module_of(TESTS / "unit" / "products" / "safetab" / "conftest.py")
+    toy = module_of(TESTS / "toy_country.py")
     homes = module_of(TESTS / "system" / "test_safetab_households.py")
-    values = homes.config(toy, run_pr=False)
+    values = homes.config(run_pr=False)
     _thin(draw, values, "privacy_budget_h_")
     persons = toy.person_rows(draw.choice([20, 200]), draw.randrange(99))
     rows = [(*row[3:7], row[7], *row[8:16], row[16], "1", "2") for row in persons]

@@ -1,12 +1,10 @@
 """Errors of SafeTab's tables over 100 runs on one small country: coverage, bias, mean squared error, suppression."""
 
-import importlib.util
-import sys
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.products.safetab.public.regions import tabulate_all
@@ -19,17 +17,7 @@ RUNS = 100
 
 
 @pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_errors", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_errors"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def runs(toy, tmp_path_factory):
+def runs(tmp_path_factory):
     """Rows of T1 of every US run, with the truth; and the number of empty sub-state groups."""
     folder = tmp_path_factory.mktemp("safetab")
     persons = toy.person_rows(3000)

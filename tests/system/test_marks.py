@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 from tests.unit.files.test_manifest import DECLARATION
 from tests.unit.products.dhc.tables.test_publication import make_release
 
@@ -286,7 +287,6 @@ def require_product(
 
 
 def test_safetab(outputs, state, tmp_path):
-    toy = module_of(ROOT / "tests" / "unit" / "products" / "safetab" / "conftest.py", "toy_country_marks")
     out = tmp_path / "out"
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(300))
     inputs = (params, data)

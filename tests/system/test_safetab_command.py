@@ -1,6 +1,5 @@
 """`tallyveil safetab` end to end: plan, validate, run, evaluate; interruption; bad inputs of every rule."""
 
-import importlib.util
 import json
 import random
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 from tests.pages import require_readable
 from tests.samples import every
 
@@ -22,25 +22,15 @@ from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreErro
 KEY = "safetab command"
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_command", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_command"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def inputs(tmp_path, toy):
+def inputs(tmp_path):
     # One run is enough here, and its many total-only cases take the accountant a while.
     params = toy.write_params(tmp_path / "p", run_pr=False)
     return params, toy.write_data(tmp_path / "d", toy.person_rows(900))
 
 
 @pytest.fixture(scope="module")
-def inputs_of_one_level(tmp_path_factory, toy):
+def inputs_of_one_level(tmp_path_factory):
     """Inputs whose accounting takes a third of the time, for runs in processes of their own."""
     folder = tmp_path_factory.mktemp("one-level")
     level_2 = {f"privacy_budget_p_level_2_{geography.lower()}": 0 for geography in toy.US}
@@ -158,7 +148,7 @@ def test_a_run_from_beginning_to_evaluation(command, inputs, tmp_path):
         assert pl.read_parquet_metadata(path)["tallyveil.protected"] == "false"
 
 
-def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path, toy):
+def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path):
     """True counts are those of a slow tabulation; errors are small, and margins cover them."""
     params, data = inputs
     out = tmp_path / "out"
@@ -181,7 +171,7 @@ def test_the_evaluation_is_against_the_truth(command, inputs, tmp_path, toy):
     assert 0.93 < weighted < 0.99
 
 
-def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path, toy):
+def test_an_evaluation_needs_the_parameters_of_the_run(command, inputs, tmp_path):
     params, data = inputs
     yes = "--i-understand-this-is-not-private"
     (tmp_path / "empty").mkdir()

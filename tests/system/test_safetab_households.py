@@ -1,15 +1,14 @@
 """SafeTab-H end to end: detail from a published T1, tables T3 and T4, one spend, its inputs' rules."""
 
-import importlib.util
 import json
 import random
 import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests import toy_country as toy
 from tests.pages import require_readable
 
 from tallyveil.accounting import rho_of
@@ -29,17 +28,7 @@ HEADER += "|QSPAN|HOUSEHOLD_TYPE|TEN"
 T1_HEADER = "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "unit" / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_households", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_households"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def config(toy, **changes):
+def config(**changes):
     values = {
         "max_race_codes": 3,
         "thresholds_h_t3": {f"({g}, {level})": [60, 200, 600] for g in toy.US + toy.PR for level in (1, 2)},
@@ -59,10 +48,10 @@ def config(toy, **changes):
     return {key: value for key, value in (values | changes).items() if value is not None}
 
 
-def write_inputs(toy, folder, n, **changes):
+def write_inputs(folder, n, **changes):
     """Parameters, households, and a made-up T1 that lists most groups with counts on all sides of thresholds."""
     params = toy.write_params(folder / "p")
-    (params / "config.json").write_text(json.dumps(config(toy, **changes)))
+    (params / "config.json").write_text(json.dumps(config(**changes)))
     persons = toy.person_rows(n)
     data = toy.write_data(folder / "d", persons)
     (data / "person-records.txt").unlink()
@@ -80,11 +69,11 @@ def write_inputs(toy, folder, n, **changes):
 
 
 @pytest.fixture
-def inputs(toy, tmp_path):
-    return write_inputs(toy, tmp_path, 1500)
+def inputs(tmp_path):
+    return write_inputs(tmp_path, 1500)
 
 
-def slow_tables(toy, households, rows):
+def slow_tables(households, rows):
     """T3 and T4 as they would be without noise, cell by cell from their definitions."""
     types = {
         0: "12345", 1: "123", 2: "1", 3: "23", 4: "2", 5: "3", 6: "45", 7: "4", 8: "5",
@@ -118,7 +107,7 @@ class NoNoise:
         return np.zeros(len(answers), np.int64)
 
 
-def test_without_noise_the_tables_are_those_of_a_slow_tabulation(inputs, toy):
+def test_without_noise_the_tables_are_those_of_a_slow_tabulation(inputs):
     params, data, households, rows = inputs
     plan = read_household_plan(params)
     regions = read_regions(data, plan.config)
@@ -136,13 +125,13 @@ def test_without_noise_the_tables_are_those_of_a_slow_tabulation(inputs, toy):
                 name, {"T04001", "T04002"}
             )
             found[name] |= {row[:4]: row[4] for row in frame.rows()}
-    assert found == slow_tables(toy, households, rows)
+    assert found == slow_tables(households, rows)
 
 
-def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tmp_path, monkeypatch):
+def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, tmp_path, monkeypatch):
     params, data, households, rows = inputs
     whole = run_households(params, data, tmp_path / "whole", test_key=KEY)
-    truth = slow_tables(toy, households, rows)
+    truth = slow_tables(households, rows)
     hits, ratios = [], []
     for path in sorted((tmp_path / "whole").glob("t[34]-*.parquet")):
         for row in pl.read_parquet(path).rows():
@@ -176,9 +165,9 @@ def test_a_run_spends_once_and_its_errors_are_within_its_margins(inputs, toy, tm
     assert run_households(params, data, tmp_path / "whole", test_key=KEY).already_finished
 
 
-def test_margins_cover_where_negative_cells_are_raised(toy, tmp_path):
+def test_margins_cover_where_negative_cells_are_raised(tmp_path):
     """T1 lists empty groups in the finest detail: sums of raised cells lie far above 0, and their margins say so."""
-    params, data, *_ = write_inputs(toy, tmp_path, 30, allow_negative_counts=False)
+    params, data, *_ = write_inputs(tmp_path, 30, allow_negative_counts=False)
     path = data / "pop-group-totals.txt"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], *(line.rpartition("|")[0] + "|5000" for line in lines[1:])]) + "\n")
@@ -212,7 +201,7 @@ def command(monkeypatch, capsys, *words):
     return int(ended.value.code or 0), said.out, said.err
 
 
-def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, capsys):
+def test_the_command_takes_t1_from_a_run(inputs, tmp_path, monkeypatch, capsys):
     params, data, *_ = inputs
     (data / "pop-group-totals.txt").unlink()
     people = toy.write_data(tmp_path / "people", toy.person_rows(1500))
@@ -240,7 +229,7 @@ def test_the_command_takes_t1_from_a_run(inputs, toy, tmp_path, monkeypatch, cap
     assert tables.select("REGION_ID", "REGION_TYPE", "ITERATION_CODE").n_unique() == asked
 
 
-def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypatch, capsys):
+def test_a_run_has_its_report_and_its_evaluation(inputs, tmp_path, monkeypatch, capsys):
     params, data, households, rows = inputs
     out = tmp_path / "out"
     assert command(monkeypatch, capsys, "households", params, data, "--out", out, "-q")[0] == 0
@@ -271,7 +260,7 @@ def test_a_run_has_its_report_and_its_evaluation(inputs, toy, tmp_path, monkeypa
     assert "NOT PRIVATE" in (out / "evaluation" / "report.html").read_text()
     assert "NOT PRIVATE: True counts were compared" in (out / "report.html").read_text()
     require_readable(out / "evaluation" / "report.html")
-    truth = slow_tables(toy, households, rows)
+    truth = slow_tables(households, rows)
     for table in ("t3", "t4"):
         found = {}
         for run in ("us", "pr"):
@@ -331,17 +320,15 @@ def test_totals_of_the_other_run(inputs, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("allow_negative", [True, False])
-def test_without_noise_the_files_hold_the_truth_and_say_so(
-    toy, tmp_path, monkeypatch, capsys, allow_negative
-):
-    params, data, households, rows = write_inputs(toy, tmp_path, 400, allow_negative_counts=allow_negative)
+def test_without_noise_the_files_hold_the_truth_and_say_so(tmp_path, monkeypatch, capsys, allow_negative):
+    params, data, households, rows = write_inputs(tmp_path, 400, allow_negative_counts=allow_negative)
     out = tmp_path / "out"
     flags = ("--no-noise", "--i-understand-this-is-not-private", "--json")
     code, said, warned = command(monkeypatch, capsys, "households", params, data, "--out", out, *flags)
     assert code == 0
     assert json.loads(said)["protected"] is False
     assert "NOT PRIVATE" in warned
-    truth = slow_tables(toy, households, rows)
+    truth = slow_tables(households, rows)
     for table in ("t3", "t4"):
         paths = [out / f"{table}-{run}.parquet" for run in ("us", "pr")]
         frame = pl.concat(pl.read_parquet(path) for path in paths)

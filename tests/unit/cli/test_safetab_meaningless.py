@@ -1,10 +1,7 @@
 """Public files that are well formed and mean nothing: every door refuses them alike, before a record is opened."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.errors import SchemaError
 from tallyveil.safetab import read_plan
@@ -12,18 +9,8 @@ from tallyveil.safetab import read_plan
 MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_meaningless", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_meaningless"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def params(tmp_path, toy):
+def params(tmp_path):
     """Parameters in which nobody can be in iteration 2201. There is no data: it is never asked for."""
     folder = toy.write_params(tmp_path / "params", run_pr=False)
     text = (folder / MAP_FILE).read_text()

@@ -1,11 +1,10 @@
 """SafeTab's made-up data: valid by its own rules, the same from a seed, chunk by chunk."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.cli.main import main
 from tallyveil.errors import ConfigError
@@ -18,12 +17,7 @@ from tallyveil.products.safetab.run.run import read_safetab_inputs
 
 @pytest.fixture(scope="module")
 def params(tmp_path_factory):
-    path = Path(__file__).parents[2] / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_synth", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_synth"] = module
-    spec.loader.exec_module(module)
-    return module.write_params(tmp_path_factory.mktemp("params"))
+    return toy.write_params(tmp_path_factory.mktemp("params"))
 
 
 def write(params, out, **sizes):

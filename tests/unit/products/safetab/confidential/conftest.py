@@ -1,16 +1,14 @@
 """The toy country of the SafeTab tests, and the groups that its people and households are in."""
 
-import importlib.util
 import json
 import random
-import sys
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.products.safetab.confidential.measure import read_households
 from tallyveil.products.safetab.confidential.records import read_persons
@@ -21,16 +19,6 @@ from tallyveil.products.safetab.public.regions import read_regions
 
 HOUSEHOLD_HEADER = "TABBLKST|TABBLKCOU|TABTRACTCE|TABBLK|HHRACE|" + "|".join(f"QRACE{i}" for i in range(1, 9))
 HOUSEHOLD_HEADER += "|QSPAN|HOUSEHOLD_TYPE|TEN"
-
-
-def toy_module(name: str) -> Any:
-    """The toy country, as a module of its own."""
-    path = Path(__file__).parents[1] / "conftest.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class Persons:
 @pytest.fixture(scope="module")
 def safetab(tmp_path_factory) -> Persons:
     """Six hundred people of the toy country; thresholds that send groups to every detail."""
-    toy, folder = toy_module("toy_country_measure"), tmp_path_factory.mktemp("safetab")
+    folder = tmp_path_factory.mktemp("safetab")
     thresholds = {f"({g}, {level})": [3, 12, 40] for g in toy.US + toy.PR for level in (1, 2)}
     rows = toy.person_rows(600)
     params = toy.write_params(folder / "p", thresholds_p=thresholds)
@@ -71,7 +59,7 @@ class Households:
 @pytest.fixture(scope="module")
 def safetab_h(tmp_path_factory) -> Households:
     """Four hundred households of the toy country, of every type and tenure."""
-    toy, folder = toy_module("toy_country_homes"), tmp_path_factory.mktemp("safetab-h")
+    folder = tmp_path_factory.mktemp("safetab-h")
     pairs = [f"({g}, {level})" for g in toy.US + toy.PR for level in (1, 2)]
     config: dict[str, Any] = {
         "max_race_codes": 3,

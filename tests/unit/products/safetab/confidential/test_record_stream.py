@@ -1,13 +1,11 @@
 """Records are the same however they are cut, from text and from Parquet; and they stay small."""
 
-import importlib.util
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.errors import StoreError, TallyveilError
 from tallyveil.products.safetab.confidential import records as safetab_records
@@ -19,18 +17,8 @@ from tallyveil.products.safetab.public.regions import read_regions
 ANOTHER = ("31", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Null"] * 7, "9950")
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[1] / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_stream", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_stream"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def folders(toy, tmp_path):
+def folders(tmp_path):
     return toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(500))
 
 
@@ -73,7 +61,7 @@ def test_line_ends_do_not_matter(folders, monkeypatch, piece):
         assert digests(*folders) == whole
 
 
-def test_the_order_of_the_file_matters_within_a_block_only(folders, toy):
+def test_the_order_of_the_file_matters_within_a_block_only(folders):
     params, data = folders
     rows = toy.person_rows(500)
     toy.write_data(data, sorted(rows, key=lambda row: row[3:7]))
@@ -119,7 +107,7 @@ def test_a_file_of_short_wrong_lines_is_refused(folders):
     assert raised.value.code == "input-unreadable"
 
 
-def test_only_a_few_pieces_are_read_ahead(toy, tmp_path, monkeypatch):
+def test_only_a_few_pieces_are_read_ahead(tmp_path, monkeypatch):
     """The memory needed does not grow with the file, and other threads have something to parse."""
     path, read = tmp_path / "person-records.txt", []
     toy.pipe(path, toy.PERSON_HEADER, toy.person_rows(60))
@@ -142,7 +130,7 @@ SHORTEST = ("0", "1", "True", "01", "001", "000100", "1000", "01", "1000", *["Nu
 
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
-def test_there_is_room_for_all_records_and_not_for_many_more(toy, tmp_path, n):
+def test_there_is_room_for_all_records_and_not_for_many_more(tmp_path, n):
     path = tmp_path / "person-records.txt"
     toy.pipe(path, toy.PERSON_HEADER, [SHORTEST] * n)
     (part,) = safetab_records.parsed_records(path, PERSONS)
@@ -163,9 +151,7 @@ def number_of(value):
 
 @pytest.mark.parametrize("ending", ["txt", "parquet"])
 @pytest.mark.parametrize("rows", [1, 7, 1 << 17])
-def test_every_value_is_parsed_and_a_broken_rule_is_told_with_its_piece(
-    folders, toy, monkeypatch, ending, rows
-):
+def test_every_value_is_parsed_and_a_broken_rule_is_told_with_its_piece(folders, monkeypatch, ending, rows):
     monkeypatch.setattr(safetab_records, "ROWS", rows)
     monkeypatch.setattr(safetab_records, "PIECE", 100 * rows)
     persons = [list(row) for row in toy.person_rows(60)]
@@ -190,9 +176,7 @@ def test_every_value_is_parsed_and_a_broken_rule_is_told_with_its_piece(
 @pytest.mark.parametrize("piece", [80, 1 << 20])
 @pytest.mark.parametrize("place", [0, 30, 60])
 @pytest.mark.parametrize("line", ["1|2", "|" * 17])
-def test_a_line_of_another_number_of_columns_is_refused_anywhere(
-    folders, toy, monkeypatch, piece, place, line
-):
+def test_a_line_of_another_number_of_columns_is_refused_anywhere(folders, monkeypatch, piece, place, line):
     monkeypatch.setattr(safetab_records, "PIECE", piece)
     rows = toy.person_rows(60)
     toy.write_data(folders[1], [*rows[:place], (line,), *rows[place:]])
@@ -203,7 +187,7 @@ def test_a_line_of_another_number_of_columns_is_refused_anywhere(
     assert str(path) in str(raised.value)
 
 
-def test_a_line_may_be_as_long_as_a_piece_and_no_longer(tmp_path, toy, monkeypatch):
+def test_a_line_may_be_as_long_as_a_piece_and_no_longer(tmp_path, monkeypatch):
     path = tmp_path / "person-records.txt"
     monkeypatch.setattr(safetab_records, "PIECE", 200)
     for length, refused in ((200, False), (201, True)):
@@ -265,7 +249,7 @@ def test_formats_without_number_rules_are_no_records(folders):
         list(safetab_records.parsed_records(folders[1] / "GRF-C.txt", GEOGRAPHY))
 
 
-def test_a_person_takes_less_than_nine_bytes(toy, tmp_path):
+def test_a_person_takes_less_than_nine_bytes(tmp_path):
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(20_000))
     plan = read_plan(params)
     found = read_persons(data, plan.config, plan.files, read_regions(data, plan.config)).values()

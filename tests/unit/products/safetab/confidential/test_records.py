@@ -1,14 +1,12 @@
 """Reading person records: every rule has its error, and no error shows a record."""
 
-import importlib.util
 import logging
-import sys
 from itertools import pairwise, takewhile
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.errors import TallyveilError
 from tallyveil.products.safetab.confidential import records as safetab_records
@@ -18,17 +16,7 @@ from tallyveil.products.safetab.public.plan import read_plan
 from tallyveil.products.safetab.public.regions import read_regions
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[3] / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_records", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_records"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def read(toy, tmp_path, rows=None, header=None, **changes):
+def read(tmp_path, rows=None, header=None, **changes):
     params = toy.write_params(tmp_path / "p", **changes)
     data = toy.write_data(tmp_path / "d", rows or toy.person_rows(50))
     if header:
@@ -38,15 +26,15 @@ def read(toy, tmp_path, rows=None, header=None, **changes):
     return read_persons(data, plan.config, plan.files, read_regions(data, plan.config))
 
 
-def with_value(toy, column, value, n=50):
+def with_value(column, value, n=50):
     rows = [list(row) for row in toy.person_rows(n)]
     rows[7][toy.PERSON_HEADER.split("|").index(column)] = value
     return [tuple(row) for row in rows]
 
 
-def test_records_become_arrays_in_block_order(toy, tmp_path):
+def test_records_become_arrays_in_block_order(tmp_path):
     rows = toy.person_rows(400)
-    found = read(toy, tmp_path, rows)
+    found = read(tmp_path, rows)
     assert sum(len(run.races) for run in found.values()) == 400
     us = found["US"]
     assert (np.diff(us.start) >= 0).all()
@@ -82,7 +70,7 @@ def expected(rows):
 
 @pytest.mark.parametrize("piece", [101, 1 << 20])
 @pytest.mark.parametrize("most", [1, 2, 8])
-def test_every_person_is_kept_with_all_codes_and_their_cell(toy, tmp_path, monkeypatch, piece, most):
+def test_every_person_is_kept_with_all_codes_and_their_cell(tmp_path, monkeypatch, piece, most):
     monkeypatch.setattr(safetab_records, "PIECE", piece)
     rows = toy.person_rows(300, most=most)
     if most == 1:
@@ -102,7 +90,7 @@ def test_every_person_is_kept_with_all_codes_and_their_cell(toy, tmp_path, monke
         assert len(persons.start) == len(regions[run].blocks) + 1
 
 
-def test_blocks_with_the_largest_numbers_are_found(toy, tmp_path):
+def test_blocks_with_the_largest_numbers_are_found(tmp_path):
     last = ("72", "999", "999999", "9999")
     rows = [(*row[:3], *last, *row[7:]) for row in toy.person_rows(5)]
     params = toy.write_params(tmp_path / "p", run_us=False)
@@ -128,7 +116,7 @@ def test_blocks_with_the_largest_numbers_are_found(toy, tmp_path):
         ({6: "2999"}, "safetab-person-block", ["GRF-C"]),
     ],
 )
-def test_a_fault_in_any_piece_is_found(toy, tmp_path, monkeypatch, place, changes, code, said):
+def test_a_fault_in_any_piece_is_found(tmp_path, monkeypatch, place, changes, code, said):
     """Sound pieces before it and after it do not make it forgotten."""
     monkeypatch.setattr(safetab_records, "PIECE", 101)
     rows = toy.person_rows(50)
@@ -136,27 +124,27 @@ def test_a_fault_in_any_piece_is_found(toy, tmp_path, monkeypatch, place, change
     for column, value in changes.items():
         bad[column] = value
     with pytest.raises(TallyveilError) as raised:
-        read(toy, tmp_path, [*rows[:place], tuple(bad), *rows[place:]])
+        read(tmp_path, [*rows[:place], tuple(bad), *rows[place:]])
     assert raised.value.code == code
     assert all(name in str(raised.value) for name in said)
 
 
-def test_rules_of_a_kind_are_told_together_and_before_those_of_the_next(toy, tmp_path):
+def test_rules_of_a_kind_are_told_together_and_before_those_of_the_next(tmp_path):
     rows = [list(row) for row in toy.person_rows(50)]
     rows[1][6] = "2999"  # a block that is not there
     rows[2][8] = "1234"  # a code that is not there
     with pytest.raises(TallyveilError, match=r"2 problems with the person-records") as raised:
-        read(toy, tmp_path / "a", [tuple(row) for row in rows])
+        read(tmp_path / "a", [tuple(row) for row in rows])
     assert raised.value.code == "safetab-person-code"
     assert "TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK finds them" in str(raised.value)
     rows[3][9:12] = ["Null", "1000", "Null"]
     rows[4][9:12] = ["1000", "1000", "2000"]
     with pytest.raises(TallyveilError, match=r"2 problems with the person-records") as raised:
-        read(toy, tmp_path / "b", [tuple(row) for row in rows])
+        read(tmp_path / "b", [tuple(row) for row in rows])
     assert raised.value.code == "safetab-null-order"
     rows[5][0] = "116"
     with pytest.raises(TallyveilError) as raised:
-        read(toy, tmp_path / "c", [tuple(row) for row in rows])
+        read(tmp_path / "c", [tuple(row) for row in rows])
     assert raised.value.code == "safetab-person-values"
 
 
@@ -188,16 +176,16 @@ def test_people_that_differ_have_digests_that_differ():
     assert made().digest() in digests
 
 
-def test_the_log_says_that_records_were_read_and_no_number_of_them(toy, tmp_path, caplog):
+def test_the_log_says_that_records_were_read_and_no_number_of_them(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="tallyveil")
-    read(toy, tmp_path)
+    read(tmp_path)
     assert "valid" in caplog.text
     assert not any(character.isdigit() for record in caplog.records for character in record.getMessage())
 
 
-def test_text_and_parquet_are_the_same(toy, tmp_path):
+def test_text_and_parquet_are_the_same(tmp_path):
     rows = toy.person_rows(300)
-    text = read(toy, tmp_path / "a", rows)
+    text = read(tmp_path / "a", rows)
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", rows)
     for stem in ("person-records", "GRF-C"):
         frame = pl.read_csv(data / f"{stem}.txt", separator="|", infer_schema=False)
@@ -208,16 +196,16 @@ def test_text_and_parquet_are_the_same(toy, tmp_path):
     assert {run: part.digest() for run, part in found.items()} == {run: p.digest() for run, p in text.items()}
 
 
-def test_people_of_other_states_are_left_out(toy, tmp_path):
+def test_people_of_other_states_are_left_out(tmp_path):
     rows = toy.person_rows(300)
-    found = read(toy, tmp_path, rows, state_filter_us=["11"], run_pr=False)
+    found = read(tmp_path, rows, state_filter_us=["11"], run_pr=False)
     assert len(found["US"].races) == sum(row[3] == "11" for row in rows)
 
 
-def test_one_record_more_gives_another_digest(toy, tmp_path):
+def test_one_record_more_gives_another_digest(tmp_path):
     rows = toy.person_rows(100)
-    first = read(toy, tmp_path / "a", rows)
-    second = read(toy, tmp_path / "b", [*rows, next(row for row in rows if row[3] == "01")])
+    first = read(tmp_path / "a", rows)
+    second = read(tmp_path / "b", [*rows, next(row for row in rows if row[3] == "01")])
     assert first["US"].digest() != second["US"].digest()
     assert first["PR"].digest() == second["PR"].digest()
 
@@ -245,9 +233,9 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("column", "value"), BAD_VALUES)
-def test_every_column_has_its_rule(toy, tmp_path, column, value):
+def test_every_column_has_its_rule(tmp_path, column, value):
     with pytest.raises(TallyveilError) as raised:
-        read(toy, tmp_path, with_value(toy, column, value))
+        read(tmp_path, with_value(column, value))
     said = str(raised.value)
     assert raised.value.code == "safetab-person-values"
     assert column in said
@@ -256,15 +244,15 @@ def test_every_column_has_its_rule(toy, tmp_path, column, value):
 
 
 @pytest.mark.parametrize("age", ["0", "00", "000", "028", "115", "99"])
-def test_ages_may_have_leading_zeros(toy, tmp_path, age):
-    read(toy, tmp_path, with_value(toy, "QAGE", age))
+def test_ages_may_have_leading_zeros(tmp_path, age):
+    read(tmp_path, with_value("QAGE", age))
 
 
-def test_several_columns_are_told_at_once(toy, tmp_path):
+def test_several_columns_are_told_at_once(tmp_path):
     rows = [list(row) for row in toy.person_rows(50)]
     rows[3][0], rows[9][1] = "200", "9"
     with pytest.raises(TallyveilError, match=r"2 problems(.|\n)*QAGE(.|\n)*QSEX"):
-        read(toy, tmp_path, [tuple(row) for row in rows])
+        read(tmp_path, [tuple(row) for row in rows])
 
 
 RACE_2, RACE_3, RACE_4 = 9, 10, 11
@@ -281,12 +269,12 @@ RACE_2, RACE_3, RACE_4 = 9, 10, 11
         ({3: "11", 4: "003"}, "safetab-person-block"),
     ],
 )
-def test_rules_that_take_several_columns_or_files(toy, tmp_path, places, code):
+def test_rules_that_take_several_columns_or_files(tmp_path, places, code):
     rows = [list(row) for row in toy.person_rows(50)]
     for place, value in places.items():
         rows[4][place] = value
     with pytest.raises(TallyveilError) as raised:
-        read(toy, tmp_path, [tuple(row) for row in rows])
+        read(tmp_path, [tuple(row) for row in rows])
     assert raised.value.code == code
     for value in places.values():
         assert value == "Null" or f"'{value}'" not in str(raised.value)
@@ -300,14 +288,14 @@ def test_rules_that_take_several_columns_or_files(toy, tmp_path, places, code):
         (lambda header: header.replace("QAGE|QSEX", "QSEX|QAGE"), "out of order"),
     ],
 )
-def test_the_header_is_checked(toy, tmp_path, change, said):
+def test_the_header_is_checked(tmp_path, change, said):
     with pytest.raises(TallyveilError) as raised:
-        read(toy, tmp_path, header=change(toy.PERSON_HEADER))
+        read(tmp_path, header=change(toy.PERSON_HEADER))
     assert raised.value.code == "safetab-columns"
     assert said in str(raised.value)
 
 
-def test_an_empty_or_absent_file(toy, tmp_path):
+def test_an_empty_or_absent_file(tmp_path):
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", [])
     plan = read_plan(params)
     regions = read_regions(data, plan.config)
@@ -320,7 +308,7 @@ def test_an_empty_or_absent_file(toy, tmp_path):
     assert raised.value.code == "input-missing"
 
 
-def test_a_ragged_or_damaged_file_shows_nothing_of_itself(toy, tmp_path):
+def test_a_ragged_or_damaged_file_shows_nothing_of_itself(tmp_path):
     params, data = toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(30))
     plan = read_plan(params)
     regions = read_regions(data, plan.config)

@@ -3,13 +3,14 @@
 from fractions import Fraction
 
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import ConfigError
 from tallyveil.products.safetab.public.config import read_config
 
 
-def refused(tmp_path, toy, **changes):
+def refused(tmp_path, **changes):
     folder = toy.write_params(tmp_path / "p", **changes)
     with pytest.raises(ConfigError) as raised:
         read_config(folder)
@@ -69,8 +70,8 @@ RULES = [
 
 
 @pytest.mark.parametrize(("changes", "said"), RULES, ids=str)
-def test_every_rule(tmp_path, toy, changes, said):
-    error = refused(tmp_path, toy, **changes)
+def test_every_rule(tmp_path, changes, said):
+    error = refused(tmp_path, **changes)
     assert error.code == "safetab-config"
     assert error.exit_code == 2
     assert said in str(error)
@@ -79,42 +80,42 @@ def test_every_rule(tmp_path, toy, changes, said):
 @pytest.mark.parametrize(
     "value", [[1, 2], [1, 2, 3, 4], [3, 2, 1], [1, 2, "3"], [1, 2, True], 5, [1, 2, float("inf")]]
 )
-def test_thresholds_are_exactly_three_rising_numbers(tmp_path, toy, value):
+def test_thresholds_are_exactly_three_rising_numbers(tmp_path, value):
     thresholds = toy.config_values()["thresholds_p"] | {"(USA, 1)": value}
-    assert "(USA, 1)" in str(refused(tmp_path, toy, thresholds_p=thresholds))
+    assert "(USA, 1)" in str(refused(tmp_path, thresholds_p=thresholds))
 
 
-def test_thresholds_of_the_run_must_all_be_there(tmp_path, toy):
+def test_thresholds_of_the_run_must_all_be_there(tmp_path):
     thresholds = toy.config_values()["thresholds_p"]
     del thresholds["(PLACE, 2)"]
     thresholds["(PLAZA, 2)"] = [1, 2, 3]
-    said = str(refused(tmp_path, toy, thresholds_p=thresholds))
+    said = str(refused(tmp_path, thresholds_p=thresholds))
     assert "lacks '(PLACE, 2)'" in said
     assert "'(PLAZA, 2)'" in said
 
 
-def test_only_the_keys_of_the_runs_asked_for_are_needed(tmp_path, toy):
+def test_only_the_keys_of_the_runs_asked_for_are_needed(tmp_path):
     values = {key: None for key in toy.config_values() if "_pr_" in key}
     thresholds = {k: v for k, v in toy.config_values()["thresholds_p"].items() if "PR-" not in k}
     folder = toy.write_params(tmp_path / "p", run_pr=False, thresholds_p=thresholds, **values)
     assert read_config(folder).runs == ("US",)
 
 
-def test_an_infinite_budget_is_told_apart(tmp_path, toy):
-    error = refused(tmp_path, toy, **{BUDGET: float("inf")})
+def test_an_infinite_budget_is_told_apart(tmp_path):
+    error = refused(tmp_path, **{BUDGET: float("inf")})
     assert error.code == "safetab-infinite"
     assert BUDGET in str(error)
 
 
-def test_all_budgets_zero(tmp_path, toy):
+def test_all_budgets_zero(tmp_path):
     zero = {
         key: 0 for key in toy.config_values() if key.startswith("privacy_budget_p_level") and "_pr_" in key
     }
-    assert "every budget of the PR run is 0" in str(refused(tmp_path, toy, **zero))
+    assert "every budget of the PR run is 0" in str(refused(tmp_path, **zero))
 
 
-def test_all_mistakes_at_once(tmp_path, toy):
-    said = str(refused(tmp_path, toy, max_race_codes=0, privacy_defn="x", reader="y"))
+def test_all_mistakes_at_once(tmp_path):
+    said = str(refused(tmp_path, max_race_codes=0, privacy_defn="x", reader="y"))
     assert "3 mistake(s)" in said
 
 
@@ -126,7 +127,7 @@ def test_what_is_no_json_object(params, text):
     assert raised.value.code == "safetab-config"
 
 
-def test_fractions_of_a_threshold_round_up(tmp_path, toy):
+def test_fractions_of_a_threshold_round_up(tmp_path):
     """A count is at least 2.5 where it is at least 3."""
     thresholds = toy.config_values()["thresholds_p"] | {"(USA, 1)": [-2.5, 2.5, 3]}
     folder = toy.write_params(tmp_path / "p", thresholds_p=thresholds)

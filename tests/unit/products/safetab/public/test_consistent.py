@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.noise import insecure_key
 from tallyveil.products.safetab.public.consistent import (
@@ -15,7 +16,7 @@ from tallyveil.products.safetab.run.run import run_safetab
 
 
 @pytest.fixture(scope="module", params=[8, 200])
-def t1(request, tmp_path_factory, toy):
+def t1(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("consistent")
     params = toy.write_params(folder / "p")
     data = toy.write_data(folder / "d", toy.person_rows(request.param))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.noise import NoiseSource, insecure_key
@@ -26,7 +27,7 @@ NOISE = NoiseSource(insecure_key("general form"))
 
 
 @pytest.fixture(scope="module")
-def both(toy, tmp_path_factory):
+def both(tmp_path_factory):
     """For each run: the Census plan, its regions and measurer; the general plan and its measurer."""
     folder = tmp_path_factory.mktemp("general")
     rows = toy.person_rows(3000)
@@ -116,7 +117,7 @@ def test_the_published_numbers_are_the_same(both):
     assert counted.rows() == of_census.select("REGION_ID", "ITERATION_CODE", *NUMBERS).rows()
 
 
-def test_the_true_counts_are_those_of_a_slow_tabulation(both, toy, tmp_path):
+def test_the_true_counts_are_those_of_a_slow_tabulation(both, tmp_path):
     """Levels whose groups stand in several rows are declassified like others."""
     (_, own, _, _), (general, records) = both["US"]
     with Ledger(tmp_path / "ledger.jsonl", groups_declaration(general), "run") as ledger:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.accounting import rho_of, zcdp_to_epsilon
 from tallyveil.products.safetab.public.expected import expected_household_errors
@@ -15,7 +16,7 @@ SUB_STATE_TOP = 149970
 """Production's largest threshold of level 1 below the state is one less than SafeTab's."""
 
 
-def production_values(toy):
+def production_values():
     values: dict[str, Any] = {
         "max_race_codes": 8,
         "thresholds_h_t3": {},
@@ -42,12 +43,12 @@ def production_values(toy):
     return values
 
 
-def test_the_production_plan(toy, production, tmp_path):
+def test_the_production_plan(production, tmp_path):
     folder = tmp_path / "params"
     folder.mkdir()
     for path in production.glob("*.txt"):
         shutil.copyfile(path, folder / path.name)
-    (folder / "config.json").write_text(json.dumps(production_values(toy)))
+    (folder / "config.json").write_text(json.dumps(production_values()))
     plan = read_household_plan(folder)
     assert {run.run: run.budget for run in plan.runs} == {
         "US": Fraction("8.895302"),

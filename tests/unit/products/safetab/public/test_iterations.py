@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import toy_country as toy
 from tests.oracles.safetab_groups import person_iterations_reference
 
 from tallyveil.errors import SchemaError, TallyveilError
@@ -50,30 +51,16 @@ def test_truth_table(params, case, function):
 @settings(max_examples=60)
 @given(st.data())
 def test_random_people_are_where_the_definition_puts_them(tmp_path_factory, data):
-    conftest = _toy()
-    params = conftest.write_params(tmp_path_factory.mktemp("params"))
+    params = toy.write_params(tmp_path_factory.mktemp("params"))
     files = read_iterations(params)
-    races = data.draw(st.lists(st.sampled_from(conftest.RACES), min_size=1, max_size=8))
+    races = data.draw(st.lists(st.sampled_from(toy.RACES), min_size=1, max_size=8))
     span = data.draw(st.sampled_from(("9950", "5010", "5020")))
     for level in "12":
         for nationwide in (True, False):
             view = files.view(int(level), nationwide=nationwide)
             own = [files.codes.index(code) for code in races]
             found = found_by(kernels.person_iterations, view, own, files.codes.index(span))
-            assert found == conftest.iterations_of(races, span, level, nationwide)
-
-
-def _toy():
-    import importlib.util
-    from pathlib import Path
-
-    spec = importlib.util.spec_from_file_location("toy_country", Path(__file__).parents[1] / "conftest.py")
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["toy_country"] = module
-    spec.loader.exec_module(module)
-    return module
+            assert found == toy.iterations_of(races, span, level, nationwide)
 
 
 def test_views_put_adaptive_iterations_first(params):

@@ -4,6 +4,7 @@ import shutil
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.errors import SolverError, StoreError
 from tallyveil.noise import insecure_key
@@ -13,7 +14,7 @@ from tallyveil.products.safetab.run.run import run_safetab
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, toy):
+def finished(tmp_path_factory):
     """A finished run, which no test may change."""
     folder = tmp_path_factory.mktemp("finished")
     params = toy.write_params(folder / "params")
@@ -109,7 +110,7 @@ def test_rows_added_doubled_or_changed_are_found(out, params, name):
         assert any("sums" in c.name and not c.passed for c in check_outputs(out, plan))
 
 
-def test_negative_counts_where_they_are_not_allowed(out, tmp_path, toy):
+def test_negative_counts_where_they_are_not_allowed(out, tmp_path):
     plan = read_plan(toy.write_params(tmp_path / "q", allow_negative_counts=False))
     path = out / "t1" / "us.csv"
     path.write_text(path.read_text() + "01|STATE|2999|-4\n")

@@ -4,6 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.accounting import SequentialEvent, epsilon_of, rho_of
 from tallyveil.accounting.ledger.joint import JointLedgers, published_epsilon
@@ -66,7 +67,7 @@ def test_discrete_gaussian_noise_with_the_papers_budgets(tmp_path, production):
     assert found.to_mapping()["budget"] == "141/100"
 
 
-def test_events_cost_the_budget_exactly(tmp_path, toy, production):
+def test_events_cost_the_budget_exactly(tmp_path, production):
     for run in read_plan(production).runs:
         assert rho_of(run.event()) == run.budget == Fraction({"US": "4.944", "PR": "2.643"}[run.run])
     plan = read_plan(toy.write_params(tmp_path / "p", privacy_defn="puredp"))
@@ -121,7 +122,7 @@ def test_a_margin_is_a_whole_number(margin):
 
 
 @pytest.mark.parametrize("unit", ["puredp", "zcdp"])
-def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, toy, unit):
+def test_calibration_meets_the_target_exactly_and_keeps_the_proportions(tmp_path, unit):
     zero = {
         f"privacy_budget_p_level_1_{g}": 0 for g in ("usa", "state", "county", "tract", "place", "aiannh")
     }
@@ -154,7 +155,7 @@ def published(event):
     return published_epsilon(JointLedgers((), NEIGHBOURS, SequentialEvent((event,)), (), ()), DELTA).bounds
 
 
-def test_the_headlines_are_what_is_proved_of_the_ledger(tmp_path, toy):
+def test_the_headlines_are_what_is_proved_of_the_ledger(tmp_path):
     """A person is in one run, so that the ledger costs as much as the more expensive run."""
     budgets = {f"privacy_budget_p_level_2_{g.lower().replace('-', '_')}": 0 for g in toy.US + toy.PR}
     persons = read_plan(toy.write_params(tmp_path / "p", **budgets))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import toy_country as toy
 
 from tallyveil.errors import TallyveilError
 from tallyveil.products.safetab.public.plan import read_plan
@@ -106,7 +107,7 @@ def test_further_columns_of_the_geography_are_passed_over(params, data):
     assert len(read_regions(data, read_plan(params).config)["US"].blocks) == 18
 
 
-def test_a_state_without_blocks(tmp_path, toy, data):
+def test_a_state_without_blocks(tmp_path, data):
     params = toy.write_params(tmp_path / "q", state_filter_us=["01", "06"])
     with pytest.raises(TallyveilError, match="'06'") as raised:
         read_regions(data, read_plan(params).config)

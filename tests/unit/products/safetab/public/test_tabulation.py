@@ -4,6 +4,7 @@ from collections import Counter
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.noise import NoiseSource, insecure_key
 from tallyveil.products.safetab.public.regions import tabulate_all, tabulate_once
@@ -13,7 +14,7 @@ HUGE = 10**9
 FORCED = {0: [HUGE] * 3, 1: [-HUGE, HUGE, HUGE], 2: [-HUGE, -HUGE, HUGE], 3: [-HUGE] * 3}
 
 
-def everywhere(toy, thresholds):
+def everywhere(thresholds):
     return {f"({g}, {level})": thresholds for g in toy.US + toy.PR for level in (1, 2)}
 
 
@@ -39,7 +40,7 @@ def counts_of(frame, column="COUNT"):
     return found
 
 
-def expected_t2(truth, toy, detail):
+def expected_t2(truth, detail):
     """T2 of every group with this detail, in plain Python."""
     starts = toy.STARTS[detail]
     spans = [(a, b - 1) for a, b in zip(starts, (*starts[1:], 116), strict=True)]
@@ -60,9 +61,9 @@ def expected_t2(truth, toy, detail):
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("detail", [0, 1, 2, 3])
-def test_without_noise_every_group_of_both_runs_has_its_true_counts(tmp_path, toy, detail, once):
+def test_without_noise_every_group_of_both_runs_has_its_true_counts(tmp_path, detail, once):
     params = toy.write_params(
-        tmp_path / "p", thresholds_p=everywhere(toy, FORCED[detail]), zero_suppression_chance=None
+        tmp_path / "p", thresholds_p=everywhere(FORCED[detail]), zero_suppression_chance=None
     )
     persons = toy.person_rows(1500)
     data = toy.write_data(tmp_path / "d", persons)
@@ -71,10 +72,10 @@ def test_without_noise_every_group_of_both_runs_has_its_true_counts(tmp_path, to
     wanted = {group: truth.t1[group] for group in truth.groups}
     assert counts_of(t1) == wanted
     assert counts_of(t1, "ESTIMATE") == wanted or detail in (1, 2, 3)
-    assert counts_of(t2) == (expected_t2(truth, toy, detail) if detail else {})
+    assert counts_of(t2) == (expected_t2(truth, detail) if detail else {})
 
 
-def test_mixed_details_follow_the_true_counts(tmp_path, toy, params):
+def test_mixed_details_follow_the_true_counts(tmp_path, params):
     persons = toy.person_rows(2500)
     data = toy.write_data(tmp_path / "d", persons)
     truth = toy.slow_tabulation(persons)
@@ -87,12 +88,12 @@ def test_mixed_details_follow_the_true_counts(tmp_path, toy, params):
             assert detail == names[sum(truth.t1[group] >= bound for bound in (60, 200, 600))]
     for number, name in enumerate(names[1:], start=1):
         groups = {group for group, detail in seen.items() if detail == name}
-        every = expected_t2(truth, toy, number)
+        every = expected_t2(truth, number)
         own = {key: n for key, n in counts_of(t2).items() if key[:3] in groups}
         assert own == {key: n for key, n in every.items() if key[:3] in groups}
 
 
-def test_suppression_keeps_small_totals_below_the_state_unpublished(tmp_path, toy, params):
+def test_suppression_keeps_small_totals_below_the_state_unpublished(tmp_path, params):
     persons = toy.person_rows(2500)
     data = toy.write_data(tmp_path / "d", persons)
     truth = toy.slow_tabulation(persons)
@@ -108,7 +109,7 @@ def test_suppression_keeps_small_totals_below_the_state_unpublished(tmp_path, to
 
 
 @pytest.mark.parametrize("mechanism", ["zcdp", "puredp"])
-def test_a_total_is_the_truth_plus_the_noise_at_its_documented_address(tmp_path, toy, mechanism):
+def test_a_total_is_the_truth_plus_the_noise_at_its_documented_address(tmp_path, mechanism):
     from tallyveil.products.safetab.public.addresses import CELLS_APART, GEOLEVELS, query_number
 
     params = toy.write_params(tmp_path / "p", privacy_defn=mechanism, zero_suppression_chance=None)
@@ -160,8 +161,8 @@ def test_a_total_is_the_truth_plus_the_noise_at_its_documented_address(tmp_path,
     assert n_tables > 20
 
 
-def test_clamping_raises_every_cell_before_the_sums(tmp_path, toy):
-    thresholds = everywhere(toy, FORCED[1])
+def test_clamping_raises_every_cell_before_the_sums(tmp_path):
+    thresholds = everywhere(FORCED[1])
     data = toy.write_data(tmp_path / "d", toy.person_rows(30))
     noise = NoiseSource(insecure_key("clamp"))
     kept = tables(toy.write_params(tmp_path / "a", thresholds_p=thresholds), data, noise)
@@ -180,7 +181,7 @@ def test_clamping_raises_every_cell_before_the_sums(tmp_path, toy):
     assert raised[0]["ESTIMATE"].min() >= 0
 
 
-def test_any_chunking_gives_the_same_tables(tmp_path, toy, params, data, monkeypatch):
+def test_any_chunking_gives_the_same_tables(tmp_path, params, data, monkeypatch):
     from tallyveil.products.safetab.confidential import measure as safetab_measure
 
     noise = NoiseSource(insecure_key("chunks"))
@@ -192,7 +193,7 @@ def test_any_chunking_gives_the_same_tables(tmp_path, toy, params, data, monkeyp
         assert a.sort(a.columns).equals(b.sort(b.columns))
 
 
-def test_coterminous_regions_share_one_measurement(tmp_path, toy, params, data):
+def test_coterminous_regions_share_one_measurement(tmp_path, params, data):
     noise = NoiseSource(insecure_key("twins"))
     once, _ = tables(params, data, noise, once=True)
     found = counts_of(once)
@@ -211,7 +212,7 @@ def test_coterminous_regions_share_one_measurement(tmp_path, toy, params, data):
     assert not apart.filter(pl.col("SAME_AS") != "").height
 
 
-def test_geographies_and_runs_without_regions_or_people(tmp_path, toy, params):
+def test_geographies_and_runs_without_regions_or_people(tmp_path, params):
     """No tribal area, and nobody in Puerto Rico."""
     persons = [row for row in toy.person_rows(200) if row[3] != "72"]
     data = toy.write_data(tmp_path / "d", persons)
@@ -222,9 +223,9 @@ def test_geographies_and_runs_without_regions_or_people(tmp_path, toy, params):
     assert t1.filter(pl.col("REGION_TYPE") == "PR-STATE")["COUNT"].to_list() == [0] * 15
 
 
-def test_a_region_that_takes_numbers_chooses_its_detail_with_its_own_thresholds(tmp_path, toy):
+def test_a_region_that_takes_numbers_chooses_its_detail_with_its_own_thresholds(tmp_path):
     """The state has low thresholds, its one county high ones: the county's cells are sums of the state's."""
-    thresholds = everywhere(toy, [20, 40, 60]) | {
+    thresholds = everywhere([20, 40, 60]) | {
         f"({g}, {level})": [40, 60, 10**6] for g in ("COUNTY", "PLACE") for level in (1, 2)
     }
     params = toy.write_params(tmp_path / "p", thresholds_p=thresholds, run_pr=False)
@@ -256,8 +257,8 @@ def test_a_region_that_takes_numbers_chooses_its_detail_with_its_own_thresholds(
         assert own["COUNT"].sum() == count, (region, code, start, end, sex)
 
 
-def test_a_region_with_a_lower_threshold_than_its_twin_is_measured_by_itself(tmp_path, toy):
-    thresholds = everywhere(toy, [60, 200, 600]) | {"(COUNTY, 1)": [50, 200, 600]}
+def test_a_region_with_a_lower_threshold_than_its_twin_is_measured_by_itself(tmp_path):
+    thresholds = everywhere([60, 200, 600]) | {"(COUNTY, 1)": [50, 200, 600]}
     params = toy.write_params(tmp_path / "p", thresholds_p=thresholds, run_pr=False)
     data = toy.write_data(tmp_path / "d", toy.person_rows(300))
     t1, _ = tables(params, data, NoiseSource(insecure_key("lower")), once=True)
@@ -265,9 +266,9 @@ def test_a_region_with_a_lower_threshold_than_its_twin_is_measured_by_itself(tmp
     assert "STATE" not in set(county["SAME_AS"])
 
 
-def test_raised_counts_are_within_their_margins(tmp_path, toy):
+def test_raised_counts_are_within_their_margins(tmp_path):
     """Where negative cells are raised to 0, sums of empty groups lie far above 0, and their margins say so."""
-    thresholds = everywhere(toy, FORCED[3])
+    thresholds = everywhere(FORCED[3])
     params = toy.write_params(
         tmp_path / "p", thresholds_p=thresholds, allow_negative_counts=False, run_pr=False
     )

@@ -1,13 +1,11 @@
 """Tables without noise: the true counts, only if asked for in so many words, and marked everywhere."""
 
 import contextlib
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.cli.main import main
@@ -17,18 +15,8 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.products.safetab.run.exact import tabulate_exactly
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[3] / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_exact", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_exact"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("mechanism", ["zcdp", "puredp"])
-def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechanism):
+def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, mechanism):
     persons = toy.person_rows(800)
     params = toy.write_params(tmp_path / "p", privacy_defn=mechanism)
     data, out = toy.write_data(tmp_path / "d", persons), tmp_path / "out"
@@ -59,7 +47,7 @@ def test_tables_without_noise_are_the_true_ones_and_say_so(tmp_path, toy, mechan
         tabulate_exactly(params, data, out)
 
 
-def test_no_guarantee_adds_up_with_tables_without_noise(tmp_path, toy, monkeypatch, capsys):
+def test_no_guarantee_adds_up_with_tables_without_noise(tmp_path, monkeypatch, capsys):
     data, out = toy.write_data(tmp_path / "d", toy.person_rows(50)), tmp_path / "out"
     tabulate_exactly(toy.write_params(tmp_path / "p", run_pr=False), data, out)
     monkeypatch.setattr("sys.argv", ["tallyveil", "account", "total", str(out)])
@@ -73,7 +61,7 @@ def test_no_guarantee_adds_up_with_tables_without_noise(tmp_path, toy, monkeypat
 
 @pytest.mark.parametrize("flags", [["--no-noise"], ["--i-understand-this-is-not-private"]])
 @pytest.mark.parametrize("command", ["run", "households"])
-def test_one_flag_alone_does_nothing(tmp_path, toy, monkeypatch, capsys, flags, command):
+def test_one_flag_alone_does_nothing(tmp_path, monkeypatch, capsys, flags, command):
     params = toy.write_params(tmp_path / "p")
     data, out = toy.write_data(tmp_path / "d", toy.person_rows(50)), tmp_path / "out"
     monkeypatch.setattr(
@@ -86,7 +74,7 @@ def test_one_flag_alone_does_nothing(tmp_path, toy, monkeypatch, capsys, flags, 
     assert not out.exists()
 
 
-def test_both_flags_print_the_warning(tmp_path, toy, monkeypatch, capsys):
+def test_both_flags_print_the_warning(tmp_path, monkeypatch, capsys):
     params = toy.write_params(tmp_path / "p")
     data, out = toy.write_data(tmp_path / "d", toy.person_rows(50)), tmp_path / "out"
     flags = ["--no-noise", "--i-understand-this-is-not-private", "--json"]

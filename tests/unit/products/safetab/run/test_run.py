@@ -1,13 +1,12 @@
 """A whole run: one spend, the same tables after a kill, nothing confidential in the open."""
 
-import importlib.util
 import json
 import logging
-import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from tests import toy_country as toy
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.errors import StoreError, TallyveilError
@@ -18,18 +17,8 @@ from tallyveil.products.safetab.run.run import run_safetab
 KEY = insecure_key("safetab run")
 
 
-@pytest.fixture(scope="module")
-def toy():
-    path = Path(__file__).parents[3] / "products" / "safetab" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_country_runs", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["toy_country_runs"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def inputs(tmp_path, toy):
+def inputs(tmp_path):
     return toy.write_params(tmp_path / "p"), toy.write_data(tmp_path / "d", toy.person_rows(800))
 
 
@@ -86,7 +75,7 @@ def test_a_killed_run_goes_on_to_the_same_tables_with_one_spend(
     assert [entry.kind for entry in entries] == ["declassify", "spend"]
 
 
-def test_a_killed_run_refuses_other_people(inputs, tmp_path, toy, monkeypatch):
+def test_a_killed_run_refuses_other_people(inputs, tmp_path, monkeypatch):
     params, data = inputs
     with monkeypatch.context() as patch:
         patch.setattr(running, "write_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -107,7 +96,7 @@ def test_bad_input_spends_nothing(inputs, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_another_plan_or_a_foreign_folder(inputs, tmp_path, toy):
+def test_another_plan_or_a_foreign_folder(inputs, tmp_path):
     params, data = inputs
     run_safetab(params, data, tmp_path / "out", test_key=KEY)
     with pytest.raises(StoreError) as raised:
@@ -120,7 +109,7 @@ def test_another_plan_or_a_foreign_folder(inputs, tmp_path, toy):
     assert raised.value.code == "folder-taken"
 
 
-def test_no_true_count_stands_in_the_open(tmp_path, toy, caplog):
+def test_no_true_count_stands_in_the_open(tmp_path, caplog):
     """One group has a count nothing else can have; with noise off it would show at once."""
     persons = [row for row in toy.person_rows(3000) if row[3] != "11"][:1200]
     odd = ("40", "1", "True", "11", "001", "000100", "1000", "01", "3000", *["Null"] * 7, "9950")
