@@ -112,11 +112,6 @@ def test_targets_at_the_ends_are_met(epsilon):
     assert found.guarantee.log_delta(Fraction(epsilon)).upper <= math.log(1e-10)
 
 
-def test_nothing_to_calibrate_is_refused():
-    with pytest.raises(BudgetError):
-        calibrate(SequentialEvent(()), epsilon=1, delta="1e-9", neighbours=ADD_REMOVE)
-
-
 def test_few_guarantees_are_computed(monkeypatch):
     """Where no lattice holds all losses each one takes a third of a second, so a search may not take twenty."""
     calls = []

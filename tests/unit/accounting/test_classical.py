@@ -8,7 +8,6 @@ from tallyveil.accounting import (
     DiscreteGaussian,
     DiscreteLaplace,
     Neighbours,
-    NonPrivateEvent,
     SequentialEvent,
     compose,
     epsilon_of,
@@ -16,7 +15,6 @@ from tallyveil.accounting import (
     zcdp_to_epsilon,
 )
 from tallyveil.accounting.proved import classical_epsilons
-from tallyveil.errors import BudgetError
 
 DELTA = Fraction(1, 10**10)
 GAUSSIAN, LAPLACE = DiscreteGaussian(5, multiplicity=10), DiscreteLaplace(8, multiplicity=40)
@@ -38,8 +36,3 @@ def test_pure_epsilon_stands_where_it_is_finite() -> None:
     assert pure == pytest.approx(5.0, rel=1e-15)
     assert set(classical_epsilons(GAUSSIAN, DELTA)) == {"zcdp_textbook", "zcdp", "renyi_mironov", "renyi"}
     assert classical_epsilons(GAUSSIAN, DELTA)["zcdp"] == zcdp_to_epsilon(rho_of(GAUSSIAN), DELTA)
-
-
-def test_a_look_without_protection_has_no_bound() -> None:
-    with pytest.raises(BudgetError, match="a look"):
-        classical_epsilons(NonPrivateEvent("a look"), DELTA)

@@ -34,7 +34,7 @@ from tallyveil.accounting import (
     translate,
     zcdp_to_epsilon,
 )
-from tallyveil.errors import BudgetError, SolverError
+from tallyveil.errors import BudgetError
 
 EVENTS: tuple[PrivacyEvent, ...] = (
     Gaussian("5/3", "0.7", 2),
@@ -421,10 +421,3 @@ def test_numbers_are_taken_in_every_exact_form() -> None:
     assert wanted == Gaussian("1/4", "0.5") == Gaussian(Decimal("0.25"), "2/4")
     with pytest.raises(BudgetError, match=r"Write '0\.1'"):
         Gaussian(1, 0.1)
-
-
-def test_engines_of_integer_noise_say_that_they_cannot() -> None:
-    with pytest.raises(BudgetError, match="integer noise only"):
-        compose(Gaussian(1), neighbours="unbounded", engine="dithered")
-    with pytest.raises(SolverError, match="too small for this engine"):
-        composed(Gaussian(1), DiscreteGaussian("1e-9")).delta(1)

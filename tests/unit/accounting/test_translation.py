@@ -45,11 +45,6 @@ def test_multiplicities_double_and_halve_and_nothing_else_changes() -> None:
     assert translate(tree(1), UNBOUNDED, UNBOUNDED) == tree(1)
 
 
-def test_what_cannot_be_halved_is_no_partition_query() -> None:
-    with pytest.raises(BudgetError, match="odd multiplicity"):
-        translate(SequentialEvent((DiscreteGaussian(2, 1, 3),)), BOUNDED, UNBOUNDED)
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 def test_group_privacy_adds_up_the_steps(size: int) -> None:
     epsilon, delta = group_privacy("1/2", "1e-9", size)

@@ -7,7 +7,6 @@ import flint
 import pytest
 
 from tallyveil.accounting import ZcdpConversion, ZcdpCurve, zcdp_to_delta
-from tallyveil.errors import BudgetError
 
 
 @pytest.mark.parametrize("conversion", ZcdpConversion)
@@ -28,11 +27,6 @@ def test_the_best_conversion_is_never_above_what_is_proved():
         proved = math.log(zcdp_to_delta(Fraction("3.65"), Fraction(epsilon)))
         found = ZcdpCurve(Fraction("3.65"), ZcdpConversion.BEST).log_delta_below(epsilon)
         assert proved - 1e-9 <= found <= math.nextafter(proved, math.inf)
-
-
-def test_a_curve_needs_a_cost():
-    with pytest.raises(BudgetError, match="rho above 0"):
-        ZcdpCurve(Fraction(0))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from tallyveil.accounting import (
     zcdp_to_epsilon_textbook,
 )
 from tallyveil.budget.presets import DELTA, NEIGHBOURS, load_product, product_names
-from tallyveil.errors import BudgetError
 from tallyveil_studies.fdp_census.products import product_row
 
 UNITS = "the number of housing units and of group quarters of each type in every block"
@@ -94,8 +93,3 @@ def test_variances_of_the_units():
     assert strategy.law("Block", "hisp*ten2").variance == Fraction(10000, 3)
     persons = load_product("dhc-persons-us").strategies[0]
     assert persons.law("State", "gq_constr_groups*age_10_groups").variance == Fraction(10000, 3996)
-
-
-def test_an_unknown_product_is_refused():
-    with pytest.raises(BudgetError, match="there are redistricting-persons-us"):
-        load_product("dhc")

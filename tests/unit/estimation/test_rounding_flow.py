@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallyveil.errors import SchemaError, SolverError
+from tallyveil.errors import SolverError
 from tallyveil.estimation import rounding
 from tallyveil.estimation.highs import solve_integer
 from tallyveil.estimation.problem import (
@@ -150,11 +150,6 @@ def test_targets_agree_between_flow_and_programs_when_widened_or_crossed(target)
             == problem.parent_counts.tolist()
         )
         assert round(rounded.outcome.stages[0].deviation * ONE) == best
-
-
-def test_an_unknown_target_is_refused():
-    with pytest.raises(SchemaError, match="'fraction' or 'nearest', got 'closest'"):
-        RoundingStage((("total", np.zeros(2, int)),), "closest")
 
 
 def test_what_is_no_flow_is_left_to_the_programs():

@@ -5,7 +5,6 @@ import pytest
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_prefixes
-from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.tables import entities_from_columns, entities_from_pairs
 
 SPINE = spine_from_prefixes(["b1", "a2", "a1", "b2"], ("Tract", "Block"), (1, 2))
@@ -122,26 +121,3 @@ def test_pairs_refuse_and_say_how_to_mend(case):
     assert caught.value.code == code
     for word in words:
         assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("codes", "offsets", "members", "words"),
-    [
-        (("b", "a"), [0, 1, 2], [0, 1], "sorted"),
-        (("a", "a"), [0, 1, 2], [0, 1], "each once"),
-        (("a", "b"), [0, 2], [0, 1], "3 offsets"),
-        (("a", "b"), [0, 0, 2], [0, 1], "at least one member"),
-        (("a",), [0, 2], [1, 0], "rise within"),
-        (("a",), [0, 2], [1, 1], "rise within"),
-        (("a",), [0, 1], [4], "from 0 to 3"),
-        (("a",), [0, 1], [-1], "from 0 to 3"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(codes, offsets, members, words):
-    with pytest.raises(GeographyError, match=words):
-        EntityFamily("area", codes, np.array(offsets), np.array(members), 4)
-
-
-def test_only_int64_is_taken():
-    with pytest.raises(GeographyError, match="int64"):
-        EntityFamily("area", ("a",), np.array([0, 1], np.int32), np.array([0]), 4)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import BudgetError, GeographyError
-from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
+from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule
 from tallyveil.geography.entities import off_spine_distances
 from tallyveil.geography.optimise import Branch, GroupByDistance, GroupByMembership, optimise_spine
@@ -142,8 +142,3 @@ def test_what_does_not_fit_is_refused():
     other = spine_from_prefixes(["P"], ("State",), (1,))
     with pytest.raises(GeographyError, match="160 finest geounits; this one has 1"):
         optimise_spine(other, families, ())
-
-
-def test_a_block_in_two_geounits_of_a_geolevel_is_refused():
-    with pytest.raises(GeographyError, match="'b1' lies in 's' and in 't'"):
-        spine_from_columns({"Tract": ["s", "t"], "Block": ["b1", "b1"]}, ("Tract", "Block"))

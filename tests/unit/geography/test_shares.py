@@ -48,21 +48,6 @@ def test_a_difference_too_small_for_floats_is_seen():
         path_total(SPINE, shares([Fraction(1, 2), Fraction(1, 2) + hair], [0, 0], [0, 0, 1]))
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"Tract": Fraction(1)}, "Tract, Block"),
-        (THIRD | {"State": Fraction(1)}, "Tract, Block"),
-        ({"Tract": Fraction(0), "Block": Fraction(1)}, "above 0"),
-        ({"Tract": 0.5, "Block": 0.5}, "wanted a Fraction"),
-        ({"Tract": Fraction(1, 3), "Block": Fraction(1, 3)}, "sum to 2/3"),
-    ],
-)
-def test_shares_of_geolevels_that_do_not_fit_are_refused(given, words):
-    with pytest.raises(BudgetError, match=words):
-        uniform_shares(SPINE, given)
-
-
 def test_arrays_that_do_not_fit_are_refused():
     for values, positions in (
         (["1/2", "1/2"], [0]),

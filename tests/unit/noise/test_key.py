@@ -55,26 +55,3 @@ def test_wrong_key_is_refused_without_showing_it(key: bytes) -> None:
     with pytest.raises(ConfigError, match="wanted 32 bytes") as caught:
         derive_key(key, "measure")
     assert "CANARY" not in str(caught.value)
-
-
-def test_the_refusal_says_whose_key_is_wrong_and_how() -> None:
-    with pytest.raises(ConfigError, match=r"^derive_key: run_key: got a bytes of 3 bytes, wanted 32 bytes"):
-        derive_key(b"abc", "measure")
-    with pytest.raises(
-        ConfigError, match=r"^derive_key: run_key: got a str that is not bytes, wanted 32 bytes"
-    ):
-        derive_key("a" * 32, "measure")
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"), [(5, "of type int"), ("a\udcff", "text with bytes that are no UTF-8")]
-)
-def test_the_text_of_a_test_key_is_refused_with_its_kind(text: object, kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"^the text of a test key is {kind}, wanted text") as caught:
-        insecure_key(text)
-    assert caught.value.code == "bad-argument"
-
-
-def test_purpose_is_required() -> None:
-    with pytest.raises(ConfigError, match="purpose"):
-        derive_key(RUN_KEY, "")

@@ -358,17 +358,6 @@ def test_listed_addresses_out_of_range(
     assert not out.any()
 
 
-@pytest.mark.parametrize("n_answers", [-1, (1 << 48) + 1])
-def test_answers_out_of_range(n_answers: int) -> None:
-    with pytest.raises(SchemaError, match="answers"):
-        NoiseSource(KEY).dense(GAUSSIAN, 0, 0, [0], n_answers)
-
-
-def test_lengths_must_agree() -> None:
-    with pytest.raises(SchemaError, match="2 geounits for 1 answers"):
-        NoiseSource(KEY).at(GAUSSIAN, 0, 0, [0, 1], [0])
-
-
 @pytest.mark.parametrize(
     "out",
     [

@@ -1,10 +1,8 @@
 """Levels that are ranges of whole numbers."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.errors import SchemaError
 from tallyveil.schema.attribute import bins_of, ranges_of
 
 
@@ -33,21 +31,3 @@ def test_every_number_has_its_level(cuts, keep, is_open, turned):
     for number in range(70):
         place = sum(begin <= number for begin in begins)
         assert codes[place] == level_of(number, levels)
-
-
-@pytest.mark.parametrize(
-    ("levels", "said"),
-    [
-        (["0-17", "17+"], "share a number"),
-        (["0+", "18+"], "share a number"),
-        (["5", "5"], "share a number"),
-        (["young"], "'young' of attribute 'age' is no range"),
-        (["-5"], "is no range"),
-        (["1-2-3"], "is no range"),
-        (["9-8"], "ends before it begins"),
-        (["0-9999999999"], "above 1,000,000,000"),
-    ],
-)
-def test_what_is_no_range(levels, said):
-    with pytest.raises(SchemaError, match=said):
-        ranges_of(levels, "age")

@@ -146,14 +146,3 @@ def test_disjoint_sums_and_free_cells_in_a_profile():
     assert profile.squared_distance == 8
     assert profile.renyi(2) == pytest.approx(4.0)
     assert float(profile.left_out) < 1e-20
-
-
-def test_bad_guarantees():
-    with pytest.raises(BudgetError, match="distance of at least 1"):
-        laplace_guarantee(L1, SUM).at(Fraction(1, 2))
-    with pytest.raises(BudgetError, match="Run the chain longer"):
-        laplace_guarantee(L1, SUM, Fraction(1))
-    with pytest.raises(BudgetError, match="at least one"):
-        compose_guarantees([])
-    with pytest.raises(BudgetError, match="an integer"):
-        event_of(GAUSSIAN, SUM, Fraction(1, 2))

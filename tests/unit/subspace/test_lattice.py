@@ -135,12 +135,6 @@ def test_a_wrong_basis_is_caught():
     assert "dimension 1, wanted 2" in check_lattice(fewer)[0]
 
 
-def test_nothing_left_to_protect():
-    with pytest.raises(ConstraintError, match="the invariants determine the table") as caught:
-        lattice_of(ConstraintSystem.from_matrix([[1, 1], [1, -1]]))
-    assert caught.value.code == "subspace-nothing-left"
-
-
 def test_clashing_totals_are_named():
     with pytest.raises(ConstraintError, match="'whole', 'part'") as caught:
         require_totals(ConstraintSystem.from_sets([[0, 1], [0, 1]], 2, ["whole", "part"]), [3, 4])

@@ -69,12 +69,6 @@ def test_impossible_sizes_are_refused(n_blocks: int) -> None:
         geography(n_blocks)
 
 
-@pytest.mark.parametrize("n_states", [0, 52])
-def test_an_impossible_number_of_states_is_refused(n_states: int) -> None:
-    with pytest.raises(ConfigError, match="number of states"):
-        make_geography(1_000, np.random.Generator(np.random.PCG64(3)), n_states)
-
-
 def test_one_large_state_and_many_small_ones_can_be_had() -> None:
     generator = np.random.Generator(np.random.PCG64(3))
     assert make_geography(500_000, generator, 1)["state"].n_unique() == 1

@@ -171,23 +171,6 @@ def test_country_without_people() -> None:
     assert population.records.columns[-1] == "count"
 
 
-@pytest.mark.parametrize(
-    ("preset", "n_blocks", "seed", "like", "message"),
-    [
-        ("pl94", 10, 1, None, "Known: pl94-persons, pl94-units, race-age"),
-        ("race-age", 10, -1, None, "seed is -1"),
-        ("race-age", None, 1, None, "neither was given"),
-        ("race-age", 3, 1, published(), "both were given"),
-        ("race-age", 0, 1, None, "number of blocks"),
-    ],
-)
-def test_bad_arguments_are_refused(
-    preset: str, n_blocks: int | None, seed: int, like: PublishedCounts | None, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_population(preset, n_blocks, seed, like)
-
-
 def test_states_one_at_a_time_are_the_whole() -> None:
     whole = make_population("pl94-persons", 6_000, 3, n_people=200_000, n_states=3)
     states = list(make_states("pl94-persons", 6_000, 3, n_people=200_000, n_states=3))

@@ -16,7 +16,6 @@ from tallyveil.accounting.engines.moments import certified_log_moment, log_momen
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT, TiltedLaw, smooth_length
 from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import precision, rational
 
 CENSUS = tuple(
@@ -173,15 +172,6 @@ def test_what_lies_outside_of_the_window_is_within_the_bounds(factors, monkeypat
         assert law.outside == pytest.approx(2 * math.exp(-6.0))
         assert 1 - law.weights.sum() <= 2 * law.outside
         assert law.entry_error < 1e-12
-
-
-def test_refusals() -> None:
-    with pytest.raises(BudgetError, match="finite"):
-        TiltedFFT(CENSUS).log_tails(math.inf)
-    with pytest.raises(SolverError, match="lattice"):
-        TiltedFFT((GaussianLoss(Fraction(10**14), 1, 1),))
-    with pytest.raises(BudgetError, match="positive"):
-        TiltedFFT((GaussianLoss(Fraction(-1), 1, 1),))
 
 
 def test_lengths_have_no_other_factors_than_the_bound_covers():

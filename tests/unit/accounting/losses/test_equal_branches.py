@@ -14,7 +14,6 @@ from tallyveil.accounting import (
     InvariantEvent,
     Ledger,
     Neighbours,
-    NonPrivateEvent,
     ParallelEvent,
     PrivacyEvent,
     SequentialEvent,
@@ -106,8 +105,3 @@ def test_branches_of_one_law_may_be_written_differently() -> None:
     for other in (DiscreteLaplace(3), DiscreteLaplace(3, 2), DiscreteGaussian(3, 1, 2), SequentialEvent(())):
         with pytest.raises(BudgetError, match=DIFFERENT):
             loss_law_of(AdaptiveEvent((twice, other)))
-
-
-def test_a_non_private_branch_is_refused() -> None:
-    with pytest.raises(BudgetError, match=r"non-private event has no finite guarantee \(a look\)"):
-        loss_law_of(AdaptiveEvent((NonPrivateEvent("a look"),)))

@@ -14,7 +14,6 @@ from tallyveil.accounting import (
     InvariantEvent,
     Laplace,
     Neighbours,
-    NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     RandomizedResponse,
@@ -179,13 +178,6 @@ def test_the_coarser_release_of_safetab_covers_the_split_one() -> None:
         ParallelEvent((WorstEvent((split, DiscreteLaplace(1)), chosen="adaptive"),), 9),
     ):
         assert loss_law_of(event) == (laplace(1, 1, 9),)
-
-
-@pytest.mark.parametrize("event", [NonPrivateEvent("a look"), WorstEvent((A, NonPrivateEvent("a look")))])
-def test_a_non_private_event_anywhere_is_refused(event) -> None:
-    for read in (loss_law_of, lambda x: alternatives_of(x, BOUNDED)):
-        with pytest.raises(BudgetError, match=r"no finite guarantee \(a look\)"):
-            read(SequentialEvent((A, ParallelEvent((event,)))))
 
 
 def test_too_many_worst_cases_are_refused_at_once() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tallyveil.errors import ConfigError, GeographyError
+from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.census import Sources, import_geography
 from tallyveil.geography.tables import entities_from_columns
@@ -204,11 +204,6 @@ def test_tables_make_a_spine_and_families(files):
     table = {name: made.entities[name] for name in made.entities.columns}
     families = entities_from_columns(spine, table, [name for name in table if name != "geocode"])
     assert {family.name: family.n_entities for family in families}["county_subdivision"] == 2
-
-
-def test_nothing_named_is_refused():
-    with pytest.raises(ConfigError, match="--baf FOLDER"):
-        import_geography(Sources())
 
 
 def test_a_state_from_two_sources_is_refused(files):

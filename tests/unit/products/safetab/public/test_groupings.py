@@ -64,11 +64,6 @@ def test_a_level_of_too_many_groups_is_refused_before_they_are_listed():
     assert caught.value.code == "schema-too-large"
 
 
-def test_a_grouping_without_groups_is_refused():
-    with pytest.raises(SchemaError, match="no group"):
-        grouping_from_rows("chapter", ["a"], "any", [("x", None)])
-
-
 def test_a_grouping_of_several_maps_has_the_groups_of_all():
     parts = [
         grouping_from_rows("x", ["a", "b"], "any", ROWS),
