@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -113,7 +113,7 @@ NO_PARAMETERS = (Fraction(0), Fraction(-1), Fraction(10**10 + 1), Fraction(1, 10
 
 REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] = {
     ("accounting: what is composed", TypeError, None): [
-        ("neighbours", lambda: compose(GAUSSIAN)),
+        ("neighbours", lambda: cast(Any, compose)(GAUSSIAN)),
     ],
     ("accounting: what is composed", BudgetError, "budget"): [
         (
@@ -349,7 +349,7 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
             ),
         ),
         ("above 0", lambda: uniform_shares(TRACTS, {"Tract": Fraction(0), "Block": Fraction(1)})),
-        ("wanted a Fraction", lambda: uniform_shares(TRACTS, {"Tract": 0.5, "Block": 0.5})),
+        ("wanted a Fraction", lambda: uniform_shares(TRACTS, cast(Any, {"Tract": 0.5, "Block": 0.5}))),
         ("sum to 2/3", lambda: uniform_shares(TRACTS, {"Tract": Fraction(1, 3), "Block": Fraction(1, 3)})),
     ],
     ("noise", GeographyError, "geography"): [
