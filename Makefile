@@ -31,7 +31,7 @@ test: $(VENV)/.installed-dev
 SINCE ?= HEAD
 test-changed: $(VENV)/.installed-dev
 	tests=$$($(BIN)/python tests/changed.py --since $(SINCE)) || exit 1; \
-		if [ -z "$$tests" ]; then echo "no test can notice the change"; else $(TESTING) $(BIN)/pytest -n 2 $$tests; fi
+		if [ -z "$$tests" ]; then echo "nothing changed since $(SINCE)"; else $(TESTING) $(BIN)/pytest -n 2 $$tests; fi
 
 # Statistical, slow and exhaustive rows, and the properties once more with examples drawn anew.
 test-nightly: $(VENV)/.installed-dev

@@ -61,7 +61,7 @@ RETURNED = (
     "tallyveil.api.areas.Count",
     "tallyveil.api.programme.PlannedProgramme",
     "tallyveil.api.programme.Programme",
-    "tallyveil.api.guarantees.StatedGuarantee",
+    "tallyveil.api.stated.StatedGuarantee",
     "tallyveil.plans.resources.Resources",
     "tallyveil.postprocess.derived.quantities.Derived",
     "tallyveil.postprocess.derived.quantities.Equality",

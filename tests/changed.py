@@ -1,9 +1,10 @@
 """Which test files can notice what changed since a commit: `make test-changed` runs them.
 
-A test file notices a module that it imports, directly or through others. Imports have no circles, and those inside
-functions count as well. Names that packages load when they are asked for are no imports, so a few packages count as
-importing all that they hold. A changed file that is no module counts as the package that it lies in, or by its name.
-A changed `conftest.py` or pyproject.toml concerns every test. What passes here is no proof; `make test` runs all.
+A test file notices a module that it imports, directly or through others. Imports inside functions count as well. Names
+that are loaded on first use are no imports: a public list (`.pyi`) counts as importing what it names, and a module of
+`LAZY` as importing the whole package named there. A changed file that is no Python module counts as every module of
+its package, and tests whose text contains its name are run too. A changed `conftest.py` or pyproject.toml concerns
+every test. What passes here is no proof; `make test` runs all.
 """
 
 import argparse
@@ -16,24 +17,20 @@ from typing import Final
 
 import grimp
 
+from tallyveil.public_names import places
+
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("tallyveil", "tallyveil_studies")
-LAZY: Final = {
-    "tallyveil": "tallyveil.api",
-    "tallyveil.accounting": "tallyveil.accounting",
-    "tallyveil.cli.main": "tallyveil.cli",
-    "tallyveil.cli.study": "tallyveil_studies",
-    "tallyveil.noise": "tallyveil.noise",
-    "tallyveil.subspace": "tallyveil.subspace",
-}
-"""Modules that load others by their names, and the package of these."""
+LAZY: Final = {"tallyveil.cli.main": "tallyveil.cli", "tallyveil.cli.study": "tallyveil_studies"}
+"""Modules that load others by names which stand in no list, and the package of these."""
 ALWAYS: Final = "tests/architecture"
 """Its tests read the sources of all modules."""
 
 
 def changed_files(since: str) -> set[str]:
     """Paths that differ from a commit, those that git does not know yet among them."""
-    tracked = _git("diff", "--name-only", since)
+    # Without renames: whoever imports a module by its old name notices that it is gone.
+    tracked = _git("diff", "--name-only", "--no-renames", since)
     return {path for path in (*tracked, *_git("ls-files", "--others", "--exclude-standard")) if path}
 
 
@@ -43,6 +40,11 @@ def concerned(changed: set[str]) -> list[str]:
     if any(path == "pyproject.toml" or path.endswith("conftest.py") for path in changed):
         return tests
     graph = grimp.build_graph(*PACKAGES)
+    for listed in sorted((ROOT / "src").rglob("*.pyi")):
+        module = _module_of(listed.relative_to(ROOT).as_posix(), graph.modules)
+        for name, place in places(str(listed)).items():
+            # A package lists its own rooms as names of itself.
+            graph.add_import(importer=module, imported=f"{place}.{name}" if place == module else place)
     for module, package in LAZY.items():
         for loaded in {package, *graph.find_descendants(package)} - {module}:
             graph.add_import(importer=module, imported=loaded)

@@ -13,7 +13,7 @@ from typing import Any
 
 @cache
 def places(file: str) -> dict[str, str]:
-    """The module that defines each public name of the module in this file."""
+    """For each public name in the list beside a file, the module that defines it."""
     listed = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     return {
         name: module for module, name in re.findall(r"^from (\S+) import (\w+) as ", listed, re.MULTILINE)
@@ -26,7 +26,7 @@ def names_of(file: str) -> list[str]:
 
 
 def room(module: str, file: str) -> Callable[[str], Any]:
-    """What looks up a name that the module in this file has not loaded."""
+    """The `__getattr__` of the module in a file: it imports a public name when the name is first used."""
 
     def load(name: str) -> Any:
         if name not in places(file):

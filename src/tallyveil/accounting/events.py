@@ -1,19 +1,17 @@
 """Privacy events: descriptions of what was done, as data, apart from what it costs.
 
-The relation between two populations that a guarantee must not tell apart.
+`Neighbours` says how two populations differ between which a guarantee holds.
 
-Releases that keep invariants exactly, through noise on the lattice of the invariants.
+`IntegerSubspaceLaplace` and `IntegerSubspaceGaussian` keep invariants exactly, through noise on the lattice of
+the invariants. Their guarantee depends on the distance of two populations. Each event states the largest
+distance of the pairs that it protects, which are pairs that agree on the named invariants; this distance has
+no default. Under bounded neighbours a changed record moves two cells by one each (l1 distance 2, squared l2
+distance 2). But invariants may rule such a change out, and then the nearest pairs that agree on them are
+farther apart.
 
-Their guarantee depends on the distance of two populations. An event states the largest distance of the pairs
-that it protects, which are pairs that agree on the named invariants. There is no default. Under bounded
-neighbours a changed record moves two cells by one each (l1 distance 2, squared l2 distance 2). But invariants
-may rule such a change out, and then the nearest pairs that agree on them are farther apart.
-
-Events beside integer mechanisms: real-valued noise, randomized response, and guarantees that somebody states.
-
-They are for mechanisms that Tallyveil does not run itself. An event describes the mechanism in exact
-arithmetic. Noise that a program draws in floating point is another mechanism, whose guarantee may be far
-worse (Mironov 2012).
+`Gaussian`, `Laplace`, `RandomizedResponse`, `ApproximateDP` and `ZCDP` are for mechanisms that Tallyveil does
+not run itself. An event describes the mechanism in exact arithmetic. Noise that a program draws in floating
+point is another mechanism, whose guarantee may be far worse (Mironov 2012).
 
 Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names
 and the JSON form (`to_mapping`, `event_from_mapping`) are kept: every later version reads a ledger of an
@@ -23,8 +21,8 @@ never skipped, because nobody would count the cost of a skipped event.
 Sensitivities and multiplicities hold under the relation that the reader of the event works with. The event
 itself names no relation; `accounting/costs.py` turns one into the other.
 
-Costs (`accounting/costs.py`, `accounting/renyi.py`, `accounting/renyi.py`) and exact loss laws
-(`accounting/losses.py`) are computed from these descriptions alone.
+Costs (`accounting/costs.py`, `accounting/renyi.py`) and exact loss laws (`accounting/losses.py`) are computed
+from these descriptions alone.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,10 @@
-"""What a composition guarantees, from both sides, and how the guarantee shows itself.
+"""What a composition guarantees, from both sides: its epsilon, delta and curves, and how these are shown.
 
-How a guarantee shows itself: in a few lines, as a table of a notebook, and as two figures.
-
-The privacy parameters that stand beside a claim of accuracy: a few numbers, each rounded in the safe
-direction.
-
-A claim that an answer is exact to so many records means little without what it costs. So every table of
-errors names, for the same noise, epsilon at three deltas, the least false negative rate of a test with five
-percent false positives, and mu of Gaussian differential privacy.
+A guarantee shows itself in a few lines, as a table of a notebook, and as two figures. The privacy parameters
+that stand beside a claim of accuracy are a few numbers, each rounded in the safe direction. A claim that an
+answer is exact to so many records means little without what it costs. So every table of errors names, for the
+same noise, epsilon at three deltas, the least false negative rate of a test with five percent false
+positives, and mu of Gaussian differential privacy.
 """
 
 import math

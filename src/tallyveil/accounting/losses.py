@@ -1,8 +1,7 @@
-"""Privacy losses: the independent losses that an event adds up to, exactly.
+"""Privacy losses of events: the classes of losses, the lattice of their sum, and the laws of an event.
 
-The independent privacy losses that a composition adds up, and the lattice of their sum.
-
-The variables: v variance, t scale, k sensitivity, n multiplicity, h lattice step, W offset, a = exp(-1 / t).
+*Losses of integer noise.* The variables: v variance, t scale, k sensitivity, n multiplicity, h lattice step,
+W offset, a = exp(-1 / t).
 
 An answer with discrete Gaussian noise that moves by k has the loss L = (k^2 + 2 k X) / (2 v) with X ~ N_Z(0,
 v). An answer with discrete Laplace noise that moves by k has the loss L = (k - 2 j) / t, j = 0..k. Its
@@ -11,10 +10,9 @@ are the same whichever of the two neighbours is the true population.
 
 Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1/2 and the offset 1/4.
 
-Losses beside those of integer noise: of real-valued noise, of stated guarantees, and of random samples.
-
-Every class has a `multiplicity`, the number of independent losses that are added up. The pair of laws behind
-a loss is written (P, Q); the loss is ln dP/dQ under P.
+*Other losses*, of real-valued noise, of stated guarantees and of random samples. Every class has a
+`multiplicity`, the number of independent losses that are added up. The pair of laws behind a loss is written
+(P, Q); the loss is ln dP/dQ under P.
 
 - `NormalLoss`: N(mu, 1) against N(0, 1). The loss is normal with mean mu^2 / 2 and variance mu^2.
 - `ExponentialLoss`: two Laplace laws of scale 1 whose centres lie `epsilon` apart.
@@ -23,11 +21,9 @@ a loss is written (P, Q); the loss is ln dP/dQ under P.
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
 
-The loss laws of an event: the independent losses that it adds up to, exactly.
-
-A *law* is a composition: a tuple of loss factors, with equal factors merged. Most events have one law. An
-event that may take several ways has one law for each way that no other one dominates. These laws are its
-*alternatives*.
+*Laws and alternatives* (`loss_law_of`, `alternatives_of`). A *law* is a composition: a tuple of loss factors,
+with equal factors merged. Most events have one law. An event that may take several ways has one law for each
+way that no other one dominates. These laws are its *alternatives*.
 
 Law A *dominates* law B if whoever holds the output behind A can make the output behind B from it. Then the
 privacy profile of A is nowhere below the profile of B, whatever else is composed with both. Two cases are

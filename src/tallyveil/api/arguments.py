@@ -1,7 +1,7 @@
 """The types of what people give from Python, and `checked`, which reads the arguments of a public function by them.
 
 A type says what it takes, as pydantic reads it, and what a message wants instead (`Wanted`). Where Python would take
-something else for an argument of this type, the type refuses it: a text for a list of names, a number for a geocode.
+something else for an argument of this type, the type refuses it: a text for a list of names, a number for a name.
 A message shows numbers and texts of one line, and of everything else only the type, since it may be a table of records.
 """
 
@@ -115,7 +115,7 @@ def _exact(number: object, info: ValidationInfo) -> Fraction:
 
 AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text or as a Path")]
 """A path as text or as a Path. `checked` hands on a Path; one with bytes that are no UTF-8, which neither Parquet nor
-JSON can hold, is refused, and so is one that the system does not look at."""
+JSON can hold, is refused, and so is one that the system refuses, such as a name that is too long."""
 Name = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a name as text")]
 """The name of a geolevel, a query or a column."""
 Text = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a text of one line")]
@@ -157,7 +157,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Read the arguments of a function by the types of this module that its annotations name.
 
     Raises:
-        ConfigError: an argument is of another type, with the code bad-argument. The function was not called.
+        ConfigError: an argument is of another type (code bad-argument), or its type refuses the value, with a code of
+            its own. The function was not called.
+        StoreError: the system refuses a path. The function was not called.
     """
     places = signature(function)
 

@@ -1,15 +1,18 @@
-"""Guarantees from Python: of a release file, of a product of the Census, and of finished releases together."""
+"""Guarantees for Python and for `tallyveil account`: of a release file, of a product of the Census, of noise given by
+hand, and of finished releases together; their curves, and the least noise for a target.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
-from pydantic import PlainValidator, ValidationInfo
+from pydantic import Field, PlainValidator, ValidationInfo
 
 from tallyveil.accounting.numbers import Bounds, at_most
-from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, WholeNumber, checked
+from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, checked
 from tallyveil.budget.strategy import parse_fraction
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import whole_number_of
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from tallyveil.accounting.renyi import ZcdpConversion
 
 
+Word = TypeVar("Word", bound=StrEnum)
+
 LARGEST_EPSILON: Final = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
 POINTS_DRAWN: Final = 121
-"""Points of a drawn curve. Half show corners; twice as many take twice as long and look the same."""
+"""Points of a drawn curve. With half as many, corners show; twice as many take twice as long and look the same."""
 _NOTHING_LEFT: Final = Fraction(1, 10**12)
 """The delta at which a curve ends: beyond it a drawing shows nothing."""
 
@@ -62,21 +67,21 @@ def _kind_of_query(text: object, info: ValidationInfo) -> KindOfQuery:
 def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
     from tallyveil.accounting.events import Neighbours
 
-    if text not in list(Neighbours):
-        raise ConfigError(
-            f"--{info.context} is '{text!s:.80}'; wanted one of {', '.join(Neighbours)}.", code="bad-flag"
-        )
-    return Neighbours(str(text))
+    return _member(Neighbours, text, info)
 
 
 def _conversion(text: object, info: ValidationInfo) -> "ZcdpConversion":
     from tallyveil.accounting.renyi import ZcdpConversion
 
-    if text not in list(ZcdpConversion):
+    return _member(ZcdpConversion, text, info)
+
+
+def _member(words: type[Word], text: object, info: ValidationInfo) -> Word:
+    if text not in list(words):
         raise ConfigError(
-            f"--{info.context} is '{text!s:.80}'; wanted one of {', '.join(ZcdpConversion)}.", code="bad-flag"
+            f"--{info.context} is '{text!s:.80}'; wanted one of {', '.join(words)}.", code="bad-flag"
         )
-    return ZcdpConversion(str(text))
+    return words(str(text))
 
 
 def _width(text: object, info: ValidationInfo) -> float:
@@ -116,6 +121,9 @@ Width = Annotated[str | float, PlainValidator(_width), Wanted("a number as text,
 """How far apart the two bounds of epsilon may be where the losses share no lattice."""
 Largest = Annotated[str | Fraction, PlainValidator(_largest), Wanted("an exact number as text, such as '10'")]
 """The largest epsilon of a curve."""
+
+Points = Annotated[int, Field(strict=True, ge=2), Wanted("a whole number of at least 2")]
+"""Points of a curve: its two ends, and those between."""
 
 _METHODS: Final = {
     "zcdp": "zero-concentrated differential privacy",
@@ -214,7 +222,7 @@ def guarantee_of_noise(
         for noise, queries in ((DiscreteGaussian, gaussian), (DiscreteLaplace, laplace))
         for query in cast(Sequence[KindOfQuery], queries)
     ]
-    # Bounded neighbours move answers in two geounits, so that an answer counts twice.
+    # Under bounded neighbours a changed record moves two answers of a query by one each.
     events = [
         noise(query.parameter, query.sensitivity, query.count * relation.answers_moved)
         for noise, query in kinds
@@ -253,13 +261,13 @@ Curve = list[tuple[Fraction, "Bounds"]]
 
 @checked
 def profile_of_guarantee(
-    guarantee: "Guarantee", points: WholeNumber = POINTS_DRAWN, largest: Largest | None = None
+    guarantee: "Guarantee", points: Points = POINTS_DRAWN, largest: Largest | None = None
 ) -> tuple[Curve, dict[str, Any]]:
     """The privacy profile: bounds on delta at each epsilon, as a curve and as plain data.
 
     Args:
         guarantee: The guarantee.
-        points: Number of points, at least 2.
+        points: Number of points.
         largest: Largest epsilon; None for that at which delta is 1e-12.
     """
     end = Fraction(guarantee.epsilon(_NOTHING_LEFT).upper) if largest is None else Fraction(largest)
@@ -270,7 +278,7 @@ def profile_of_guarantee(
 
 
 @checked
-def tradeoff_of_guarantee(guarantee: "Guarantee", points: WholeNumber) -> tuple[Curve, dict[str, Any]]:
+def tradeoff_of_guarantee(guarantee: "Guarantee", points: Points) -> tuple[Curve, dict[str, Any]]:
     """The trade-off function: bounds on beta at each alpha, as a curve and as plain data."""
     curve = [(alpha, guarantee.beta(alpha)) for alpha in _grid(Fraction(1), points)]
     return curve, {
@@ -290,7 +298,7 @@ def calibrated_noise(
     curve: Conversion | None = None,
     rho: Exact | None = None,
 ) -> "tuple[Guarantee, dict[str, Any]]":
-    """The guarantee of the least noise for a target at one delta or for a whole curve, and what it is, as plain data.
+    """The least noise for a target at one delta or for a whole curve: its guarantee, and its description as plain data.
 
     Args:
         before: The guarantee of the noise before; it sets the proportions.
@@ -419,7 +427,8 @@ class TotalGuarantee:
 
     Attributes:
         ledgers: Their ledgers or folders.
-        content: The guarantee as plain data. A float is an upper bound, and a Fraction is exact.
+        content: The guarantee as plain data. Each bound is a float under `lower` or `upper`; `lower` is left out where
+            only an upper bound is known. Claim `upper`.
         joint: What all of them spent and published.
     """
 

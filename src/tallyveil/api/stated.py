@@ -1,6 +1,7 @@
 """The guarantee that a plan or a release states, as an object that people can read.
 
-It stands apart from what composes guarantees, so that who opens a release reaches no records.
+It is a module of its own, because `api/guarantees.py` imports code that can read records, and what opens a
+release must not.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ class StatedGuarantee:
 
     @property
     def neighbours(self) -> str:
-        """By what two populations differ that the guarantee cannot tell apart, in words."""
+        """How two neighbouring populations differ, in words."""
         return str(self.content["neighbours_in_words"])
 
     @property

@@ -52,7 +52,7 @@ COMMANDS: Final = {
 }
 """Every command or group of commands, in the order of the help, and its module in this folder."""
 SECONDS_OF_GIT: Final = 10.0
-"""Time that git may take to name the commit. Half may not do on a cold disk; twice keeps a user waiting."""
+"""Time that git may take to name the commit. Half may be too short on a cold disk; twice keeps a user waiting."""
 
 
 def loaded(name: str) -> Any:
@@ -61,7 +61,7 @@ def loaded(name: str) -> Any:
 
 
 class _Loading(WholeHelp):
-    """All commands. Each is loaded when it is asked for, so that none waits for the others; their help needs all."""
+    """All commands. Each is loaded when it is asked for, so that none waits for others; their list loads all."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands."""

@@ -1,7 +1,7 @@
 """Kernels of the noise: they write addresses, and look random bits up in an inversion table.
 
 The layout of addresses is that of `tallyveil.noise.address`, and the table is that of
-`tallyveil.noise.table`. Specifications in numpy stand beside the kernels.
+`tallyveil.noise.table`. Specifications in numpy: `tests.oracles.address` and `tests.oracles.inversion`.
 
 *Addresses.* The noise of an answer is read from one 16-bit lane of an encrypted block of 8 lanes. The kernels
 write the addresses of the blocks, and of the blocks that refine a draw which one lane does not decide. All

@@ -1,4 +1,6 @@
-"""Kernels that parse records of numbers, code their races and count people in groups, with their specifications.
+"""Kernels that parse records of numbers, code their races and count people in groups.
+
+Specifications: `tests.oracles.text_records`, `coded_records` and `safetab_groups`.
 
 *Text.* A record is a line, with `|` between its columns.
 

@@ -1,9 +1,8 @@
 """How far a chain's law is from the wanted law, by coupled chains, and what this costs in delta.
 
-Meeting times of coupled chains, and the bound on total variation that follows from them.
-
-Problem. A chain starts at a fixed point and should follow a stationary law. Wanted is a bound on the total
-variation distance between the law of its state after l sweeps and the stationary law.
+*Meeting times of coupled chains*, and the bound on total variation that follows from them. Problem. A chain
+starts at a fixed point and should follow a stationary law. Wanted is a bound on the total variation distance
+between the law of its state after l sweeps and the stationary law.
 
 Steps. Two chains with the same kernel are moved together. The leading chain is `lag` sweeps ahead. The moves
 are coupled so that the chains can meet, and they stay together once they have met. Let tau be the sweep of
@@ -20,9 +19,7 @@ to the bound at l = 10, and 0 to the bound at l = 25.
 
 Source: Biswas, Jacob, Vanetti 2019, Theorem 2.5; Dharangutte et al. 2022, Algorithms 2 and 3.
 
-How far a chain's law is from the wanted law, what this costs in delta, and when it is too far.
-
-docs/subspace.md ("Chains") gives the derivations.
+docs/subspace.md ("Chains") gives the derivations, and says when a law is too far from the wanted one.
 """
 
 import math

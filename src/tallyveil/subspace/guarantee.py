@@ -1,19 +1,23 @@
 """The guarantee of noise on a lattice, the distance that it rests on, and how far the noise reaches.
 
-The smallest distance between different tables with the same invariants, and whom a distance therefore
-protects.
+The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes
+of tables with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables
+x and x' at distance r >= 1,
 
-A guarantee at a distance is about pairs of tables that agree on the invariants and are at most that far
-apart. It can promise less than it seems to, for two reasons. First, the declared distance can be below what
-one record moves under the neighbour relation. The guarantee then leaves out the change of one record, and
-understates its cost. Second, the invariants can forbid every change of one record. Then the nearest pairs
-differ by several records, and there is no pair below their distance. This module finds the distance of the
-nearest pairs, refuses distances that protect nobody, and says what the other distances protect.
+    Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
 
-Bounds on how far the noise reaches: the probability that its norm is t or more.
+Source: Dharangutte, Gao, Gong, Yu 2022, Definition 2, Propositions 6 and 7, Theorem 10.
 
-Problem. Wanted is a bound on Pr[|z| >= t] that holds for every t, for noise on a lattice of dimension m. The
-norm is that of the law; for the Gaussian it is l2.
+*The distance* (`nearest_tables`, `require_record`). A guarantee at a distance is about pairs of tables that
+agree on the invariants and are at most that far apart. It can promise less than it seems to, for two reasons.
+First, the declared distance can be below what one record moves under the neighbour relation. The guarantee
+then leaves out the change of one record, and understates its cost. Second, the invariants can forbid every
+change of one record. Then the nearest pairs differ by several records, and there is no pair below their
+distance. So the distance of the nearest pairs is found, distances that protect nobody are refused, and what
+the other distances protect is said.
+
+*How far the noise reaches* (`tail_bound`). Problem. Wanted is a bound on Pr[|z| >= t] that holds for every t,
+for noise on a lattice of dimension m. The norm is that of the law; for the Gaussian it is l2.
 
 Steps. Let Z(e) be the sum of exp(-e |z|) over the lattice. For 0 < s < 1,
 
@@ -29,14 +33,6 @@ Worked case. Nine dimensions and e = 1/4: at t = 120 the bound is (exp(1) * 30 /
 
 Source: Banaszczyk 1993, Lemma 1.5, for the Gaussian; Dharangutte et al. 2022, Theorems 12 and 15, for
 `paper_tail`.
-
-The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes
-of tables with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables
-x and x' at distance r >= 1,
-
-    Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
-
-Source: Dharangutte, Gao, Gong, Yu 2022, Definition 2, Propositions 6 and 7, Theorem 10.
 """
 
 import math

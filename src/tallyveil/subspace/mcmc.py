@@ -1,17 +1,14 @@
 """Markov chains on the lattice, for laws that no exact sampler covers, and their random bits.
 
-Random bits of chains: a pure function of key, part, chain and sweep.
-
-An address is a block of AES-256, as in `tallyveil.noise.address`, under a key derived for one plan of chains:
+*Random bits* of chains are a pure function of key, part, chain and sweep. An address is a block of AES-256,
+as in `tallyveil.noise.address`, under a key derived for one plan of chains:
 
     bytes 0 to 7     low word = sweep * blocks + block, where `blocks` is the number of blocks of one sweep
     bytes 8 to 15    high word: kind 4 bits (15) | part 8 | chain 52        (the kind in the highest bits)
 
 So a chain can be continued from any sweep, in chunks of any length, and two chains never use the same bits.
 
-Markov chains on the lattice, for laws that no exact sampler covers.
-
-Problem. Wanted is a lattice vector whose law is close to a given law.
+*The chains.* Problem. Wanted is a lattice vector whose law is close to a given law.
 
 Steps. A chain starts at zero. In a sweep it moves along each column of a set of lattice vectors: by slice
 sampling, or by random jumps that Metropolis' rule accepts or rejects. The chain uses no data, so its state

@@ -4,9 +4,8 @@ Problem. Two tables differ by v. At noise z the privacy loss is (|v|^2 - 2 <z, v
 only the law of the integer <z, v>.
 
 Steps. There are two methods.
-- If block sums vanish: convolution. Cells of a block with the same entry of v contribute through their sum, and there
-are
-  certified tables of sums.
+- If block sums vanish: convolution. Cells of a block with the same entry of v contribute through their sum,
+  for which there are certified tables.
 - Otherwise, for small lattices: a list of all vectors up to a length R. The mass beyond R is bounded: for the
   Gram-Schmidt vectors b* of a basis and any s in (0, 1), the sum of exp(-a |z|^2) over |z| > R is at most
 

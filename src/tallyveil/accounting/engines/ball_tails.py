@@ -1,8 +1,6 @@
 """Engines in ball arithmetic: the integer polynomial, plain enumeration, and one normal loss.
 
-Ball arithmetic for the tails of a privacy loss: the precision it needs, and float bounds on the result.
-
-The oracle: the law of the total loss as one polynomial with integer coefficients, with every error proved.
+*`Proved`*: the law of the total loss as one polynomial with integer coefficients, with every error proved.
 
 The problem: enclose the law of L = W + h Z, Z on the integers, in exact arithmetic.
 
@@ -21,7 +19,7 @@ Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: on
 and 2/3, rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of
 256 missing.
 
-Enumeration of every combination of losses: plainly right, and slow.
+*`Enumeration`* of every combination of losses: plainly right, and slow.
 
 The problem: the law of the sum of a few independent losses.
 
@@ -36,10 +34,10 @@ Laplace noise has a finite number of losses, so nothing is cut off and every del
 Example: two answers of sensitivity 1 with discrete Laplace noise of scale t, a = exp(-1 / t). The table ends
 with -2/t: a^2 / (1 + a)^2, 0: 2 a / (1 + a)^2 and 2/t: 1 / (1 + a)^2.
 
-The other engines are compared with this one in the tests. It is also the best one for a few Laplace losses
+The tests compare the other engines with `Enumeration`. It is also the best one for a few Laplace losses
 that share no lattice, as benchmarks/README.md shows.
 
-One normal loss, in closed form: delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon /
+*`Normal`*: one normal loss, in closed form: delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon /
 mu).
 
 All real answers with normal noise together are one such answer with the sum of the squared mu. Ball

@@ -1,16 +1,12 @@
 """Engines made of other bounds: of engines that enclose the truth, of failures, of Renyi divergences.
 
-Engines made of other engines: two that enclose the truth, and one with a chance of failure.
-
 `Between` takes its upper bounds from one engine and its lower bounds from another one. `WithFailure` adds a
 chance D that everything is revealed: delta is D + (1 - D) times the delta of the rest.
 
-An upper bound of delta from Renyi divergences, for losses of which nothing else is known; there is no lower
-bound.
-
-The variables: x the excess of the order over 1; tau the divergence; ln delta <= x (tau - epsilon) - saved(x),
-by the conversion of Canonne, Kamath and Steinke (2020, Proposition 12). Floats choose x, and balls evaluate
-the bound there.
+The last engine bounds delta from above by Renyi divergences, for losses of which nothing else is known. It
+has no lower bound. The variables: x the excess of the order over 1; tau the divergence; ln delta <= x (tau -
+epsilon) - saved(x), by the conversion of Canonne, Kamath and Steinke (2020, Proposition 12). Floats choose x,
+and balls evaluate the bound there.
 """
 
 import math

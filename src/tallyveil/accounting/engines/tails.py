@@ -1,10 +1,8 @@
 """The common answer of all engines: bounds on the tails of the privacy loss, as logarithms.
 
-Two-sided answers to many questions at once, as two arrays.
-
-Arithmetic on bounds of logarithms of probabilities, rounded outwards, for one number or for many at once.
-
-The bounds hold if the platform's exp, expm1, log and log1p are right to 16 units in the last place.
+`ManyBounds` are two-sided answers to many questions at once, as two arrays. Arithmetic on bounds of
+logarithms of probabilities is rounded outwards, for one number or for many at once. The bounds hold if the
+platform's exp, expm1, log and log1p are right to 16 units in the last place.
 
 L is the privacy loss of a composition. P is the law of the release from one of two neighbours, Q from the
 other one. By definition Q(L = l) = exp(-l) P(L = l). For the noise used here, L has under Q the law that -L
@@ -12,8 +10,8 @@ has under P. So the answers are the same whichever neighbour is the true populat
 
 Logarithms keep their precision where the probabilities are too small for a float.
 
-Both probabilities of an engine that knows only delta: minus the slope of delta in exp(epsilon) is Q(L >
-epsilon).
+`tails_by_chords` finds both probabilities for an engine that knows only delta: Q(L > epsilon) is minus the
+slope of delta as a function of exp(epsilon), which chords bound.
 """
 
 import math

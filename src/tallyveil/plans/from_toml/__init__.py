@@ -1,1 +1,1 @@
-"""Reads TOML files strictly and turns them into plans. No other package uses pydantic."""
+"""Reads the TOML files of releases strictly and turns them into plans."""

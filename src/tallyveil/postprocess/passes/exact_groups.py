@@ -1,7 +1,7 @@
 """The groups of the first pass: exact answers of invariants and agreements that count every record once.
 
-All of this is checked before anything is spent: whoever may be wrong is named, and the passes can then always
-be made.
+`first_groups` checks before anything is spent that the exact answers fit each other and the bounds, so that
+the passes can always be made. An error names the tables that contradict each other.
 
 *Groups that bounds divide*: how many records of each kind a finest geounit has is fixed before the first
 pass.
@@ -20,8 +20,8 @@ is claimed of them.
 Worked case: 10 people in a class, with 1 facility of one type and 2 of another. They get 1 and 2, and of the
 other 7 people 2 1/3 and 4 2/3, which is 2 and 5. So 3 people are of the first type and 7 of the second.
 
-A release that is not made yet promises something by its bounds alone: that nobody lives where there are no
-units.
+`geounits_without_people` reads the bounds of a release that is planned but not made: nobody lives where there
+are no units.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ Problem. n independent cells with the same law have the sum t. Wanted are draws 
 Steps. The block is halved again and again, down to single cells. At each node, the sum s of the left half has
 probability L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left half, the right half
 and all cells of the node. The right half gets t - s. A kernel decides nearly every split: with alias tables
-(`alias`) if the block's sum is zero and the tables are small, otherwise in floats with an error margin. A
+(`AliasTables`) if the block's sum is zero and the tables are small, otherwise in floats with an error margin. A
 split that the kernel leaves undecided is decided here in integers, with more digits of the same uniform
 number and finer tables. So every split has exactly its law, and the support is not truncated.
 

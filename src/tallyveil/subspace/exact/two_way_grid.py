@@ -1,11 +1,9 @@
 """The grid of a two-way table for look-ahead trials: found, ordered, and its columns told apart by law.
 
-The grid of a two-way table for look-ahead trials: found behind other constraints, and ordered.
-
-Problem. Look-ahead trials (`exact.look_ahead`) draw a table whose cells each belong to one row and one
-column. All rows and columns sum to zero. Some cells may be missing. Many systems of constraints are such a
-table, but do not look like one: margins with fixed cells, sums of groups of cells within rows, or all two-way
-margins of a three-way table in which one attribute has two levels.
+*Finding and ordering the grid.* Problem. Look-ahead trials (`exact.look_ahead`) draw a table whose cells each
+belong to one row and one column. All rows and columns sum to zero. Some cells may be missing. Many systems of
+constraints are such a table, but do not look like one: margins with fixed cells, sums of groups of cells
+within rows, or all two-way margins of a three-way table in which one attribute has two levels.
 
 Steps. These changes keep the set of noise vectors that the constraints allow.
 1. A cell that is alone in a constraint is fixed at 0. It is left out.
@@ -27,10 +25,9 @@ Worked case. In a table with 2 rows, 3 columns and 2 layers, all two-way margins
 row 1 and column 1 says that the cells of the two layers are z and -z. Layer 1 then is a two-way table with 2
 rows and 3 columns.
 
-Which cells of a two-way table have which law, and which columns can share the tables of look-ahead trials.
-
-Problem. Every column has a table g_m for each number m of rows (`column_tables`). Tables take time, and so
-columns with the same cells in the same rows should share them.
+*Which columns can share the tables of look-ahead trials.* Problem. Every column has a table g_m for each
+number m of rows (`column_tables`). Tables take time, and so columns with the same cells in the same rows
+should share them.
 
 Variables. The rows are numbered from the last, m = 1, to the first. The lowest cell of a column that is not
 fixed at 0 is *forced*: the rows above it decide its value.

@@ -5,17 +5,16 @@ carries its derivatives (`Dual`).
 
 *From the root downwards*, before counts are made non-negative integers. A geounit's counts are estimated from
 its own measurements and from its parent's estimate. Nothing below the geounit is used. Let P_l be the
-covariance from a geounit's own measurements at geolevel l. A family of n children is estimated by own +
-(parent
-- sum of own) / n. A region is a weighted sum of geounits. Let c be its coefficients on the children of a
-  parent. The error of the region is then the sum of two parts: the parent's error times the mean of c, and
-  the children's own errors, each times its coefficient less this mean. The covariance of the region is the
-  sum over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum of c)^2 / n), and s_0
-  is the sum of c^2 over the roots. These weights depend on the geography alone: one pass up the tree for each
-  area finds them, before any share is known. Worked case: a root has two children, and one of them is asked
-  about: c = (1, 0). At the children, s = 1 - 1/2 = 1/2; at the root, c = 1/2 and s = 1/4. If all are measured
-  with variance 1, the variance is 3/4. The least-squares estimate from all measurements has the variance 2/3,
-  because it also uses the children's measurements for the root.
+covariance from a geounit's own measurements at geolevel l. A family of n children is estimated by
+own + (parent - sum of own) / n. A region is a weighted sum of geounits. Let c be its coefficients on the
+children of a parent. The error of the region is then the sum of two parts: the parent's error times the mean
+of c, and the children's own errors, each times its coefficient less this mean. The covariance of the region is
+the sum over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum of c)^2 / n), and
+s_0 is the sum of c^2 over the roots. These weights depend on the geography alone: one pass up the tree for
+each area finds them, before any share is known. Worked case: a root has two children, and one of them is asked
+about: c = (1, 0). At the children, s = 1 - 1/2 = 1/2; at the root, c = 1/2 and s = 1/4. If all are measured
+with variance 1, the variance is 3/4. The least-squares estimate from all measurements has the variance 2/3,
+because it also uses the children's measurements for the root.
 
 *Exact sums.* Some answers may be exact for sums of siblings, such as for a State in two parts. A geolevel of
 these sums (`with_sums`) then divides the family's step in two. The errors of the parts differ from the error
