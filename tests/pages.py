@@ -72,7 +72,7 @@ def require_readable(page: Path, links: Collection[str] = ()) -> PageParser:
     assert set(wanted) <= set(ids)
     assert "#content" in parsed.values("href", "a")
     assert parsed.tags.count("svg") == parsed.tags.count("figure") == parsed.tags.count("figcaption")
-    assert all(len(label) > 20 for label in parsed.values("aria-label", "svg"))
+    _describes_figures(page.read_text(), parsed)
     assert all(scope in ("col", "row") for scope in parsed.values("scope", "th"))
     assert len(parsed.values("scope", "th")) == parsed.tags.count("th")
     for sentence in re.findall(r"<figcaption><strong>(.*?)</strong>", page.read_text(), re.DOTALL):
@@ -83,6 +83,18 @@ def require_readable(page: Path, links: Collection[str] = ()) -> PageParser:
         if symbol in words and "NOT PRIVATE: computed" not in words:
             assert 0 <= words.index("privacy-loss budget") < words.index(symbol)
     return parsed
+
+
+def _describes_figures(text: str, parsed: PageParser) -> None:
+    """Every figure has a title and a longer description, and names both."""
+    titles, descriptions = (
+        dict(re.findall(rf'<{tag} id="([^"]+)">(.*?)</{tag}>', text)) for tag in ("title", "desc")
+    )
+    assert parsed.tags.count("svg") == len(titles) == len(descriptions)
+    assert parsed.values("aria-labelledby", "svg") == list(titles)
+    assert parsed.values("aria-describedby", "svg") == list(descriptions)
+    assert all(titles.values())
+    assert all(len(description) > 20 for description in descriptions.values())
 
 
 def _loads_nothing(page: Path, parsed: PageParser, links: Collection[str]) -> None:

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tallyveil.report.figure import (
-    BAND,
-    BLUE,
-    INK,
-    METADATA,
-    MUTED,
-    PURPLE,
-    VERMILION,
-    house_style,
-    label_powers,
-)
+from tallyveil.report.figure import BAND, INK, METADATA, MUTED, house_style, label_powers
+from tallyveil.report.svg import BLUE, PURPLE, VERMILION
 from tallyveil.storage.write import write_file
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""There is one style for all plots."""
+"""There is one style for all plots that are files of their own."""
 
 from pathlib import Path
 

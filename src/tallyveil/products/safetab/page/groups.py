@@ -24,9 +24,9 @@ from tallyveil.products.safetab.page.persons import (
 )
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
-from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.release_files import Matrix
+from tallyveil.report.svg import Picture, dot_plot
 from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
 from tallyveil.schema.schema import Unit, unit_of
 from tallyveil.storage.paths import file_name

@@ -23,7 +23,6 @@ from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import StatedSafetabPlan
-from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, NumberTile, SummaryPoint, evaluation_points, frame_texts, write_page
 from tallyveil.report.privacy import (
     MECHANISMS,
@@ -35,6 +34,7 @@ from tallyveil.report.privacy import (
     parameter_table,
 )
 from tallyveil.report.release_files import Matrix
+from tallyveil.report.svg import Picture, dot_plot
 from tallyveil.report.wording import (
     detail_title,
     duration,

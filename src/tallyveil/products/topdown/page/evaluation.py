@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 
 from tallyveil.files.evaluation import ALL_SIZES, FOLDER, WARNING, Evaluation, SizeClass
-from tallyveil.report.figure import Picture, dot_plot
 from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, write_page
 from tallyveil.report.privacy import parameter_table
 from tallyveil.report.release_files import Matrix, ReleaseFiles, Titles, expected_of, read_release_files
+from tallyveil.report.svg import Picture, dot_plot
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.schema.schema import Unit
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,20 +25,6 @@ from tallyveil.products.topdown.page.short import (
     release_tiles,
 )
 from tallyveil.products.topdown.page.uncertainty import uncertainty_of
-from tallyveil.report.figure import (
-    COLOURS,
-    GREY,
-    GRID,
-    INK,
-    MUTED,
-    WIDTH,
-    Picture,
-    dot_plot,
-    house_style,
-    new_figure,
-    text_colour,
-    to_svg,
-)
 from tallyveil.report.page import REPORT, write_page
 from tallyveil.report.privacy import ExactNumber, exact, privacy_statement
 from tallyveil.report.release_files import (
@@ -49,6 +35,21 @@ from tallyveil.report.release_files import (
     margin_matrix,
     read_release_files,
     share_matrix,
+)
+from tallyveil.report.svg import (
+    COLOURS,
+    GREY,
+    MUTED,
+    SMALL,
+    WIDTH,
+    Canvas,
+    Key,
+    Picture,
+    Scale,
+    dot_plot,
+    legend_of,
+    text_colour,
+    text_width,
 )
 from tallyveil.report.wording import (
     duration,
@@ -62,10 +63,6 @@ from tallyveil.report.wording import (
 )
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.patches import Patch
 
 EXACT = 0.001
 """Standard deviation of a total below which a total is published exactly."""
@@ -427,48 +424,48 @@ def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
 SHOWN_QUERIES = 7
 """Most queries with a colour of their own: the house style has no more. Beyond it, small shares are grey."""
 _LABEL_FROM = 0.06  # shares narrower than this have no room for their percentage
+_BAR, _BETWEEN = 20.0, 13.0  # heights of a bar and of the space between bars
+_SHARES = 158.0  # width of the bars of geolevels with their percentages
 
 
 def budget_plot(strategy: Strategy, queries: Sequence[str], titles: Titles) -> Picture:
     """Draw how the budget is divided among geolevels, and within each geolevel among queries."""
-    with house_style("budget"):
-        levels = strategy.geolevels
-        shown, others = _shown_queries(strategy, queries)
-        colours = {query: COLOURS[number] for number, query in enumerate(shown)}
-        names = [titles.query(query) for query in shown] + ([_others(others)] if others else [])
-        ncols = 4 if max(map(len, names)) <= 22 else 3
-        legend_rows = -(-len(names) // ncols)
-        top, bottom = 0.4 + 0.24 * legend_rows + 0.1, 0.35
-        height = top + bottom + 0.46 * len(levels)
-        figure = new_figure(height)
-        base, tall = bottom / height, 1 - (top + bottom) / height
-        _geolevel_bars(figure.add_axes((1.15 / WIDTH, base, 2.2 / WIDTH, tall)), strategy)
-        right = figure.add_axes((3.85 / WIDTH, base, 5.75 / WIDTH, tall))
-        for row, level in enumerate(levels):
-            _stack(right, row, dict(strategy.shares_of(level)), colours)
-        right.set_xlim(0, 1)
-        # The root stands on top, as in all tables of the page.
-        right.set_ylim(len(levels) - 0.5, -0.5)
-        right.set_yticks([])
-        right.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-        right.set_title("how each geolevel divides its share over queries", pad=7)
-        handles = [_patch(colour) for colour in colours.values()] + ([_patch(GREY)] if others else [])
-        figure.legend(
-            handles,
-            names,
-            loc="upper left",
-            bbox_to_anchor=(1.15 / WIDTH, 1 - 0.04 / height),
-            ncols=ncols,
-            columnspacing=1.6,
-            handlelength=1.0,
-            handleheight=1.0,
-        )
-        description = "Bars: " + "; ".join(
-            f"{name_title(level)} {percent(float(share))} of the budget"
-            for level, share in strategy.geolevel_shares
-        )
-        svg = to_svg(figure, "budget", f"{description}. The table below gives the share of every query.")
-        return Picture(svg, _budget_words(strategy, titles))
+    levels = {level: name_title(level) for level in strategy.geolevels}
+    shown, others = _shown_queries(strategy, queries)
+    colours = {query: COLOURS[number] for number, query in enumerate(shown)}
+    keys = [Key(titles.query(query), colour) for query, colour in colours.items()]
+    if others:
+        keys.append(Key(_others(others), GREY))
+    left = 12 + max(map(text_width, levels.values()))
+    right = left + _SHARES + 20
+    legend = legend_of(keys, WIDTH - left)
+    top = legend.height + 34
+    canvas = Canvas(top + (_BAR + _BETWEEN) * len(levels) + 18)
+    legend.draw(canvas, (left + 3, 2))
+    canvas.text((left, top - 12), "share of the budget", bold=True)
+    canvas.text((right, top - 12), "how each geolevel divides its share over queries", bold=True)
+    geolevel_shares = {level: float(share) for level, share in strategy.geolevel_shares}
+    # Room for the percentage beside the longest bar.
+    length = Scale(0, max(geolevel_shares.values()), 0, _SHARES - 42)
+    # The root stands on top, as in all tables of the page.
+    for row, (level, title) in enumerate(levels.items()):
+        y = top + (_BAR + _BETWEEN) * row
+        end = left + length(geolevel_shares[level])
+        canvas.text((left - 8, y + _BAR / 2), title, anchor="end")
+        canvas.bar((left, y), end - left, _BAR, MUTED)
+        canvas.text((end + 5, y + _BAR / 2), percent(geolevel_shares[level]))
+        _stack(canvas, y, dict(strategy.shares_of(level)), colours, Scale(0, 1, right, WIDTH - 18))
+    axis = Scale(0, 1, right, WIDTH - 18)
+    base = top + (_BAR + _BETWEEN) * len(levels) - 6
+    canvas.axis(axis, base, [(part / 4, f"{25 * part} %") for part in range(5)])
+    description = "Bars: " + "; ".join(
+        f"{name_title(level)} {percent(float(share))} of the budget"
+        for level, share in strategy.geolevel_shares
+    )
+    svg = canvas.svg(
+        "budget", "Division of the budget", f"{description}. The table below gives the share of every query."
+    )
+    return Picture(svg, _budget_words(strategy, titles))
 
 
 def _budget_words(strategy: Strategy, titles: Titles) -> str:
@@ -506,29 +503,36 @@ def margin_plot(
     return Picture(svg, f"The most exact measurement is {ends[0]}; the least exact one is {ends[1]} {many}.")
 
 
+_SIZES_ROW, _SIZES_BARS = 59.0, 43.0  # height of a row of bars, and of the bars in it
+_SIZES_LEFT = 187.0
+
+
 def sizes_plot(sizes: Sequence[GeolevelSizes], unit: Unit) -> Picture:
     """Draw histograms of the published sizes of geounits: one row of bars for each geolevel, with the same classes."""
-    with house_style("sizes"):
-        edges = _edges(max(item.largest for item in sizes))
-        row, top, bottom = 0.82, 0.15, 0.6
-        height = top + bottom + row * len(sizes)
-        figure = new_figure(height)
-        for number, item in enumerate(sizes):
-            base = (bottom + row * (len(sizes) - 1 - number) + 0.08) / height
-            axes = figure.add_axes((2.6 / WIDTH, base, 7.15 / WIDTH, (row - 0.22) / height))
-            last = number == len(sizes) - 1
-            _size_bars(axes, item, edges, last=last)
-            _size_label(axes, item)
-            if last:
-                axes.set_xlabel(f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)")
-        description = "; ".join(
-            f"{name_title(item.geolevel)}: {_geounits(item.geounits)}, median {grouped(item.median)}, "
-            f"largest {grouped(item.largest)} {unit.many}"
-            for item in sizes
+    edges = _edges(max(item.largest for item in sizes))
+    canvas = Canvas(_SIZES_ROW * len(sizes) + 50)
+    places = Scale(-0.6, len(edges) - 0.4, _SIZES_LEFT, WIDTH - 18)
+    for number, item in enumerate(sizes):
+        base = 10 + _SIZES_ROW * (number + 1)
+        _size_bars(canvas, item, edges, places, base)
+        canvas.text((_SIZES_LEFT - 12, base - 31), name_title(item.geolevel), anchor="end")
+        canvas.text((_SIZES_LEFT - 12, base - 15), _size_words(item), MUTED, size=SMALL, anchor="end")
+        # Labels only at 0, 1, 10, 100, ...: the classes between them follow as 2 and 5 times.
+        decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
+        last = number == len(sizes) - 1
+        canvas.axis(
+            places,
+            base,
+            [(place, grouped(edges[place])) for place in decades] if last else (),
+            title=f"{unit.many} published in the geounit (classes 1, 2–4, 5–9, 10–19, …)" if last else "",
         )
-        return Picture(
-            to_svg(figure, "sizes", f"Sizes of geounits. {description}."), _sizes_words(sizes[-1], unit)
-        )
+    description = "; ".join(
+        f"{name_title(item.geolevel)}: {_geounits(item.geounits)}, median {grouped(item.median)}, "
+        f"largest {grouped(item.largest)} {unit.many}"
+        for item in sizes
+    )
+    svg = canvas.svg("sizes", "Sizes of geounits", f"Sizes of geounits. {description}.")
+    return Picture(svg, _sizes_words(sizes[-1], unit))
 
 
 def _sizes_words(finest: GeolevelSizes, unit: Unit) -> str:
@@ -557,43 +561,24 @@ def _others(others: Sequence[str]) -> str:
     return f"{len(others)} other queries"
 
 
-def _patch(colour: str) -> "Patch":
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=colour)
-
-
-def _geolevel_bars(axes: "Axes", strategy: Strategy) -> None:
-    levels = [name_title(level) for level in strategy.geolevels]
-    shares = [float(share) for _, share in strategy.geolevel_shares]
-    axes.barh(range(len(levels)), shares, height=0.62, color=MUTED)
-    for row, share in enumerate(shares):
-        axes.text(share + 0.012 * max(shares), row, f" {percent(share)}", va="center", color=INK)
-    axes.set_xlim(0, 1.35 * max(shares))
-    axes.set_ylim(len(levels) - 0.5, -0.5)
-    axes.set_yticks(range(len(levels)), levels)
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    axes.set_title("share of the budget", pad=7)
-
-
-def _stack(axes: "Axes", row: int, shares: Mapping[str, Fraction], colours: dict[str, str]) -> None:
+def _stack(
+    canvas: Canvas, top: float, shares: Mapping[str, Fraction], colours: dict[str, str], scale: Scale
+) -> None:
     """Draw one bar of a geolevel's query shares. Queries without a colour together form the grey end of the bar."""
     parts = [(float(shares[query]), colour) for query, colour in colours.items() if query in shares]
-    # Floats may add up to a little more than 1; a negative bar would be drawn to the left.
-    parts.append((max(0.0, 1 - sum(share for share, _ in parts)), GREY))
+    # Floats may add up to a little more than 1; a bar of a negative width is not drawn.
+    parts.append((1 - sum(share for share, _ in parts), GREY))
     start = 0.0
     for share, colour in parts:
-        axes.barh(row, share, left=start, height=0.62, color=colour, edgecolor="white", linewidth=0.8)
+        # A little less than its share, so that neighbours are told apart.
+        canvas.bar((scale(start), top), scale(start + share) - scale(start) - 0.8, _BAR, colour)
         if share >= _LABEL_FROM:
-            axes.text(
-                start + share / 2,
-                row,
+            canvas.text(
+                (scale(start + share / 2), top + _BAR / 2),
                 f"{100 * share:.3g} %",
-                ha="center",
-                va="center",
-                color=text_colour(colour),
-                fontsize=9,
+                text_colour(colour),
+                size=SMALL,
+                anchor="middle",
             )
         start += share
 
@@ -604,42 +589,26 @@ def _edges(largest: int) -> list[int]:
     return [edge for edge in edges if edge <= max(largest, 9)]
 
 
-def _size_bars(axes: "Axes", item: GeolevelSizes, edges: list[int], *, last: bool) -> None:
+def _size_bars(canvas: Canvas, item: GeolevelSizes, edges: list[int], places: Scale, base: float) -> None:
     counts = np.bincount(np.searchsorted(edges, item.totals, side="right") - 1, minlength=len(edges))
     # `totals` holds only the geounits with records; the empty ones are counted apart.
     counts[0] += item.empty
-    shares = counts / max(item.geounits, 1)
-    colours = [GREY if edge == 0 else COLOURS[0] for edge in edges]
-    axes.bar(range(len(edges)), shares, width=0.9, color=colours)
-    peak = int(np.argmax(shares))
-    for place in sorted({0, peak}):
+    shares = (counts / max(item.geounits, 1)).tolist()
+    # Room for the percentage above the highest bar.
+    height = Scale(0, max(*shares, 1e-9), 0, _SIZES_BARS - 13)
+    for place, share in enumerate(shares):
+        left, right = places(place - 0.45), places(place + 0.45)
+        colour = GREY if edges[place] == 0 else COLOURS[0]
+        canvas.bar((left, base - height(share)), right - left, height(share), colour)
+    for place in sorted({0, int(np.argmax(shares))}):
         if shares[place] > 0:
-            axes.text(
-                place,
-                shares[place],
-                percent(float(shares[place])),
-                ha="center",
-                va="bottom",
-                fontsize=9,
-                color=MUTED,
+            canvas.text(
+                (places(place), base - height(shares[place]) - 7),
+                percent(shares[place]),
+                MUTED,
+                size=SMALL,
+                anchor="middle",
             )
-    axes.set_xlim(-0.7, len(edges) - 0.3)
-    axes.set_ylim(0, 1.38 * max(float(shares.max()), 1e-9))
-    axes.set_yticks([])
-    # Labels only at 0, 1, 10, 100, ...: the classes between them follow as 2 and 5 times.
-    decades = [place for place, edge in enumerate(edges) if edge == 0 or str(edge).strip("0") == "1"]
-    axes.set_xticks(decades, [grouped(edges[place]) for place in decades] if last else [])
-    axes.spines["bottom"].set_color(MUTED if last else GRID)
-
-
-def _size_label(axes: "Axes", item: GeolevelSizes) -> None:
-    """Write the name and sizes of a geolevel to the left of its bars."""
-    lines = ((0.62, name_title(item.geolevel), INK), (0.22, _size_words(item), MUTED))
-    for height, text, colour in lines:
-        axes.text(
-            -0.02, height, text, transform=axes.transAxes, ha="right", va="center", color=colour,
-            fontsize=10.5 if colour == INK else 9,
-        )  # fmt: skip
 
 
 def _size_words(item: GeolevelSizes) -> str:

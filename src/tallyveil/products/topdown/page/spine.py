@@ -1,6 +1,7 @@
 """A page about a spine: numbers of children, and a map of one county's blocks coloured by group."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import GeounitShares, Spine
-from tallyveil.report.figure import COLOURS, INK, MUTED, WIDTH, Picture, house_style, new_figure, to_svg
 from tallyveil.report.page import SummaryPoint, write_page
+from tallyveil.report.svg import COLOURS, INK, LINE, MUTED, WIDTH, Canvas, Picture, Scale
 from tallyveil.report.wording import grouped, listed, name_title, percent, rounded
 
 MOST_POINTS = 12_000
@@ -134,52 +135,37 @@ def _spent(shares: GeounitShares, level: int) -> str:
     return text + (f" and {len(tally) - 3} more" if len(tally) > 3 else "")
 
 
+_ROW, _BARS, _LEFT, _RIGHT = 61.0, 47.0, 130.0, 18.0
+
+
 def _fan_out_plot(spine: Spine) -> Picture:
     """Draw histograms of the number of children, one row of bars for each geolevel."""
-    with house_style("fanout"):
-        levels = list(range(spine.finest))
-        row, top, bottom, left = 0.85, 0.25, 0.5, 1.7
-        height = top + bottom + row * len(levels)
-        figure = new_figure(height)
-        most = max(int(np.diff(offsets).max()) for offsets in spine.child_offsets)
-        edges = np.unique(np.round(np.geomspace(1, most + 1, _BINS)))
-        # Whole numbers lie in the middle of their class.
-        edges = edges - 0.5
-        edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
-        for place, level in enumerate(levels):
-            axes = figure.add_axes(
-                (
-                    left / WIDTH,
-                    1 - (top + row * (place + 1) - 0.14) / height,
-                    1 - (left + 0.2) / WIDTH,
-                    0.68 / height,
-                )
-            )
-            children = np.diff(spine.child_offsets[level])
-            counts, _ = np.histogram(children, edges)
-            axes.bar(
-                edges[:-1], counts / counts.max(), np.diff(edges), align="edge", color=COLOURS[0], linewidth=0
-            )
-            axes.set_xscale("log")
-            axes.set_xlim(0.5, most + 1)
-            axes.set_ylim(0, 1.05)
-            axes.set_yticks([])
-            axes.minorticks_off()
-            ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if t <= most]
-            last = place == len(levels) - 1
-            axes.set_xticks(ticks, [grouped(t) for t in ticks] if last else [""] * len(ticks))
-            axes.axvline(float(np.median(children)), color=INK, linewidth=1.2)
-            axes.grid(axis="x")
-            axes.set_ylabel(
-                f"{name_title(spine.geolevels[level])}\n{grouped(len(children))}",
-                rotation=0, ha="right", va="center", color=INK,
-            )  # fmt: skip
-            if last:
-                axes.set_xlabel("children of a geounit")
-        svg = to_svg(
-            figure, "fanout", "Histograms of the number of children, by geolevel; a line at the median."
-        )
-        return Picture(svg, _fan_out_words(spine))
+    canvas = Canvas(_ROW * spine.finest + 54)
+    most = max(int(np.diff(offsets).max()) for offsets in spine.child_offsets)
+    edges = np.unique(np.round(np.geomspace(1, most + 1, _BINS)))
+    # Whole numbers lie in the middle of their class.
+    edges = edges - 0.5
+    edges = np.append(edges, most + 0.5) if edges[-1] < most + 0.5 else edges
+    places = Scale(0.5, most + 1, _LEFT, WIDTH - _RIGHT, logarithmic=True)
+    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if t <= most]
+    for level in range(spine.finest):
+        base = 8 + _ROW * (level + 1)
+        for tick in ticks:
+            canvas.line((places(tick), base - _BARS), (places(tick), base), LINE)
+        children = np.diff(spine.child_offsets[level])
+        counts, _ = np.histogram(children, edges)
+        heights = Scale(0, float(counts.max()), 0, _BARS - 3)
+        for count, (left, right) in zip(counts.tolist(), pairwise(map(places, edges.tolist())), strict=True):
+            canvas.bar((left, base - heights(count)), right - left, heights(count), COLOURS[0])
+        median = places(float(np.median(children)))
+        canvas.line((median, base - _BARS), (median, base), INK, width=1.2)
+        canvas.text((_LEFT - 12, base - 31), name_title(spine.geolevels[level]), anchor="end")
+        canvas.text((_LEFT - 12, base - 15), grouped(len(children)), MUTED, anchor="end")
+        last = level == spine.finest - 1
+        labels = [(float(tick), grouped(tick)) for tick in ticks] if last else []
+        canvas.axis(places, base, labels, title="children of a geounit" if last else "")
+    description = "Histograms of the number of children, by geolevel; a line at the median."
+    return Picture(canvas.svg("fanout", "Children of a geounit", description), _fan_out_words(spine))
 
 
 def _fan_out_words(spine: Spine) -> str:
@@ -249,25 +235,31 @@ def _map(spine: Spine, points: pl.DataFrame, county: str | None, within: str, gr
     return GroupMap(Picture(figure, caption[0].upper() + caption[1:]), name)
 
 
+_MARGIN = 10.0  # room for the outermost points of a map
+
+
 def _points_plot(
     x: NDArray[np.float64], y: NDArray[np.float64], groups: NDArray[np.int64], description: str
 ) -> Markup:
-    with house_style("map"):
-        known = np.isfinite(x) & np.isfinite(y)
-        x, y, groups = x[known], y[known], groups[known]
-        # The width of a degree of longitude is proportional to the cosine of the latitude.
-        stretch = float(np.cos(np.radians(y.mean()))) if len(y) else 1.0
-        width = max(float(np.ptp(x)) * stretch, 1e-9) if len(x) else 1.0
-        height = float(np.clip(WIDTH * float(np.ptp(y) if len(y) else 1.0) / width, 3.0, 8.0))
-        figure = new_figure(height)
-        axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-        size = float(np.clip(40_000 / max(len(x), 1), 4.0, 60.0))
-        for number, colour in enumerate(_COLOURS):
-            # Neighbouring groups have consecutive numbers and so different colours.
-            mine = groups % len(_COLOURS) == number
-            axes.scatter(x[mine], y[mine], s=size, color=colour, linewidths=0)
-        axes.set_aspect(1 / stretch)
-        axes.set_axis_off()
-        if not len(x):
-            axes.text(0.5, 0.5, "no points are known", color=MUTED, ha="center")
-        return to_svg(figure, "map", description)
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y, groups = x[known], y[known], groups[known]
+    if not len(x):
+        canvas = Canvas(60)
+        canvas.text((WIDTH / 2, 30), "no points are known", MUTED, anchor="middle")
+        return canvas.svg("map", "Map", description)
+    # The width of a degree of longitude is proportional to the cosine of the latitude.
+    across = (x - x.min()) * np.cos(np.radians(y.mean()))
+    up = y - y.min()
+    frame = WIDTH - 2 * _MARGIN
+    tall = float(np.clip(frame * float(np.ptp(up)) / max(float(np.ptp(across)), 1e-9), 200, 560))
+    # One scale in both directions, and the map in the middle.
+    length = min(frame / max(float(np.ptp(across)), 1e-9), tall / max(float(np.ptp(up)), 1e-9))
+    left = (WIDTH - length * across.max()) / 2
+    base = _MARGIN + (tall + length * up.max()) / 2
+    places = np.column_stack([left + length * across, base - length * up])
+    canvas = Canvas(tall + 2 * _MARGIN)
+    diameter = float(np.sqrt(np.clip(40_000 / len(x), 4.0, 60.0)))
+    for number, colour in enumerate(_COLOURS):
+        # Neighbouring groups have consecutive numbers and so different colours.
+        canvas.points(places[groups % len(_COLOURS) == number].tolist(), colour, diameter=diameter)
+    return canvas.svg("map", "Map", description)

@@ -5,7 +5,7 @@ By its intervals, a release also says how near published counts lie to the count
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,15 +14,26 @@ from numpy.typing import NDArray
 from tallyveil.files.geography import NAMES
 from tallyveil.files.intervals import DECIMALS, INTERVALS, made_intervals, read_interval_table
 from tallyveil.geography.areas import NAME_COLUMNS
-from tallyveil.report.figure import COLOURS, INK, MUTED, WIDTH, Picture, house_style, new_figure, to_svg
 from tallyveil.report.release_files import Matrix, ReleaseFiles, Titles
+from tallyveil.report.svg import (
+    CIRCLE,
+    COLOURS,
+    DIAMOND,
+    INK,
+    LINE,
+    MUTED,
+    WIDTH,
+    Canvas,
+    Key,
+    Picture,
+    Scale,
+    even_ticks,
+    legend_of,
+    wrapped,
+)
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.read import collect, read_published
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +90,9 @@ def _middle(values: pl.Series) -> int:
 
 
 INSIDE, OUTSIDE = COLOURS[0], COLOURS[3]
-_LEFT, _RIGHT = 2.0, 0.2  # inches beside the axes
-_PANEL, _GAP, _TOP, _BOTTOM = 1.25, 0.42, 0.42, 0.62
-_LABEL = 0.62  # inches from the axes to the name of a geolevel: past the longest tick label
+_LEFT, _RIGHT = 150.0, 18.0  # beside the axes
+_PANEL, _GAP, _BOTTOM = 88.0, 30.0, 42.0
+_LABEL = 45.0  # from the axes to the name of a geolevel: past the longest tick label
 _LABELS = 9
 
 
@@ -109,75 +120,67 @@ class Panel:
         return held
 
 
+_KEYS = (
+    Key("published count", INK, lined=True),
+    Key("estimate and interval that holds it", INSIDE, CIRCLE, lined=True),
+    Key("interval that does not", OUTSIDE, DIAMOND, lined=True),
+)
+
+
 def interval_plot(panels: Sequence[Panel], unit: Unit) -> Picture:
     """Draw one panel for each geolevel. Intervals are drawn relative to the published counts, the line at zero."""
-    with house_style("intervals"):
-        height = _TOP + _BOTTOM + len(panels) * _PANEL + (len(panels) - 1) * _GAP
-        figure = new_figure(height)
-        for number, panel in enumerate(panels):
-            # matplotlib counts from below; the first panel is on top.
-            base = _BOTTOM + (len(panels) - 1 - number) * (_PANEL + _GAP)
-            axes = figure.add_axes(
-                (_LEFT / WIDTH, base / height, 1 - (_LEFT + _RIGHT) / WIDTH, _PANEL / height)
-            )
-            _draw(axes, panel)
-            axes.set_ylabel(f"{panel.title}\n{unit.many}", rotation=0, ha="right", va="center")
-            # In parts of the width of the axes, so that all panels' labels stand in one column.
-            axes.yaxis.set_label_coords(-_LABEL / (WIDTH - _LEFT - _RIGHT), 0.5)
-            if number == len(panels) - 1:
-                axes.set_xlabel("published count, from the smallest geounit to the largest")
-        _legend(figure, height)
-        return Picture(to_svg(figure, "intervals", _description(panels)), _words(panels))
+    legend = legend_of(_KEYS, WIDTH - _LEFT)
+    first = legend.height + 14
+    canvas = Canvas(first + len(panels) * (_PANEL + _GAP) - _GAP + _BOTTOM)
+    legend.draw(canvas, (_LEFT + 5, 2))
+    for number, panel in enumerate(panels):
+        top = first + number * (_PANEL + _GAP)
+        lines = [*wrapped(panel.title, _LEFT - _LABEL), unit.many]
+        for place, line in enumerate(lines):
+            middle = top + _PANEL / 2 + 14 * (place - (len(lines) - 1) / 2)
+            colour = MUTED if place == len(lines) - 1 else INK
+            canvas.text((_LEFT - _LABEL, middle), line, colour, anchor="end")
+        last = number == len(panels) - 1
+        _draw(canvas, panel, top, "published count, from the smallest geounit to the largest" if last else "")
+    svg = canvas.svg("intervals", "Intervals relative to published counts", _description(panels))
+    return Picture(svg, _words(panels))
 
 
-def _draw(axes: "Axes", panel: Panel) -> None:
-    places = np.arange(len(panel.published))
+def _draw(canvas: Canvas, panel: Panel, top: float, axis_title: str) -> None:
+    places = Scale(-0.8, max(len(panel.published) - 0.2, 0.8), _LEFT, WIDTH - _RIGHT)
+    ends = {name: getattr(panel, name) - panel.published for name in ("lower", "upper", "estimate")}
+    low, high = (float(end(list(map(end, ends.values())))) for end in (np.min, np.max))
+    # Some room above and below, and a height where all intervals have none.
+    room = 0.08 * (high - low) or 1.0
+    heights = Scale(low - room, high + room, top + _PANEL, top)
+    for tick in even_ticks(heights.low, heights.high, 5):
+        canvas.line((_LEFT, heights(tick)), (WIDTH - _RIGHT, heights(tick)), LINE)
+        label = "0" if tick == 0 else f"{tick:+,d}".replace("-", "−")
+        canvas.text((_LEFT - 6, heights(tick)), label, MUTED, anchor="end")
     held = panel.inside
     # Colour and shape both differ, for readers who do not see the colours.
-    for which, colour, marker in ((held, INSIDE, "o"), (~held, OUTSIDE, "D")):
-        low, high, middle = (
-            (values - panel.published)[which] for values in (panel.lower, panel.upper, panel.estimate)
-        )
-        axes.vlines(places[which], low, high, color=colour, linewidth=2.2, zorder=2)
-        axes.scatter(places[which], middle, s=20, color=colour, marker=marker, linewidths=0, zorder=4)
-    axes.margins(y=0.08)
-    axes.axhline(0, color=INK, linewidth=1.1, zorder=3)
-    axes.grid(axis="y")
+    kinds = ((held, INSIDE, CIRCLE), (~held, OUTSIDE, DIAMOND))
+    for which, colour, _ in kinds:
+        for place in np.flatnonzero(which).tolist():
+            x = places(place)
+            canvas.line(
+                (x, heights(float(ends["lower"][place]))),
+                (x, heights(float(ends["upper"][place]))),
+                colour,
+                width=2.2,
+            )
+    canvas.line((_LEFT, heights(0)), (WIDTH - _RIGHT, heights(0)), INK, width=1.1)
+    for which, colour, shape in kinds:
+        middles = [
+            (places(place), heights(float(ends["estimate"][place])))
+            for place in np.flatnonzero(which).tolist()
+        ]
+        canvas.dots(middles, colour, shape=shape, radius=2.4)
     # Evenly spaced ranks; unique, since few counts give the same rank twice.
-    shown = np.unique(np.linspace(0, len(places) - 1, min(_LABELS, len(places))).round().astype(int))
-    axes.set_xticks(shown, [grouped(int(panel.published[place])) for place in shown])
-    axes.set_xlim(-0.8, max(len(places) - 0.2, 0.8))
-    axes.locator_params(axis="y", nbins=5, integer=True)
-    axes.yaxis.set_major_formatter(lambda value, _: "0" if value == 0 else f"{value:+,.0f}".replace("-", "−"))
-    axes.tick_params(axis="y", labelcolor=MUTED)
-
-
-def _legend(figure: "Figure", height: float) -> None:
-    from matplotlib.lines import Line2D
-
-    entries = [
-        Line2D([], [], color=INK, linewidth=1.1, label="published count"),
-        Line2D(
-            [],
-            [],
-            color=INSIDE,
-            marker="o",
-            markersize=4.5,
-            linewidth=2.2,
-            label="estimate and interval that holds it",
-        ),
-        Line2D(
-            [], [], color=OUTSIDE, marker="D", markersize=4.5, linewidth=2.2, label="interval that does not"
-        ),
-    ]
-    figure.legend(
-        handles=entries,
-        loc="upper left",
-        bbox_to_anchor=(_LEFT / WIDTH, 1 - 0.05 / height),
-        ncols=3,
-        columnspacing=1.8,
-        handlelength=1.6,
-    )
+    last = len(panel.published) - 1
+    shown = np.unique(np.linspace(0, last, min(_LABELS, last + 1)).round().astype(int)).tolist()
+    labels = [(place, grouped(int(panel.published[place]))) for place in shown]
+    canvas.axis(places, top + _PANEL, labels, title=axis_title)
 
 
 def _description(panels: Sequence[Panel]) -> str:
