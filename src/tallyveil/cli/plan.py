@@ -10,8 +10,9 @@ import typer
 
 from tallyveil.cli.explore import OpenIt, Shown, give_site
 from tallyveil.cli.frame.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
+from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import plain_table, show_table
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.programme import show_programme
 from tallyveil.cli.spine import show_changes
 
