@@ -315,8 +315,7 @@ def _show(forecast: "Forecast") -> None:
 def _show_plan(forecast: "Forecast") -> None:
     from tallyveil.accounting.numbers import claim_text, delta_text, spent_cell
     from tallyveil.budget.strategy import expected_errors
-    from tallyveil.plans.estimating import values_in_words
-    from tallyveil.plans.record import CONFIDENCE
+    from tallyveil.plans.record import CONFIDENCE, values_in_words
 
     console = Screen()
     loaded = forecast.plan
@@ -351,8 +350,7 @@ def _show_plan(forecast: "Forecast") -> None:
         )
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
-    values = values_in_words(loaded.estimation, drawn=bool(loaded.subspace))
-    console.print(f"values      {values}", soft_wrap=True)
+    console.print(f"values      {values_in_words(loaded)}", soft_wrap=True)
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
     if loaded.spine is not None and loaded.spine.changes:
         kinds: list[str] = [step.kind for step in loaded.spine.steps]
