@@ -31,6 +31,7 @@ from tallyveil.accounting.engines.loss_transform import (
     UNIT,
     Depth,
     GaussianFactors,
+    Other,
     TiltedAtoms,
     Windows,
     atoms,
@@ -85,7 +86,7 @@ class Scan:
     """
 
     gaussians: GaussianFactors
-    others: tuple[Base, ...]
+    others: tuple[Other, ...]
     depth: Depth
     windows: Windows
     spread: float
@@ -95,9 +96,7 @@ class Scan:
         return replace(self, windows=self._windows(tilt)) if self.others else self
 
     def _windows(self, tilt: float) -> Windows:
-        return find_windows(
-            decay_of(self.gaussians, self.others, Fraction(tilt), self.spread), self.depth
-        )
+        return find_windows(decay_of(self.gaussians, self.others, Fraction(tilt), self.spread), self.depth)
 
     @property
     def width(self) -> int:
@@ -264,7 +263,7 @@ class _ContourPart:
         return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
-def _terms(factor: Base) -> int:
+def _terms(factor: Other) -> int:
     """How many exponentials the transform of a factor without a closed form adds up, about."""
     match factor:
         case GaussianLoss():
@@ -366,8 +365,8 @@ def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[
 def _exponential_part(factor: ExponentialLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
     """The transform of real Laplace noise relative to that at u = 0, to a power, and its error in UNIT.
 
-    It is cosh w + (epsilon / 2) sinh(w) / w with w = (z + 1/2) epsilon, up to a constant: two atoms at the losses epsilon
-    and -epsilon, and a density between them.
+    It is cosh w + (epsilon / 2) sinh(w) / w with w = (z + 1/2) epsilon, up to a constant: two atoms at the losses
+    epsilon and -epsilon, and a density between them.
     """
     epsilon = float(factor.epsilon)
     a = abs(float((tilt + Fraction(1, 2)) * factor.epsilon))
@@ -742,7 +741,10 @@ class Dithered:
         if tilt not in self._contours:
             period, further = self._period(tilt, epsilon)
             scan = self.scan.at(tilt)
-            if number_of_nodes(scan.windows.lows, scan.windows.highs, 2 * math.pi / period) * scan.width > MOST_NODES:
+            if (
+                number_of_nodes(scan.windows.lows, scan.windows.highs, 2 * math.pi / period) * scan.width
+                > MOST_NODES
+            ):
                 return None
             contour = contour_at(scan, tilt, period, further)
             while len(self._contours) * contour.frequencies.size > _CACHED:
@@ -829,15 +831,18 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
 
 
 def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
-    law: list[Base] = []
+    wide: list[GaussianLoss | NormalLoss] = []
+    others: list[Other] = []
     for loss in merged_law(factors):
-        if isinstance(loss, FailureLoss | ConcentratedLoss | SampledLoss):
-            return "it needs losses whose transform is known"
-        law.append(loss)
-    wide = [
-        f for f in law if isinstance(f, NormalLoss) or (isinstance(f, GaussianLoss) and f.variance >= _LEAST_VARIANCE)
-    ]
-    others = tuple(f for f in law if f not in wide)
+        match loss:
+            case FailureLoss() | ConcentratedLoss() | SampledLoss():
+                return "it needs losses whose transform is known"
+            case NormalLoss():
+                wide.append(loss)
+            case GaussianLoss() if loss.variance >= _LEAST_VARIANCE:
+                wide.append(loss)
+            case _:
+                others.append(loss)
     refused = _out_of_range(others)
     if refused is not None:
         return refused
@@ -854,13 +859,13 @@ def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
         _PARTS,
     )
     windows = find_windows(decay_of(gaussians, others, Fraction(tilt), spread), depth)
-    scan = Scan(gaussians, others, depth, windows, spread)
+    scan = Scan(gaussians, tuple(others), depth, windows, spread)
     nodes = number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
     if nodes > MOST_AT_BUILD or nodes * scan.width > MOST_NODES:
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
-    return Dithered(tuple(law), scan, width)
+    return Dithered((*wide, *others), scan, width)
 
 
 def _largest_variance(factor: Base) -> Fraction:
@@ -876,7 +881,7 @@ def _largest_variance(factor: Base) -> Fraction:
             return factor.multiplicity * factor.offset**2
 
 
-def _out_of_range(others: tuple[Base, ...]) -> str | None:
+def _out_of_range(others: list[Other]) -> str | None:
     """Why the factors without a closed form cannot be taken, or None."""
     if sum(map(_terms, others)) > MOST_ATOMS:
         return f"the discrete losses take more than {MOST_ATOMS} values"

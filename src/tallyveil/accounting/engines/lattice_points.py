@@ -31,7 +31,6 @@ import numpy as np
 
 from tallyveil.accounting.engines.loss_transform import (
     GaussianFactors,
-    decay_of,
     nodes_within,
     number_of_nodes,
     windows_up_to,
@@ -397,8 +396,7 @@ def find_places(factors: list[GaussianLoss], step: Fraction, n_points: int, dept
         return np.arange(half + 1) if half < MAX_NODES else _too_many(half + 1)
     turn = 2 * math.pi / n_points / float(step)
     # Half a step beyond the last node, so that a node on the very edge cannot be dropped by rounding.
-    decay = decay_of(GaussianFactors.of(factors), (), Fraction(0), 1.0)
-    windows = windows_up_to(decay, depth, turn * (half + 0.5))
+    windows = windows_up_to(GaussianFactors.of(factors).decay, depth, turn * (half + 0.5))
     if windows is None:
         return "the transform of the loss returns to its full size too often"
     count = number_of_nodes(*windows, turn)

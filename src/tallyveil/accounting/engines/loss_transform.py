@@ -31,13 +31,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from tallyveil.accounting.engines.moments import WIDE_VARIANCE
 from tallyveil.accounting.losses import (
-    Base,
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
@@ -49,6 +48,9 @@ from tallyveil.arrays import Bools, Complexes, Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+
+Other: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss
+"""Losses of other than wide Gaussian noise."""
 
 # Unit roundoff of float64: one operation rounds by at most this, relatively.
 UNIT = 2.0**-53
@@ -154,7 +156,7 @@ def _response_atoms(factor: ResponseLoss, tilt: Fraction) -> TiltedAtoms:
         ]
         total = masses[0] + masses[1] + masses[2]
         weights = np.array([float(mass / total) for mass in masses])
-    # The ball's radius and the rounding to a float are each far below one unit; a weight that underflows is below it too.
+    # The ball's radius and the rounding to a float are each below one unit, and so is a weight that underflows.
     return TiltedAtoms(0, weights, 4 * UNIT)
 
 
@@ -304,7 +306,9 @@ MOST_WINDOWS: Final = 20_000
 _BOUNDLESS: Final = 1e200
 """The variance at which integer noise stands for normal noise: its period is then beyond every frequency."""
 
-_LEAST_PULL: Final = 1e-200  # a pull below it would underflow; a factor without a pull only makes the bound larger
+_LEAST_PULL: Final = (
+    1e-200  # a pull below it would underflow; a factor without a pull only makes the bound larger
+)
 _CHUNK: Final = 1 << 17  # multiples of the longest period that are split at once
 _FIRST_END: Final = (
     8.0  # end of the first segment, in units of the reciprocal of the loss's standard deviation
@@ -383,6 +387,11 @@ class GaussianFactors:
         """How many different factors there are."""
         return self.variances.size
 
+    @property
+    def decay(self) -> "Decay":
+        """That of these factors alone."""
+        return decay_of(self, (), Fraction(0), math.sqrt(self.variance))
+
 
 @dataclass(frozen=True, slots=True)
 class Depth:
@@ -443,7 +452,7 @@ class Decay:
         )
 
 
-def decay_of(gaussians: GaussianFactors, others: Sequence[Base], tilt: Fraction, deviation: float) -> Decay:
+def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction, deviation: float) -> Decay:
     """The decay of a composition at one tilt (docs/proofs/off-lattice.md, section 3).
 
     Args:
@@ -458,7 +467,6 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Base], tilt: Fraction,
             period, pull, mass = _pull_of_exponential(factor, tilt)
             masses.append((factor.multiplicity, mass))
         else:
-            assert not isinstance(factor, NormalLoss)
             period, pull = _pull_of_atoms(factor, tilt)
         if pull > _LEAST_PULL:
             periods.append(period)
@@ -519,8 +527,8 @@ class Windows:
 def find_windows(decay: Decay, depth: Depth) -> Windows:
     """All windows; one that holds every frequency if there are too many states or windows on the way to them.
 
-    The problem: find all frequencies u in [0, U] at which the transform of a sum of losses may exceed a stated size, and
-    be sure that none is missed.
+    The problem: find all frequencies u in [0, U] at which the transform of a sum of losses may exceed a stated
+    size, and be sure that none is missed.
 
     The variables, for a discrete Gaussian factor of variance v, sensitivity k and multiplicity m: P = 2 pi v / k
     is its *period*; d is the distance of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2

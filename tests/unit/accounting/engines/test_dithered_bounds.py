@@ -153,8 +153,7 @@ def test_slopes_of_chords_are_rounded_by_their_terms() -> None:
 
 def some_contour(tilt: float) -> DitheredContour:
     gaussians, depth = GaussianFactors.of([GaussianLoss(Fraction(5, 2), 1, 3)]), Depth(30.0, 0.5, 10)
-    windows = find_windows(gaussians, depth)
-    assert windows is not None
+    windows = find_windows(gaussians.decay, depth)
     return contour_at(Scan(gaussians, (), depth, windows, 1.1), tilt, 60.0, tilt + 1 if tilt > 0 else -1.0)
 
 

@@ -34,8 +34,7 @@ TILTS = (-0.6, 0.4, 2.0)
 def scan_of(name: str, depth: float) -> Scan:
     wide, others = COMPOSITIONS[name]
     gaussians, scanned = GaussianFactors.of(wide), Depth(depth, HALF_WIDTH, PARTS)
-    windows = find_windows(gaussians, scanned)
-    assert windows is not None
+    windows = find_windows(gaussians.decay, scanned)
     return Scan(gaussians, others, scanned, windows, math.sqrt(gaussians.variance) + len(others))
 
 
