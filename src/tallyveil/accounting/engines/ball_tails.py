@@ -50,6 +50,7 @@ Source: Balle, Wang 2018, Theorem 8.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
@@ -367,11 +368,9 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
 MAX_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
-MAX_TERMS: Final = 1 << 13
-"""Coefficients of all polynomials above which Laplace noise is refused: each epsilon takes some 10 ms then."""
-
-MAX_ANSWERS: Final = 64
-"""Answers above which a composition is refused: each one is a product of tables."""
+MAX_TERMS: Final = 1 << 14
+"""Values of all factors by themselves above which a composition is refused, and coefficients of all polynomials above
+which real Laplace noise is: each epsilon takes some 20 ms then."""
 
 Table = dict[Fraction, arb | arb_poly]
 
@@ -398,33 +397,32 @@ class Enumeration(DeltaByTails):
         """Combine all losses, or None where that takes too long.
 
         Args:
-            factors: The composition; a factor with multiplicity n counts as n answers.
+            factors: The composition, equal losses merged.
             least_delta: A delta of this size or more has about 20 proved digits. Bounds of smaller ones still hold.
 
         Raises:
-            BudgetError: a factor is out of range.
+            BudgetError: the Gaussian losses are so large that their tails take too many bits.
         """
         real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
         gaussian = tuple(factor for factor in factors if isinstance(factor, GaussianLoss))
         # Gaussian tails are cut off at this size. The densities of real noise cancel three bits each, at most about.
         bits = resolving_bits(gaussian, least_delta) + 3 * real
-        answers = sum(factor.multiplicity for factor in factors)
+        points = [_points(factor, bits) for factor in factors]
         # One product of two tables of 1,024 entries is a million multiplications of balls.
-        if answers > MAX_ANSWERS or sum(_points(factor, bits) for factor in factors) > MAX_STEPS:
+        if sum(points) > MAX_TERMS or (real and max(points) * (real + 1) > MAX_TERMS):
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
-        if _greatest_product(factors, bits) * (real + 1) > MAX_STEPS and not _overlap(factors):
+        if math.prod(points) * (real + 1) > MAX_STEPS and not _overlap(factors):
             return None
         with precision(bits + 64):
             # The empty sum is 0 with certainty; every factor multiplies into it.
             total: Table = {Fraction(0): arb(1)}
             for factor in factors:
-                table = _table(factor, bits)
-                for _ in range(factor.multiplicity):
-                    # Losses need not share a lattice, so the length of a table is only known when it is made.
-                    if len(total) * len(table) * (real + 1) > MAX_STEPS:
-                        return None
-                    total = _combined(total, table)
+                table = _power_of(factor, bits)
+                # Losses need not share a lattice, so the length of a table is only known when it is made.
+                if len(total) * len(table) * (real + 1) > MAX_STEPS:
+                    return None
+                total = _combined(total, table)
         if real and len(total) * (real + 1) > MAX_TERMS:
             return None
         # All other losses have finite tables; only Gaussian noise is cut off.
@@ -513,26 +511,17 @@ def _inverses(x: arb, count: int, bits: int) -> tuple[list[arb], list[arb], list
 
 
 def _points(factor: Countable, bits: int) -> int:
+    """How many values the sum of all answers of a factor takes; they lie on one lattice."""
     match factor:
         case GaussianLoss():
-            return 2 * _enumerated_reach(factor.variance, bits) + 1
+            last = 2 * (_enumerated_reach(factor.variance, bits) + factor.sensitivity)
         case LaplaceLoss():
-            return factor.sensitivity + 1
+            last = factor.sensitivity
         case ExponentialLoss():
-            return 2
+            last = 1
         case ResponseLoss():
-            return 3
-
-
-def _greatest_product(factors: tuple[Countable, ...], bits: int) -> int:
-    """Multiplications of the largest product of tables, if only sums of one factor fall on one another."""
-    sums, greatest = 1, 0
-    for factor in factors:
-        points, n = _points(factor, bits), factor.multiplicity
-        # The sum of n answers on one lattice takes at most n (points - 1) + 1 values.
-        greatest = max(greatest, sums * ((n - 1) * (points - 1) + 1) * points)
-        sums *= n * (points - 1) + 1
-    return greatest
+            last = 2
+    return factor.multiplicity * last + 1
 
 
 def _overlap(factors: tuple[Countable, ...]) -> bool:
@@ -542,13 +531,32 @@ def _overlap(factors: tuple[Countable, ...]) -> bool:
         return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
     steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
     reach = greatest_bounds(factors).upper
-    return 2 * reach <= MAX_TERMS * reduce(common_step, steps)
+    real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
+    return 2 * reach * (real + 1) <= MAX_TERMS * reduce(common_step, steps)
 
 
 def _enumerated_reach(variance: Fraction, bits: int) -> int:
     # Beyond it every weight is below 2^-bits: x^2 / (2 v) > bits ln 2. The cap keeps the float from overflowing; a
     # table of that size is refused anyway.
     return math.ceil(math.sqrt(2 * float(min(variance, Fraction(10**12))) * bits * math.log(2))) + 1
+
+
+def _power_of(factor: Countable, bits: int) -> Table:
+    """Loss of all answers of a factor: the power of a polynomial whose coefficients are the entries of one answer."""
+    table, n = _table(factor, bits), factor.multiplicity
+    losses = sorted(table)
+    entries: Sequence[arb | arb_poly] = [table[loss] for loss in losses]
+    if isinstance(factor, ExponentialLoss):
+        # Two entries, which are polynomials themselves: the binomial formula.
+        powers = [[arb_poly([1])], [arb_poly([1])]]
+        for entry, up_to in zip(entries, powers, strict=True):
+            for _ in range(n):
+                up_to.append(up_to[-1] * entry)
+        entries = [math.comb(n, i) * powers[0][n - i] * powers[1][i] for i in range(n + 1)]
+    else:
+        entries = (arb_poly([_at(entry, 0) for entry in entries]) ** n).coeffs()
+    step = losses[1] - losses[0]
+    return {n * losses[0] + i * step: entry for i, entry in enumerate(entries)}
 
 
 def _table(factor: Countable, bits: int) -> Table:

@@ -318,9 +318,13 @@ def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:
     return Enumeration.build(countable) if len(countable) == len(law) else None
 
 
-def _finite(law: tuple[Base, ...], width: float) -> Enumeration | None:
+def _whole(law: tuple[Base, ...], width: float) -> Enumeration | None:
     """Enumeration where it cuts nothing off."""
     return None if any(isinstance(loss, GaussianLoss) for loss in law) else _direct(law, width)
+
+
+def _cut_off(law: tuple[Base, ...], width: float) -> Enumeration | None:
+    return _direct(law, width) if any(isinstance(loss, GaussianLoss) for loss in law) else None
 
 
 def _fine_grid(factors: tuple[LossFactor, ...]) -> LossEngine:
@@ -352,7 +356,7 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
     lambda factors, _: Quadrature.build(factors),
     _tilted,
 )
-_OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (_finite, Dithered.build, _direct, _wider)
+_OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (_whole, Dithered.build, _cut_off, _wider)
 """The engines in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
 
 _ASKED_FOR: Final[dict[str, _Builder]] = {

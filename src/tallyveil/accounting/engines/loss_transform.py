@@ -300,6 +300,9 @@ def _real_power(values: Floats, n: int) -> Floats:
 MOST_STATES: Final = 4_000_000
 """Largest number of states that a scan may look at. This many take about a second on one core."""
 
+FEW_STATES: Final = 1 << 18
+"""The same for a scan that is made anew for each tilt."""
+
 MOST_WINDOWS: Final = 20_000
 """Largest number of windows. Each one holds a few nodes of every contour. This many take seconds for an epsilon."""
 
@@ -524,7 +527,7 @@ class Windows:
     gain: float = 0.0
 
 
-def find_windows(decay: Decay, depth: Depth) -> Windows:
+def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> Windows:
     """All windows; one that holds every frequency if there are too many states or windows on the way to them.
 
     The problem: find all frequencies u in [0, U] at which the transform of a sum of losses may exceed a stated
@@ -561,7 +564,8 @@ def find_windows(decay: Decay, depth: Depth) -> Windows:
     # The largest F that there is: every d is half a period at most.
     most = float((decay.pulls * decay.periods**2).sum()) / 8
     part = [segment for segment in segments if segment.bound < most]
-    scanned = _scanned(decay, part, MOST_STATES, MOST_WINDOWS) if part else (np.zeros(0), np.zeros(0))
+    allowed = MOST_STATES if most_states is None else most_states
+    scanned = _scanned(decay, part, allowed, MOST_WINDOWS) if part else (np.zeros(0), np.zeros(0))
     whole = segments if scanned is None else [segment for segment in segments if segment.bound >= most]
     lows, highs = scanned or (np.zeros(0), np.zeros(0))
     return Windows(
