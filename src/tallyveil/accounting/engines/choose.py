@@ -304,12 +304,16 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
     return TiltedFFT(factors) if _has_lattice(factors) else None
 
 
+def _dithered(law: tuple[Base, ...], width: float) -> Dithered | None:
+    return Dithered.build(law, width)
+
+
 def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
     """The dithered contour at ten times the width asked for, or at a hundred times, and so on."""
     engine = None
     while engine is None and width < _WIDEST:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
-        engine = Dithered.build(law, width)
+        engine = _dithered(law, width)
     return engine
 
 
@@ -356,7 +360,12 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
     lambda factors, _: Quadrature.build(factors),
     _tilted,
 )
-_OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (_whole, Dithered.build, _cut_off, _wider)
+_OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
+    _whole,
+    _dithered,
+    _cut_off,
+    _wider,
+)
 """The engines in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
 
 _ASKED_FOR: Final[dict[str, _Builder]] = {
