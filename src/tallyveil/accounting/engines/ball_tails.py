@@ -368,9 +368,8 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
 MAX_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
-MAX_TERMS: Final = 1 << 14
-"""Values of all factors by themselves above which a composition is refused, and coefficients of all polynomials above
-which real Laplace noise is: each epsilon takes some 20 ms then."""
+MAX_TERMS: Final = 1 << 15
+"""Coefficients of all polynomials of the table above which a composition is refused: each epsilon takes some 50 ms."""
 
 Table = dict[Fraction, arb | arb_poly]
 
@@ -408,11 +407,10 @@ class Enumeration(DeltaByTails):
         # Gaussian tails are cut off at this size. The densities of real noise cancel three bits each, at most about.
         bits = resolving_bits(gaussian, least_delta) + 3 * real
         points = [_points(factor, bits) for factor in factors]
-        # One product of two tables of 1,024 entries is a million multiplications of balls.
-        if sum(points) > MAX_TERMS or (real and max(points) * (real + 1) > MAX_TERMS):
+        if max(points) * (real + 1) > MAX_TERMS:
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
-        if math.prod(points) * (real + 1) > MAX_STEPS and not _overlap(factors):
+        if math.prod(points) * (real + 1) > MAX_TERMS and not _overlap(factors):
             return None
         with precision(bits + 64):
             # The empty sum is 0 with certainty; every factor multiplies into it.
@@ -423,7 +421,7 @@ class Enumeration(DeltaByTails):
                 if len(total) * len(table) * (real + 1) > MAX_STEPS:
                     return None
                 total = _combined(total, table)
-        if real and len(total) * (real + 1) > MAX_TERMS:
+        if len(total) * (real + 1) > MAX_TERMS:
             return None
         # All other losses have finite tables; only Gaussian noise is cut off.
         return cls(total, bits + 64, not gaussian)

@@ -29,7 +29,7 @@ import numpy as np
 
 from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
+from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
 from tallyveil.accounting.engines.moments import estimated_length
@@ -323,12 +323,16 @@ def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:
 
 
 def _whole(law: tuple[Base, ...], width: float) -> Enumeration | None:
-    """Enumeration where it cuts nothing off."""
-    return None if any(isinstance(loss, GaussianLoss) for loss in law) else _direct(law, width)
+    """Enumeration where it cuts nothing off, or little: without Gaussian noise of usual variance."""
+    return None if _has_gaussian(law) else _direct(law, width)
 
 
 def _cut_off(law: tuple[Base, ...], width: float) -> Enumeration | None:
-    return _direct(law, width) if any(isinstance(loss, GaussianLoss) for loss in law) else None
+    return _direct(law, width) if _has_gaussian(law) else None
+
+
+def _has_gaussian(law: tuple[Base, ...]) -> bool:
+    return any(isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE for loss in law)
 
 
 def _fine_grid(factors: tuple[LossFactor, ...]) -> LossEngine:

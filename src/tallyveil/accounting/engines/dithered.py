@@ -21,7 +21,7 @@ errors, which are derived in docs/proofs/off-lattice.md.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -112,6 +112,15 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class _Phases:
+    """Cosines and sines of the phases u (W - epsilon) for some epsilons, and the sizes of W - epsilon."""
+
+    away: Floats
+    cosines: Floats
+    sines: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class DitheredContour:
     """The rule on one contour, for the epsilons that share its tilt.
 
@@ -144,18 +153,41 @@ class DitheredContour:
     roundings: tuple[tuple[float, float], tuple[float, float]]
     log_unit: Bounds
     further: tuple[float, float]
+    _shifted: dict[tuple[int, Fraction], Complexes] = field(default_factory=dict, repr=False, compare=False)
 
-    def sums_at(self, epsilons: Sequence[Fraction], wide: int) -> tuple[Floats, Floats]:
-        """The rule at epsilons and bounds on its errors, without the wrap-around; `wide` is 1 for the wider dither."""
+    def phases(self, epsilons: Sequence[Fraction]) -> "_Phases":
+        """The phases of all nodes at epsilons."""
         # Exact difference, rounded once: W and epsilon may be large and close.
         away = np.array([float(self.centre - epsilon) for epsilon in epsilons])
         turns = np.multiply.outer(away / (2 * math.pi), self.frequencies)
         # Whole turns are taken off before the cosine, whose argument reduction would otherwise lose digits.
         angles = (2 * math.pi) * (turns - np.rint(turns))
-        values: Floats = np.cos(angles) @ self.terms[wide].real - np.sin(angles) @ self.terms[wide].imag
+        return _Phases(np.abs(away), np.cos(angles), np.sin(angles))
+
+    def sums_at(self, phases: "_Phases", wide: int, shift: Fraction = Fraction(0)) -> tuple[Floats, Floats]:
+        """The rule and bounds on its errors, without the wrap-around.
+
+        Args:
+            phases: Those at some epsilons.
+            wide: 1 for the wider dither.
+            shift: What is added to these epsilons. Nearby epsilons share the phases, which take most of the time.
+        """
+        terms = self._terms_at(wide, shift)
+        values: Floats = phases.cosines @ terms.real - phases.sines @ terms.imag
         fixed, growth = self.roundings[wide]
         # Rounding grows with the distance from the centre, since u times it is the rounded phase.
-        return values, fixed + growth * np.abs(away) + self._left_out(wide + 1)
+        errors = fixed + growth * (phases.away + float(abs(shift))) + self._left_out(wide + 1)
+        if shift:
+            # One more factor of modulus 1, right to some units.
+            errors = errors + 100 * UNIT * float(np.abs(terms).sum())
+        return values, errors
+
+    def _terms_at(self, wide: int, shift: Fraction) -> Complexes:
+        if not shift:
+            return self.terms[wide]
+        if (wide, shift) not in self._shifted:
+            self._shifted[wide, shift] = self.terms[wide] * np.exp(-1j * float(shift) * self.frequencies)
+        return self._shifted[wide, shift]
 
     def _left_out(self, factor: int) -> float:
         """Bound on the sum over the nodes outside the windows and beyond their end."""
@@ -430,8 +462,9 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
     h = Fraction(contour.scan.depth.half_width)
     # Upper bound: one dither at epsilon - h^2 / (6 p). Lower bound: twice one dither at epsilon + h^2 / 2 less the one
     # twice as wide at epsilon (docs/proofs/off-lattice.md).
+    phases = contour.phases(epsilons)
     (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = (
-        _dithered(contour, [epsilon + shift for epsilon in epsilons], wide)
+        _dithered(contour, epsilons, phases, wide, shift)
         for shift, wide in ((-h * h / (6 * contour.scan.depth.parts), 0), (h * h / 2, 0), (Fraction(0), 1))
     )
     # The rule at epsilon + h^2 / 2 is in units of that epsilon.
@@ -451,11 +484,15 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
 
 
 def _dithered(
-    contour: DitheredContour, epsilons: Sequence[Fraction], wide: int
+    contour: DitheredContour,
+    epsilons: Sequence[Fraction],
+    phases: _Phases,
+    wide: int,
+    shift: Fraction = Fraction(0),
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """The dithered function from both sides, and the logarithm of its unit from both sides."""
-    values, errors = contour.sums_at(epsilons, wide)
-    rounded = np.array([float(epsilon) for epsilon in epsilons])
+    """The dithered function at epsilons plus a shift, from both sides, and the logarithm of its unit from both sides."""
+    values, errors = contour.sums_at(phases, wide, shift)
+    rounded = np.array([float(epsilon + shift) for epsilon in epsilons])
     # What wraps around is positive, so it can only have been added: it widens the lower side alone.
     less = errors + contour.wrap_around(rounded, wide + 1)
     return (values - less, values + errors), contour.log_scales(rounded)
@@ -586,7 +623,7 @@ _LARGEST_VARIANCE: Final = Fraction(10) ** 130
 # p, the uniform laws that a dither adds up: its transform falls like the frequency to the power -p.
 _PARTS: Final = 12
 # The formulas of the scan are proved for variances of 1/4 or more; smaller ones are listed.
-_LEAST_VARIANCE: Final = Fraction(1, 4)
+LEAST_VARIANCE: Final = Fraction(1, 4)
 # ln C from which a composition is refused: C multiplies the bounds on what is left out.
 _LARGEST_LOG_NORM: Final = 5.0
 _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-10: there the width is met
@@ -845,7 +882,7 @@ def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
                 return "it needs losses whose transform is known"
             case NormalLoss():
                 wide.append(loss)
-            case GaussianLoss() if loss.variance >= _LEAST_VARIANCE:
+            case GaussianLoss() if loss.variance >= LEAST_VARIANCE:
                 wide.append(loss)
             case _:
                 others.append(loss)

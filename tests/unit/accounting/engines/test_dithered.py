@@ -254,7 +254,7 @@ def test_a_period_makes_the_wrap_around_negligible_where_chernoffs_bound_holds(e
         assert (-1 <= further < one) if one < 0 else further > one
     period, further = engine._period(tilt, epsilon)
     contour = contour_at(engine.scan, tilt, period, further)
-    (value,), _ = contour.sums_at([Fraction(epsilon)], 0)
+    (value,), _ = contour.sums_at(contour.phases([Fraction(epsilon)]), 0)
     for wide in (1, 2):
         assert contour.wrap_around(np.array([epsilon]), wide)[0] < 1e-15 * value
     assert period < 60 * (engine.scan.spread + 1 / min(abs(tilt), abs(1 + tilt)))
