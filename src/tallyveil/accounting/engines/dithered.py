@@ -490,7 +490,7 @@ def _dithered(
     wide: int,
     shift: Fraction = Fraction(0),
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """The dithered function at epsilons plus a shift, from both sides, and the logarithm of its unit from both sides."""
+    """The dithered function at epsilons plus a shift, and the logarithm of its unit, each from both sides."""
     values, errors = contour.sums_at(phases, wide, shift)
     rounded = np.array([float(epsilon + shift) for epsilon in epsilons])
     # What wraps around is positive, so it can only have been added: it widens the lower side alone.
