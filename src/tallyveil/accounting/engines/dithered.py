@@ -421,7 +421,7 @@ def _exponential_part(factor: ExponentialLoss, u: Floats, tilt: Fraction) -> tup
     whole = cosh + epsilon / 2 * (sinh / a if a > 0 else 1.0)
     values = (cosh * cos + 1j * sinh * sin + epsilon / 2 * over) / whole
     # The function is even in w, and the sign of a was taken off above.
-    errors = 16 * np.abs(b) + (4 * a + 500)
+    errors = 16 * np.abs(b) + (4 * a + 160)
     return power_of(values, factor.multiplicity), factor.multiplicity * (errors + 8)
 
 
@@ -903,7 +903,8 @@ def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
         scan = Scan(gaussians, tuple(others), depth, find_windows(gaussians.decay, depth), spread)
     if others and (scan is None or _too_many(scan)):
         # Without wide Gaussian noise alone, but with the decay of all factors, at each tilt anew.
-        depth = Depth(log_depth - math.log(_SHALLOWER), half_width, _PARTS)
+        # The narrower dither leaves room for that.
+        depth = Depth(log_depth - math.log(_SHALLOWER), 0.88 * half_width, _PARTS)
         windows = scan.windows if scan else Windows(np.zeros(0), np.zeros(0), 1.0, 1.0, 1)
         scan = Scan(gaussians, tuple(others), depth, windows, spread, is_tilted=True).at(tilt)
     assert scan is not None

@@ -564,8 +564,9 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
     # The largest F that there is: every d is half a period at most.
     most = float((decay.pulls * decay.periods**2).sum()) / 8
     part = [segment for segment in segments if segment.bound < most]
-    allowed = MOST_STATES if most_states is None else most_states
-    scanned = _scanned(decay, part, allowed, MOST_WINDOWS) if part else (np.zeros(0), np.zeros(0))
+    # Where the caller limits the states he limits the nodes, too, and windows are no limit of their own.
+    limits = (MOST_STATES, MOST_WINDOWS) if most_states is None else (most_states, math.inf)
+    scanned = _scanned(decay, part, *limits) if part else (np.zeros(0), np.zeros(0))
     whole = segments if scanned is None else [segment for segment in segments if segment.bound >= most]
     lows, highs = scanned or (np.zeros(0), np.zeros(0))
     return Windows(
