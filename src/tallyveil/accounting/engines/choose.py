@@ -95,6 +95,9 @@ _WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9. The grid is wider than this more often than not."""
 
+_FINE_GRID: Final = 1e-8
+"""About the least width of epsilon's bounds that the grid of integer noise has."""
+
 STEPS: Final = 10_000
 """Standard deviation of the integer noise that stands for normal noise, about."""
 
@@ -314,7 +317,10 @@ def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
     while engine is None and width < _WIDEST:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
         engine = _dithered(law, width)
-    return engine
+    if engine is None or width <= _FINE_GRID or len(of_integers(law)) < len(law):
+        return engine
+    # Integer noise has a grid about as close, which is the faster one where nearly all frequencies count.
+    return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
 
 
 def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:

@@ -517,6 +517,7 @@ class Windows:
         end: U, the end of the scan.
         segments: Number of segments, the first one included.
         gain: Minus the logarithm of the transform's size from U on, at least.
+        is_whole: Whether the scan was given up, so that the windows hold every frequency.
     """
 
     lows: Floats
@@ -525,6 +526,7 @@ class Windows:
     end: float
     segments: int
     gain: float = 0.0
+    is_whole: bool = False
 
 
 def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> Windows:
@@ -576,6 +578,7 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
         segments[-1].end,
         len(segments),
         decay.gain(segments[-1].end),
+        scanned is None,
     )
 
 
