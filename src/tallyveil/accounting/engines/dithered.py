@@ -676,6 +676,8 @@ class Dithered:
         # From the largest loss on, delta is 0.
         greatest = greatest_bounds(factors).upper
         self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
+        # Beyond p / (2 h) the transform of the dither would overflow.
+        self._largest_tilt = _PARTS / (2 * scan.depth.half_width)
         self._contours: dict[float, DitheredContour] = {}
 
     @classmethod
@@ -778,9 +780,7 @@ class Dithered:
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
-        # Beyond p / (2 h) the transform of the dither would overflow.
-        most = _PARTS / (2 * self.scan.depth.half_width)
-        return min(tilt, -least) if of_rest else min(max(tilt, least), most)
+        return min(tilt, -least) if of_rest else min(max(tilt, least), self._largest_tilt)
 
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
         """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
@@ -824,6 +824,9 @@ class Dithered:
             if abs(following - tilt) * self.scan.spread < 1e-3:
                 break
             tilt = following
+            # No larger tilt is used, and far beyond the largest loss it would grow until floats overflow.
+            if tilt > self._largest_tilt:
+                break
         return tilt
 
     def _moments(self, tilt: float) -> tuple[float, float]:
