@@ -263,7 +263,9 @@ _FINEST = Fraction(1, 10**9)
 
 
 def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Bounds]]:
-    """The same as `beta_at` for many type I errors, much faster where the function follows from delta.
+    """For each type I error, a loss whose line supports the trade-off function there, and its bounds there.
+
+    All errors together are much faster than one by one where the function follows from delta.
 
     Args:
         engine: Tails of the loss.
@@ -283,17 +285,6 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
         return betas
     tested = [_of_nobody(engine, of_integers(law), alpha) for alpha in alphas]
     return [beta if none is None else (Fraction(0), none) for beta, none in zip(betas, tested, strict=True)]
-
-
-def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
-    """A loss whose line supports the trade-off function at alpha, and the value at alpha from both sides.
-
-    Args:
-        engine: Tails of the loss.
-        law: The losses added up.
-        alpha: Between 0 and 1, exact.
-    """
-    return betas_at(engine, law, [alpha])[0]
 
 
 def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> Bounds | None:

@@ -45,7 +45,6 @@ ParamsOrFile = Annotated[
         metavar="PARAMS",
     ),
 ]
-Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
 DataOrRecords = Annotated[
     Path,
     typer.Argument(

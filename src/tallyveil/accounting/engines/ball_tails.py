@@ -203,36 +203,6 @@ class Proved(DeltaByTails):
             # Balls: the two masses cancel where epsilon is large, and their width says how far.
             return first, second, first - rational(epsilon).exp() * second
 
-    def epsilon_ball(self, delta: Fraction) -> arb:
-        """The epsilon, perhaps negative, at which the divergence is exactly `delta`.
-
-        Raises:
-            BudgetError: delta is not between 0 and 1, both excluded.
-            SolverError: delta is too small for the bits kept.
-        """
-        if not 0 < delta < 1:
-            raise BudgetError(f"delta must lie between 0 and 1, both excluded, got {delta}.")
-        with precision(self.bits + 64):
-            wanted = rational(delta)
-            low, high = self.lowest - 1, self.lowest + len(self.masses_from)
-            while high - low > 1:  # delta falls with epsilon; it is above `wanted` at low, below at high
-                middle = (low + high) // 2
-                first, second = self._tails_from(middle + 1)
-                excess = first - self._loss(middle).exp() * second - wanted
-                # Neither above nor below: the ball holds the wanted delta, so the masses are too rough to say.
-                if not (excess > 0 or excess < 0):
-                    raise _undecided(delta, self.bits)
-                low, high = (middle, high) if excess > 0 else (low, middle)
-            first, second = self._tails_from(low + 1)
-            # P - exp(epsilon) Q = delta, solved for epsilon between two losses, where both tails are constants.
-            epsilon = ((first - wanted) / second).log()  # between two losses both tails stay the same
-            if low >= self.lowest and not (epsilon >= self._loss(low) and epsilon <= self._loss(low + 1)):
-                raise _undecided(delta, self.bits)
-            return epsilon
-
-    def _loss(self, z: int) -> arb:
-        return rational(self.lattice.offset + self.lattice.step * z)
-
     def _tails_from(self, z: int) -> tuple[arb, arb]:
         """P(Z >= z) and Q(Z >= z)."""
         # 2 W / h is whole by the definition of the lattice, so the mirror of a point is a point.
@@ -245,13 +215,6 @@ class Proved(DeltaByTails):
 
     def _found_from(self, z: int) -> fmpz:
         return self.masses_from[min(max(z - self.lowest, 0), len(self.masses_from) - 1)]
-
-
-def _undecided(delta: Fraction, bits: int) -> SolverError:
-    return SolverError(
-        f"delta = {float(delta):.3g} is too small to be resolved by {bits} bits. Build the oracle with a smaller "
-        "least_delta."
-    )
 
 
 def _reach(variance: float, bits: int) -> int:

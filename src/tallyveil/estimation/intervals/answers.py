@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
@@ -103,40 +103,6 @@ def region_of(spine: Spine, geounits: ArrayLike) -> Region:
             f"its number in the spine, or give {n} booleans."
         )
     return Region(numbers, np.ones(len(numbers)))
-
-
-def region_of_geounit(spine: Spine, level: int, geounit: int) -> Region:
-    """The set of the finest geounits in a geounit."""
-    offsets = spine.finest_offsets(level)
-    inside = np.arange(offsets[geounit], offsets[geounit + 1], dtype=np.int64)
-    return Region(inside, np.ones(len(inside)))
-
-
-def regions_by_label(spine: Spine, labels: Sequence[str | None] | NDArray[np.str_]) -> dict[str, Region]:
-    """For each label, the set of finest geounits that have it. None and "" mean no label.
-
-    Args:
-        spine: The hierarchy.
-        labels: One for each finest geounit, in the spine's order.
-    Raises:
-        GeographyError: the number of labels is not the number of finest geounits.
-    """
-    if len(labels) != spine.n_geounits(spine.finest):
-        raise GeographyError(
-            f"there are {len(labels)} labels for {spine.n_geounits(spine.finest)} {spine.geolevels[-1]} geounits. "
-            "Give one label for each."
-        )
-    column = np.array([label or "" for label in labels], dtype=np.str_)
-    names, number = np.unique(column, return_inverse=True)
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(names) + 1))
-    return {
-        str(name): Region(
-            order[starts[i] : starts[i + 1]].astype(np.int64), np.ones(starts[i + 1] - starts[i])
-        )
-        for i, name in enumerate(names.tolist())
-        if name
-    }
 
 
 def _combined(*parts: tuple[Region, float]) -> Region:
@@ -385,21 +351,10 @@ def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, w
     Returns:
         Arrays of shape (n_geounits, questions).
     """
-    runs = [run for _, _, run in stream_answers(estimate, level, questions, workers=workers)]
+    runs = [run for _, _, run in LevelAnswers.of(estimate, level, questions).stream(workers=workers)]
     return Answers(
         np.concatenate([run.estimates for run in runs]), np.concatenate([run.variances for run in runs])
     )
-
-
-def stream_answers(
-    estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1
-) -> Iterator[tuple[int, int, Answers]]:
-    """The result of `level_answers` for some thousand geounits at a time, so that memory is limited.
-
-    Yields:
-        First geounit, one past the last, and their answers in shape (geounits, questions).
-    """
-    return LevelAnswers.of(estimate, level, questions).stream(workers=workers)
 
 
 def at_once_of(spine: Spine, level: int) -> int:
@@ -438,11 +393,13 @@ class LevelAnswers:
     def stream(
         self, within: tuple[int, int] | None = None, *, workers: int = 1
     ) -> Iterator[tuple[int, int, Answers]]:
-        """Answers of geounits, `at_once` together; the arguments are those of `stream_answers`.
+        """Answers of geounits, `at_once` together, so that memory is limited.
 
         Args:
             within: The first geounit, a multiple of `at_once`, and one past the last; None for all.
             workers: Number of threads.
+        Yields:
+            First geounit, one past the last, and their answers in shape (geounits, questions).
         """
         with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
             for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):

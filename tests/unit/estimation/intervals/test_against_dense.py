@@ -20,7 +20,6 @@ from tallyveil.estimation.intervals.answers import (
     level_answers,
     region_answers,
     region_of,
-    region_of_geounit,
     region_variances,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
@@ -258,7 +257,8 @@ def check_case(case, rng):
         (regions[0], weights[0], regions[1], weights[1]),
         (regions[3], weights[3], regions[2], weights[2]),
     ]
-    pairs.append((region_of_geounit(spine, level, g), case.members[level][g], regions[3], weights[3]))
+    inside = region_of(spine, range(*spine.finest_offsets(level)[g : g + 2].tolist()))
+    pairs.append((inside, case.members[level][g], regions[3], weights[3]))
     for one, w1, other, w2 in pairs:
         known = [
             np.abs(np.kron(w, np.eye(n_cells)) @ case.lost).max(axis=1, initial=0) <= 1e-6 for w in (w1, w2)
