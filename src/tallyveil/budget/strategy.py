@@ -58,6 +58,11 @@ class Mechanism(StrEnum):
     DISCRETE_GAUSSIAN = "discrete_gaussian"
     DISCRETE_LAPLACE = "discrete_laplace"
 
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of the budget: "rho" for Gaussian noise, "epsilon" for Laplace noise."""
+        return "rho" if self is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
@@ -123,8 +128,8 @@ class Strategy:
 
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """Unit of `total`: "rho" for Gaussian noise, "epsilon" for Laplace noise."""
-        return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+        """Unit of `total`."""
+        return self.mechanism.budget_unit
 
     @property
     def geolevels(self) -> tuple[str, ...]:

@@ -141,13 +141,10 @@ def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> ProvedEpsilo
     # Nothing below the classical bound is proved before the geography is known.
     if allocation is None and terms.may_bypass:
         classical = _classical(strategy, terms.spent, terms.delta)
-        return ProvedEpsilon(Bounds(0.0, classical), (_classical_name(strategy),))
+        name = "zcdp" if strategy.budget_unit == "rho" else "pure"
+        return ProvedEpsilon(Bounds(0.0, classical), (name,))
     event = terms.event(None if allocation is None else allocation.event())
     return proved_epsilon(event, strategy.neighbours, terms.delta)
-
-
-def _classical_name(strategy: Strategy) -> str:
-    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:

@@ -1,48 +1,25 @@
-"""Engines in ball arithmetic: the integer polynomial, plain enumeration, and one normal loss.
+"""Engines in ball arithmetic, which prove every error: the integer polynomial, plain enumeration, and one normal loss.
 
-*`Proved`*: the law of the total loss as one polynomial with integer coefficients, with every error proved.
-
-The problem: enclose the law of L = W + h Z, Z on the integers, in exact arithmetic.
-
-The variables: `bits`, the precision; coefficient z of the polynomial, the mass of Z = z in multiples of
-2^-bits, rounded down; m = 2 W / h, a whole number, with which Q(Z >= z) = P(Z <= -m - z).
-
-The steps:
+*`Proved`* encloses the law of L = W + h Z, Z on the integers, as one polynomial with integer coefficients. Coefficient
+z is the mass of Z = z in multiples of 2^-`bits`, rounded down. m = 2 W / h is a whole number, with which Q(Z >= z) =
+P(Z <= -m - z).
 
 1. Enclose the probabilities of every factor in balls, and round them down to multiples of 2^-bits.
-2. Multiply the factors as integer polynomials, exactly. After each product round down again and cut off far
-   values.
-3. The missing mass is one minus all that was found. Each step only removes mass, so the true probability of
-   any set lies between the mass found there and that plus the missing mass.
+2. Multiply the factors as integer polynomials, exactly. After each product round down again and cut off far values.
+3. The missing mass is one minus all that was found. Each step only removes mass, so the true probability of any set
+   lies between the mass found there and that plus the missing mass.
 
-Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: one answer has the masses 1/3
-and 2/3, rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of
-256 missing.
+Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: one answer has the masses 1/3 and 2/3,
+rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of 256 missing.
 
-*`Enumeration`* of every combination of losses: plainly right, and slow.
+*`Enumeration`* of every combination of losses is plainly right, and slow. It needs no lattice, so that it is the best
+engine for a few Laplace losses that share none, and the tests compare the other engines with it. A table maps each
+value of a loss, an exact fraction, to its probability, a ball; each answer adds its losses and multiplies the
+probabilities. Gaussian noise is cut off far from 0, which widens the bounds by at most one minus the probability that
+the table holds. Laplace noise has a finite number of losses, so every delta keeps its digits.
 
-The problem: the law of the sum of a few independent losses.
-
-The variables: a table maps each value of a loss, an exact fraction, to its probability, a ball. No lattice is
-needed.
-
-The steps: begin with the table {0: 1}. For each answer, add every loss of the answer to every loss of the
-table and multiply the probabilities. Gaussian noise is cut off far from 0. What was cut off, under P and
-under Q, is at most one minus the probability that the table holds, so it widens the bounds by that much.
-Laplace noise has a finite number of losses, so nothing is cut off and every delta keeps its digits.
-
-Example: two answers of sensitivity 1 with discrete Laplace noise of scale t, a = exp(-1 / t). The table ends
-with -2/t: a^2 / (1 + a)^2, 0: 2 a / (1 + a)^2 and 2/t: 1 / (1 + a)^2.
-
-The tests compare the other engines with `Enumeration`. It is also the best one for a few Laplace losses
-that share no lattice, as benchmarks/README.md shows.
-
-*`Normal`*: one normal loss, in closed form: delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon /
-mu).
-
-All real answers with normal noise together are one such answer with the sum of the squared mu. Ball
-arithmetic evaluates the formula, with a precision that is raised until the difference has 60 proved bits.
-
+*`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -
+exp(epsilon) Phi(-mu / 2 - epsilon / mu), with a precision that is raised until the difference has 60 proved bits.
 Source: Balle, Wang 2018, Theorem 8.
 """
 
