@@ -127,22 +127,6 @@ class StrategyPreset:
     values: Literal["own", "tree"]
     outer: tuple[OuterPass, ...] = ()
 
-    def passes_of(self, geolevel: str) -> Steps:
-        """Measured queries of each least-squares pass of a geolevel.
-
-        Raises:
-            BudgetError: the preset has no such geolevel.
-        """
-        return _of_geolevel(self.passes, geolevel, self.name)
-
-    def rounding_of(self, geolevel: str) -> Steps:
-        """Queries of each rounding stage of a geolevel.
-
-        Raises:
-            BudgetError: the preset has no such geolevel.
-        """
-        return _of_geolevel(self.rounding, geolevel, self.name)
-
 
 def strategy_preset_names() -> tuple[str, ...]:
     """Names of the presets, sorted."""
@@ -242,15 +226,6 @@ def _measured_steps(name: str, table: Mapping[str, Any], strategy: Strategy, geo
             "rest."
         )
     return expanded
-
-
-def _of_geolevel(steps: tuple[tuple[str, Steps], ...], geolevel: str, name: str) -> Steps:
-    known = dict(steps)
-    if geolevel not in known:
-        raise BudgetError(
-            f"preset {name} has no geolevel {geolevel}; it has {', '.join(known)}. Use one of these names."
-        )
-    return known[geolevel]
 
 
 NEIGHBOURS: Final = Neighbours.BOUNDED

@@ -94,14 +94,12 @@ class PivotColumns:
     Attributes:
         chosen: Their numbers.
         rows: Independent rows of A; their number is the rank.
-        hermite: fmpz_mat [rank, rank], the Hermite form of the chosen columns in those rows.
         transform: fmpz_mat, unimodular: the chosen columns times this matrix are the Hermite form followed by zeros.
-        inverse: fmpq_mat, the inverse of `hermite`.
+        inverse: fmpq_mat [rank, rank], the inverse of the Hermite form of the chosen columns in those rows.
     """
 
     chosen: tuple[int, ...]
     rows: tuple[int, ...]
-    hermite: Any
     transform: Any
     inverse: Any
 
@@ -138,7 +136,7 @@ def pivot_columns(columns: Integers) -> PivotColumns:
         if not missing:
             break
         chosen = [*chosen, *missing]
-    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse)
+    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), transform, inverse)
 
 
 def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:

@@ -184,11 +184,6 @@ class SyntheticPopulation:
     geography: pl.DataFrame
     facilities: pl.DataFrame | None
 
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return self.geography.height
-
 
 def make_states(
     preset: str,

@@ -76,7 +76,7 @@ def cells_of(schema: Schema, records: pl.DataFrame) -> pl.Series:
 def test_records_fit_the_schema_and_the_geography(preset: str) -> None:
     population = make_population(preset, 2_500, 1)
     schema = load_preset(preset)
-    assert (population.preset, population.seed, population.n_blocks) == (preset, 1, 2_500)
+    assert (population.preset, population.seed, population.geography.height) == (preset, 1, 2_500)
     assert population.records.columns == ["geocode", *schema.attribute_names, "count"]
     assert population.records["count"].dtype == pl.Int64
     assert population.records["count"].min() == 1
@@ -102,7 +102,7 @@ def test_same_seed_same_population(preset: str) -> None:
 
 
 def test_presets_describe_the_same_people(persons: SyntheticPopulation) -> None:
-    coarse = make_population("race-age", persons.n_blocks, persons.seed)
+    coarse = make_population("race-age", persons.geography.height, persons.seed)
     assert coarse.geography.equals(persons.geography)
     assert by_race_and_age(persons).equals(coarse.records.sort("geocode", "voting_age", "race_ethnicity"))
 
@@ -157,7 +157,7 @@ def test_like_rhode_island() -> None:
     )
     population = make_population("pl94-persons", None, 1, source)
     assert n_persons(population) == 1_052_567
-    assert population.n_blocks == 25_181
+    assert population.geography.height == 25_181
     wanted = source.counts.sort("geocode", "voting_age", "race_ethnicity")
     assert by_race_and_age(population).equals(wanted)
 
