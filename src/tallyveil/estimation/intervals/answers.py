@@ -440,11 +440,7 @@ def region_variances(
 
 
 def answer_covariance(
-    covariance: TreeCovariance,
-    asked: tuple[Region, Questions],
-    other: tuple[Region, Questions],
-    *,
-    workers: int = 1,
+    covariance: TreeCovariance, asked: tuple[Region, Questions], other: tuple[Region, Questions]
 ) -> Floats:
     """Covariances between the estimates of questions about two regions; shape (questions of the first, of the other).
 
@@ -452,18 +448,17 @@ def answer_covariance(
         covariance: Covariances of the tree.
         asked: A region and the questions about it.
         other: Another region and its questions.
-        workers: Number of threads.
     Returns:
         In squared counts; NaN if one of the two answers is not determined.
     """
-    blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
+    blocks = region_covariance(covariance, asked[0], other[0])[0]
     left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
     # Row by row: the Gram blocks of all pairs of questions would not fit into memory at once.
     for row, query in zip(out, left, strict=True):
         row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
     for axis, (region, questions) in enumerate((asked, other)):
-        unknown = region_unknown(covariance, region, workers=workers)
+        unknown = region_unknown(covariance, region)
         if unknown is not None:
             np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
     return out
