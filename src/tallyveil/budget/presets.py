@@ -1,14 +1,10 @@
 """Budgets that come with the package: strategies, tables of rho, and the products of the 2020 Census.
 
-Budgets that are published as tables of rho by query and geolevel, under `products/`.
-
-Strategies that come with the package. Each is a TOML file of exact fractions under `presets/`.
-
-The redistricting data are strategy presets. The Demographic and Housing Characteristics (DHC) are tables of
-rho under `products/`. A person's record is in the persons files only, a housing unit's record in the units
-files only. What is together protects populations that differ in one record of each kind.
-
-The Detailed and the Supplemental DHC and the American Community Survey are not here.
+Strategies are TOML files of exact fractions under `presets/`; the redistricting data are such strategies. The
+Demographic and Housing Characteristics (DHC) are tables of rho by query and geolevel under `products/`. A person's
+record is in the persons files only, a housing unit's record in the units files only; what is together protects
+populations that differ in one record of each kind. The Detailed and the Supplemental DHC and the American Community
+Survey are not here.
 """
 
 import tomllib

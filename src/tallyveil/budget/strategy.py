@@ -1,8 +1,6 @@
 """A strategy: what is measured at each geolevel, its exact shares of the budget, and its expected errors.
 
-Reads exact fractions from text, and says which of them a search in floats can use.
-
-Expected error of every measurement, computed before any data is opened.
+Exact fractions are read from text. Errors are computed before any data is opened.
 """
 
 from collections.abc import Iterable, Sequence

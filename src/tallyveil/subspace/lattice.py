@@ -1,13 +1,8 @@
 """The lattice of all changes to a table that leave its invariants unchanged, and its bases.
 
-Bases of the integer kernel of a constraint system, in closed form or from the Hermite normal form.
-
-All bases here are bases over the integers: every integer solution of A z = 0 is an integer combination of the
-columns. They are sparse if the structure allows it.
-
-Short lattice bases (LLL) and shortest vectors of small lattices.
-
-Source: Dharangutte, Gao, Gong, Yu 2022, Proposition 8.
+All bases here are bases over the integers, in closed form or from the Hermite normal form: every integer solution of A
+z = 0 is an integer combination of the columns. They are sparse if the structure allows it. Small lattices also have
+short bases (LLL) and shortest vectors. Source: Dharangutte, Gao, Gong, Yu 2022, Proposition 8.
 """
 
 import math
