@@ -364,7 +364,9 @@ def covered_baselines() -> list[str]:
         # Whoever chose a processor gets the code of this one, and no other.
         return [name for name in BASELINES if baseline(name) == this_processor()]
     features = this_processor().features.split(",")
-    return [name for name, needed in BASELINES.items() if {f"+{feature}" for feature in needed} <= {*features}]
+    return [
+        name for name, needed in BASELINES.items() if {f"+{feature}" for feature in needed} <= {*features}
+    ]
 
 
 def _folder_of_numba(within: Path, module: str) -> Path:
