@@ -1,0 +1,97 @@
+"""The wheel with compiled kernels is made and installed elsewhere, and nothing is compiled there."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+V3 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+
+pytestmark = pytest.mark.bundle
+
+COUNTED = """
+import json, runpy, sys
+from numba.core import event
+# Every compilation of a function, parts of kernels included.
+recorder = event.RecordingListener()
+event.register("numba:compile", recorder)
+sys.argv = ["tallyveil", "demo", "--blocks", "60", "--quiet", "--out", sys.argv[1]]
+try:
+    runpy.run_module("tallyveil", run_name="__main__")
+except SystemExit as end:
+    assert not end.code
+starts = sum(one.is_start for _, one in recorder.buffer)
+import tallyveil
+print(json.dumps({"compiled": starts, "package": tallyveil.__file__}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, PROJECT / "tools" / "bundle" / "kernels.py", "--out", out], check=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory) -> Path:
+    """An environment on another path. Its other packages are those of the environment of the tests."""
+    folder = tmp_path_factory.mktemp("elsewhere") / "environment"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    program = folder / "bin" / "python"
+    subprocess.run([program, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    (packages,) = folder.glob("lib/*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for path in packages.glob("tallyveil/kernels/carried/**/*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return program
+
+
+def released(python: Path, folder: Path, settings: dict[str, str]) -> dict[str, object]:
+    """What was compiled for a small release, with an empty cache."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
+    told = subprocess.run(
+        [python, "-c", COUNTED, folder / "demo"],
+        env={**clean, "NUMBA_CACHE_DIR": str(folder / "codes"), **settings},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "compiled code" not in told.stderr
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+def test_the_wheel_is_for_this_platform_and_python(wheel):
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{version}-{version}-" in wheel.name
+    assert sysconfig.get_platform().replace("-", "_").replace(".", "_") in wheel.name
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, V3, {"NUMBA_CPU_NAME": "generic"}], ids=["host", "x86-64-v3", "generic"]
+)
+def test_nothing_is_compiled(python, tmp_path, settings):
+    done = released(python, tmp_path, settings)
+    assert str(done["package"]).startswith(str(python.parents[1]))
+    assert done["compiled"] == 0
+
+
+def test_another_processor_compiles(python, tmp_path):
+    """The count of the test above counts."""
+    settings = {"NUMBA_CPU_NAME": "x86-64-v2", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    told = subprocess.run(
+        [python, "-c", "from tallyveil.kernels import records"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "the compiled code in" in told.stderr
