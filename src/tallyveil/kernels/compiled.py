@@ -376,7 +376,7 @@ def _folder_of_numba(within: Path, module: str) -> Path:
     with _folders:
         before, _config.CACHE_DIR = _config.CACHE_DIR, str(within)
         try:
-            return Path(numba.njit(cache=True)(FunctionType(code, {})).stats.cache_path)
+            return Path(str(numba.njit(cache=True)(FunctionType(code, {})).stats.cache_path))
         finally:
             _config.CACHE_DIR = before
 

@@ -102,7 +102,7 @@ def test_code_for_something_else_is_not_used_and_it_is_said_once(
         source = tmp_path / "package" / "carried_kernel.py"
         source.write_text(source.read_text() + "\n")
     elif changed == "numba":
-        monkeypatch.setattr(compiled.llvmlite, "__version__", "0.0")
+        monkeypatch.setattr("llvmlite.__version__", "0.0")
     elif changed == "python":
         monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-27")
     else:
