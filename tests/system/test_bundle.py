@@ -154,12 +154,9 @@ def test_there_is_no_network(enclave, programs):
 
 
 def test_the_self_test_takes_less_than_a_minute(enclave, programs):
-    """Also where no kernel is compiled yet."""
-    (package,) = programs.parent.glob("lib/*/site-packages/tallyveil")
-    for kept in list(package.rglob("*.nb[ic]")):
-        kept.unlink()
+    """Also where no kernel is compiled yet, as for a processor of which the wheel carries none."""
     before = time.monotonic()
-    enclave.run(programs / "tallyveil", "selftest", "--quiet")
+    enclave.run("env", "NUMBA_CPU_FEATURES=", programs / "tallyveil", "selftest", "--quiet")
     seconds = time.monotonic() - before
     assert seconds < 60, f"{seconds:.0f} s"
 
