@@ -28,9 +28,10 @@ this package that it imports, directly or through others. The digest also covers
 of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
 
 **Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
-digests. Where a module has no code on disk yet, the code for the best of these processors that the machine covers is
-copied to where numba looks. numba takes code only for the very processor that it would compile for. In the indexes that
-the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba reads the index.
+digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
+machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for. In
+the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
+reads the index.
 """
 
 import hashlib
@@ -290,12 +291,13 @@ def _prepared(folder: Path) -> Path | None:
         _make(folder)
     except OSError as error:
         # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
-        copy = Path(_copies().name) / folder.parent.name / folder.name
         if any(folder.rglob("*.nbc")):
-            return Path(shutil.copytree(folder, copy))
+            copy = Path(shutil.copytree(folder, _copy_of(folder)))
+            _place_carried(copy)
+            return copy
         with suppress(OSError):  # no room for temporary files either
-            if _place_carried(copy):
-                return copy
+            if _place_carried(_copy_of(folder)):
+                return _copy_of(folder)
         _say_not_kept(kernels_folder(), str(error.strerror))
         return None
     # Once for each folder and process.
@@ -311,7 +313,6 @@ def _make(folder: Path) -> None:
         OSError: The folder cannot be made, or the disk takes no code.
     """
     if not folder.is_dir():
-        _place_carried(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # By the time of the folder, which changes when code is added to it, not when it is read.
         oldest = time.time() - DAYS_KEPT * 24 * 60 * 60
@@ -319,6 +320,7 @@ def _make(folder: Path) -> None:
             with suppress(FileNotFoundError):  # another process removes it, too
                 if other.stat().st_mtime < oldest:
                     shutil.rmtree(other, ignore_errors=True)
+    _place_carried(folder)
     # Tried by writing, not by asking: rights and free space say little on network disks and under quotas.
     with TemporaryFile(dir=folder) as trial:
         if not any(folder.rglob("*.nbc")):
@@ -326,35 +328,41 @@ def _make(folder: Path) -> None:
 
 
 def _place_carried(folder: Path) -> bool:
-    """Copy carried code that fits to a folder of code that is not there yet; whether there was any.
+    """Copy carried code that fits to a folder of code, if this installation has none there; whether any fits.
 
     Raises:
         OSError: The code cannot be written there.
     """
-    module = folder.parent.name
-    carried = _carried(module)
+    carried = _carried(folder)
     if carried is None:
         return False
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent) as temporary:
-        whole = Path(temporary) / folder.name
-        shutil.copytree(carried, _folder_of_numba(whole, module), dirs_exist_ok=True)
-        # All at once, so that no process sees an index without the code. Another process may have been first.
-        with suppress(OSError):
-            whole.rename(folder)
-    return folder.is_dir()
+    place = folder / _name_of_numba(str(sys.modules[folder.parent.name].__file__))
+    if not place.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent) as temporary:
+            whole = Path(temporary) / place.name
+            whole.mkdir()
+            # Contents alone: with the rights of a read-only installation, numba could add nothing.
+            for path in carried.iterdir():
+                shutil.copyfile(path, whole / path.name)
+            # All at once, so that no process sees an index without the code. Another process may have been first.
+            with suppress(OSError):
+                whole.rename(place)
+    return place.is_dir()
 
 
-def _carried(module: str) -> Path | None:
-    """The folder of carried code for a module's present sources, this compiler, Python and machine."""
+def _carried(folder: Path) -> Path | None:
+    """Where the code is that fits a module's folder of code: its sources, this compiler, Python and machine."""
+    module = folder.parent.name
     # Of many modules a wheel carries nothing, which is no mismatch.
     if _config.DISABLE_JIT or not (CARRIED / module).is_dir():
         return None
     for name in covered_baselines():
-        folder = CARRIED / module / sources_digest(module, baseline(name))[:20]
-        if folder.is_dir():
-            return folder
-    _say_not_fitting(CARRIED)
+        carried = CARRIED / module / sources_digest(module, baseline(name))[:20]
+        if carried.is_dir():
+            return carried
+    if not any(folder.rglob("*.nbc")):
+        _say_not_fitting(CARRIED)
     return None
 
 
@@ -369,14 +377,15 @@ def covered_baselines() -> list[str]:
     ]
 
 
-def _folder_of_numba(within: Path, module: str) -> Path:
-    """The folder that numba makes for the code of a module's kernels, in a folder of code."""
-    # numba names it by the file, and says the name for any function of that file.
-    code = (lambda: None).__code__.replace(co_filename=str(sys.modules[module].__file__))
+@cache
+def _name_of_numba(file: str) -> str:
+    """How numba names the folder with the code of a file, which it does by the place of the file."""
+    # numba says the name for any function of that file, and makes a folder for it.
+    function = FunctionType((lambda: None).__code__.replace(co_filename=file), {})
     with _folders:
-        before, _config.CACHE_DIR = _config.CACHE_DIR, str(within)
+        before, _config.CACHE_DIR = _config.CACHE_DIR, _copies().name
         try:
-            return Path(str(numba.njit(cache=True)(FunctionType(code, {})).stats.cache_path))
+            return Path(str(numba.njit(cache=True)(function).stats.cache_path)).name
         finally:
             _config.CACHE_DIR = before
 
@@ -398,6 +407,11 @@ def _remove_if_cut_off(path: Path) -> None:
     with suppress(FileNotFoundError):  # another process removes it, too
         if not path.read_bytes().endswith(b"."):
             path.unlink()
+
+
+def _copy_of(folder: Path) -> Path:
+    """Where this process has its copy of a folder that is read-only."""
+    return Path(_copies().name) / folder.parent.name / folder.name
 
 
 @cache

@@ -82,10 +82,29 @@ def test_carried_code_is_used_and_only_read(kernel, carried, caplog):
     assert not caplog.messages
 
 
-def test_carried_code_works_from_another_place(kernel, carried, tmp_path, monkeypatch):
+def test_carried_code_serves_each_place_of_the_package(kernel, carried, tmp_path, monkeypatch):
+    """numba keeps code by the place, so what another environment has does not serve this one."""
+    assert answered(kernel()) == (2, True)
     (tmp_path / "package").rename(tmp_path / "moved")
     monkeypatch.syspath_prepend(tmp_path / "moved")
     assert answered(kernel()) == (2, True)
+    assert len(list((tmp_path / "codes").rglob("*.nbi"))) == 2
+
+
+def test_the_rights_of_a_read_only_installation_are_not_copied(kernel, carried, tmp_path):
+    for path in [*carried.rglob("*.nb[ci]"), *carried.glob("*/*")]:
+        path.chmod(0o555)
+    assert answered(kernel()) == (2, True)
+    placed = [path for code in (tmp_path / "codes").rglob("*.nbc") for path in (code, code.parent)]
+    assert all(path.stat().st_mode & 0o200 for path in placed)
+
+
+def test_what_was_compiled_once_is_not_spoken_of_again(kernel, carried, monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "baseline", lambda name: HOST._replace(name="another"))
+    assert answered(kernel()) == (2, False)
+    caplog.clear()
+    assert answered(kernel()) == (2, True)
+    assert not caplog.messages
 
 
 def test_carried_code_is_used_where_nothing_can_be_kept(kernel, carried, tmp_path, caplog):
