@@ -29,8 +29,8 @@ of a kernel, and two processes that compile one kernel for different processors 
 
 **Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
 digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
-machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for. In
-the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
+machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
+In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
 reads the index.
 """
 
@@ -342,9 +342,10 @@ def _place_carried(folder: Path) -> bool:
         with TemporaryDirectory(dir=folder.parent) as temporary:
             whole = Path(temporary) / place.name
             whole.mkdir()
-            # Contents alone: with the rights of a read-only installation, numba could add nothing.
+            # Contents alone: with the rights of a read-only installation, numba could add nothing. Read and written, since
+            # shutil copies by a call of the system that counts as one about networks, and this package makes none.
             for path in carried.iterdir():
-                shutil.copyfile(path, whole / path.name)
+                (whole / path.name).write_bytes(path.read_bytes())
             # All at once, so that no process sees an index without the code. Another process may have been first.
             with suppress(OSError):
                 whole.rename(place)
