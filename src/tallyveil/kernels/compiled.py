@@ -342,7 +342,7 @@ def _place_carried(folder: Path) -> bool:
         with TemporaryDirectory(dir=folder.parent) as temporary:
             whole = Path(temporary) / place.name
             whole.mkdir()
-            # Contents alone: with the rights of a read-only installation, numba could add nothing. Read and written, since
+            # Contents alone: with the rights of a read-only installation, numba could add nothing. Read and written:
             # shutil copies by a call of the system that counts as one about networks, and this package makes none.
             for path in carried.iterdir():
                 (whole / path.name).write_bytes(path.read_bytes())
