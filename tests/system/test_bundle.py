@@ -10,6 +10,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -101,6 +102,12 @@ def test_every_wheel_is_described(bundle):
         assert one["licence"], one["name"]
         assert all((bundle / name).stat().st_size for name in one["texts"])
     assert not [one["name"] for one in licences if not one["texts"]]
+
+
+def test_the_own_wheel_carries_compiled_kernels(bundle):
+    (wheel,) = (bundle / "wheels").glob("tallyveil-*.whl")
+    with ZipFile(wheel) as file:
+        assert any("/kernels/carried/" in name for name in file.namelist())
 
 
 def test_sha256sum_agrees(bundle):

@@ -101,8 +101,8 @@ def source_epoch(project: Path) -> int:
     return int(subprocess.run(log, capture_output=True, text=True, check=True).stdout)
 
 
-def build_wheel(project: Path, into: Path, epoch: int, settings: dict[str, str]) -> Wheel:
-    """Build the project's wheel. The same source, epoch, settings of the build and hatchling give the same bytes."""
+def build_wheel(project: Path, into: Path, epoch: int, kernels: Path) -> Wheel:
+    """Build the project's wheel with a folder of kernels. The same files, epoch and hatchling give the same bytes."""
     subprocess.run(
         [
             sys.executable,
@@ -116,7 +116,7 @@ def build_wheel(project: Path, into: Path, epoch: int, settings: dict[str, str])
             into,
             project,
         ],
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), **settings},
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TALLYVEIL_KERNELS": str(kernels)},
         check=True,
     )
     # The newest, since a folder may have wheels of earlier builds.

@@ -31,7 +31,7 @@ of a kernel, and two processes that compile one kernel for different processors 
 digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
 machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
 In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
-reads the index.
+reads the index. Each file begins with its SHA-256, since numba would run damaged code.
 """
 
 import hashlib
@@ -81,8 +81,8 @@ CARRIED = Path(__file__).with_name("carried")
 """Compiled code that a wheel has brought along. It is only read: an installation may be read-only."""
 
 BASELINES = {
-    "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
-    "generic": (),
+    "x86-64-v3": "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave",
+    "generic": "",
 }
 """Processors for which a wheel carries code, by LLVM's names, the best first, and what a machine must have for each."""
 
@@ -290,16 +290,11 @@ def _prepared(folder: Path) -> Path | None:
     try:
         _make(folder)
     except OSError as error:
-        # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
-        if any(folder.rglob("*.nbc")):
-            copy = Path(shutil.copytree(folder, _copy_of(folder)))
-            _place_carried(copy)
-            return copy
-        with suppress(OSError):  # no room for temporary files either
-            if _place_carried(_copy_of(folder)):
-                return _copy_of(folder)
-        _say_not_kept(kernels_folder(), str(error.strerror))
-        return None
+        copy = _copied(folder)
+        if copy is None:
+            _say_not_kept(kernels_folder(), str(error.strerror))
+            return None
+        folder = copy
     # Once for each folder and process.
     for path in folder.rglob("*.nb[ci]"):
         _remove_if_cut_off(path)
@@ -327,44 +322,56 @@ def _make(folder: Path) -> None:
             trial.write(bytes(ROOM))
 
 
-def _place_carried(folder: Path) -> bool:
-    """Copy carried code that fits to a folder of code, if this installation has none there; whether any fits.
+def _copied(folder: Path) -> Path | None:
+    """A copy of a read-only folder for this process, with carried code; None if there is no code, or no room."""
+    # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
+    with suppress(OSError):
+        copy = Path(_copies().name) / folder.parent.name / folder.name
+        if any(folder.rglob("*.nbc")):
+            shutil.copytree(folder, copy)
+        _place_carried(copy)
+        if any(copy.rglob("*.nbc")):
+            return copy
+    return None
+
+
+def _place_carried(folder: Path) -> None:
+    """Copy carried code that fits to a folder of code, if this installation has none there.
 
     Raises:
         OSError: The code cannot be written there.
     """
-    carried = _carried(folder)
-    if carried is None:
-        return False
-    place = folder / _name_of_numba(str(sys.modules[folder.parent.name].__file__))
-    if not place.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as temporary:
-            whole = Path(temporary) / place.name
-            whole.mkdir()
-            # Contents alone: with the rights of a read-only installation, numba could add nothing. Read and written:
-            # shutil copies by a call of the system that counts as one about networks, and this package makes none.
-            for path in carried.iterdir():
-                (whole / path.name).write_bytes(path.read_bytes())
-            # All at once, so that no process sees an index without the code. Another process may have been first.
-            with suppress(OSError):
-                whole.rename(place)
-    return place.is_dir()
-
-
-def _carried(folder: Path) -> Path | None:
-    """Where the code is that fits a module's folder of code: its sources, this compiler, Python and machine."""
     module = folder.parent.name
     # Of many modules a wheel carries nothing, which is no mismatch.
     if _config.DISABLE_JIT or not (CARRIED / module).is_dir():
-        return None
-    for name in covered_baselines():
-        carried = CARRIED / module / sources_digest(module, baseline(name))[:20]
-        if carried.is_dir():
-            return carried
-    if not any(folder.rglob("*.nbc")):
+        return
+    place = folder / _name_of_numba(str(sys.modules[module].__file__))
+    if place.is_dir():
+        return
+    codes = _carried(module)
+    if not codes:
         _say_not_fitting(CARRIED)
-    return None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        whole = Path(temporary) / place.name
+        whole.mkdir()
+        for name, code in codes.items():
+            (whole / name).write_bytes(code)
+        # All at once, so that no process sees an index without the code. Another process may have been first.
+        with suppress(OSError):
+            whole.rename(place)
+
+
+def _carried(module: str) -> dict[str, bytes]:
+    """The undamaged files of code that fit a module's sources, this compiler, Python and machine; none if none fit."""
+    for name in covered_baselines():
+        folder = CARRIED / module / sources_digest(module, baseline(name))[:20]
+        with suppress(OSError):  # what cannot be read is as if it was not there
+            files = {path.name: path.read_bytes() for path in folder.iterdir()}
+            if all(data[:32] == hashlib.sha256(data[32:]).digest() for data in files.values()):
+                return {file: data[32:] for file, data in files.items()}
+    return {}
 
 
 def covered_baselines() -> list[str]:
@@ -374,7 +381,9 @@ def covered_baselines() -> list[str]:
         return [name for name in BASELINES if baseline(name) == this_processor()]
     features = this_processor().features.split(",")
     return [
-        name for name, needed in BASELINES.items() if {f"+{feature}" for feature in needed} <= {*features}
+        name
+        for name, needed in BASELINES.items()
+        if {f"+{feature}" for feature in needed.split()} <= {*features}
     ]
 
 
@@ -394,8 +403,8 @@ def _name_of_numba(file: str) -> str:
 @cache  # once, not for each module
 def _say_not_fitting(folder: Path) -> None:
     logger.warning(
-        "the compiled code in %s is for other sources or another numba, Python or processor, so the first command "
-        "compiles it anew",
+        "the compiled code in %s is damaged, or for other sources or another numba, Python or processor, so the first "
+        "command compiles it anew",
         folder,
     )
 
@@ -408,11 +417,6 @@ def _remove_if_cut_off(path: Path) -> None:
     with suppress(FileNotFoundError):  # another process removes it, too
         if not path.read_bytes().endswith(b"."):
             path.unlink()
-
-
-def _copy_of(folder: Path) -> Path:
-    """Where this process has its copy of a folder that is read-only."""
-    return Path(_copies().name) / folder.parent.name / folder.name
 
 
 @cache

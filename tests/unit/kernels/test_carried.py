@@ -1,5 +1,6 @@
 """A wheel's compiled code is used where it fits, and only read."""
 
+import hashlib
 import importlib
 import shutil
 import sys
@@ -18,7 +19,7 @@ def kernel(number):
     return number + 1
 """
 HOST = this_processor()
-V3 = ",".join(f"+{feature}" for feature in BASELINES["x86-64-v3"])
+V3 = ",".join(f"+{feature}" for feature in BASELINES["x86-64-v3"].split())
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def carried(kernel, tmp_path):
         digest = path.parents[1]
         copy = tmp_path / "carried" / digest.parent.name / digest.name / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
+        copy.write_bytes(hashlib.sha256(path.read_bytes()).digest() + path.read_bytes())
     shutil.rmtree(tmp_path / "codes")
     return tmp_path / "carried"
 
@@ -113,6 +114,31 @@ def test_carried_code_is_used_where_nothing_can_be_kept(kernel, carried, tmp_pat
     assert not caplog.messages
 
 
+@pytest.mark.parametrize("damage", ["changed", "cut", "empty", "unreadable"])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_damaged_code_is_not_used_and_it_is_said(kernel, carried, caplog, ending, damage):
+    (path,) = carried.rglob(f"*.{ending}")
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "unreadable":
+        path.mkdir()
+    else:
+        middle = len(data) // 2
+        changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        path.write_bytes({"changed": changed, "cut": data[:-9], "empty": b""}[damage])
+    assert answered(kernel()) == (2, False)
+    (said,) = caplog.messages
+    assert f"the compiled code in {carried} is damaged, or" in said
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_file_that_is_lacking_is_compiled(kernel, carried, ending):
+    (path,) = carried.rglob(f"*.{ending}")
+    path.unlink()
+    assert answered(kernel()) == (2, False)
+    assert answered(kernel()) == (2, True)
+
+
 @pytest.mark.parametrize("changed", ["sources", "numba", "python", "processor"])
 def test_code_for_something_else_is_not_used_and_it_is_said_once(
     kernel, carried, tmp_path, monkeypatch, caplog, changed
@@ -130,9 +156,7 @@ def test_code_for_something_else_is_not_used_and_it_is_said_once(
     assert answered(loaded) == (2, False)
     compiled.njit(cache=True)(loaded.py_func)
     (said,) = caplog.messages
-    assert (
-        f"the compiled code in {carried} is for other sources or another numba, Python or processor" in said
-    )
+    assert f"the compiled code in {carried} is damaged, or for other sources or another numba" in said
 
 
 def test_nothing_is_said_of_a_module_of_which_a_wheel_carries_nothing(kernel, carried, caplog):
