@@ -7,40 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
 PROJECT = Path(__file__).parents[2]
 TOOL = PROJECT / "tools" / "bundle"
-EPOCH = "1700000000"
+EPOCH = "1700000000"  # of `archive`, too
 
 pytestmark = pytest.mark.bundle
-
-
-def made(project: Path, out: Path) -> Path:
-    """The archive that the tool of a project writes."""
-    told = [sys.executable, project / "tools" / "bundle", "--out", out]
-    subprocess.run(told, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH})
-    (archive,) = out.glob("*.tar")
-    return archive
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory) -> Path:
-    return made(PROJECT, tmp_path_factory.mktemp("archive"))
-
-
-@pytest.fixture(scope="module")
-def bundle(archive, tmp_path_factory) -> Path:
-    """The archive, unpacked outside the project."""
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
-    return folder / archive.stem
 
 
 def digest(path: Path) -> str:
@@ -102,12 +78,6 @@ def test_every_wheel_is_described(bundle):
         assert one["licence"], one["name"]
         assert all((bundle / name).stat().st_size for name in one["texts"])
     assert not [one["name"] for one in licences if not one["texts"]]
-
-
-def test_the_own_wheel_carries_compiled_kernels(bundle):
-    (wheel,) = (bundle / "wheels").glob("tallyveil-*.whl")
-    with ZipFile(wheel) as file:
-        assert any("/kernels/carried/" in name for name in file.namelist())
 
 
 def test_sha256sum_agrees(bundle):

@@ -1,4 +1,4 @@
-"""The wheel with compiled kernels is made and installed elsewhere, and nothing is compiled there."""
+"""The wheel of the archive, as `make wheel` makes it, is installed elsewhere, and nothing is compiled there."""
 
 import json
 import os
@@ -10,7 +10,6 @@ from pathlib import Path
 import numba
 import pytest
 
-PROJECT = Path(__file__).parents[2]
 V3 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 
 pytestmark = pytest.mark.bundle
@@ -21,7 +20,7 @@ from numba.core import event
 # Every compilation of a function, parts of kernels included.
 recorder = event.RecordingListener()
 event.register("numba:compile", recorder)
-sys.argv = ["tallyveil", "demo", "--blocks", "60", "--quiet", "--out", sys.argv[1]]
+sys.argv = ["tallyveil", "demo", "--quiet", "--out", *sys.argv[1:]]
 try:
     runpy.run_module("tallyveil", run_name="__main__")
 except SystemExit as end:
@@ -33,11 +32,9 @@ print(json.dumps({"compiled": starts, "package": tallyveil.__file__}))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, PROJECT / "tools" / "bundle" / "kernels.py", "--out", out], check=True)
-    (built,) = out.glob("*.whl")
-    return built
+def wheel(bundle) -> Path:
+    (path,) = (bundle / "wheels").glob("tallyveil-*.whl")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +51,11 @@ def python(wheel, tmp_path_factory) -> Path:
     return program
 
 
-def released(python: Path, folder: Path, settings: dict[str, str]) -> tuple[dict, str]:
-    """What was compiled for a small release, with an empty cache, and what was said."""
+def released(python: Path, folder: Path, settings: dict[str, str], blocks: str) -> tuple[dict, str]:
+    """What was compiled for a release of made-up people, with an empty cache, and what was said."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
     told = subprocess.run(
-        [python, "-c", COUNTED, folder / "demo"],
+        [python, "-c", COUNTED, folder / "demo", "--blocks", blocks],
         env={**clean, "NUMBA_CACHE_DIR": str(folder / "codes"), **settings},
         cwd=folder,
         capture_output=True,
@@ -75,11 +72,12 @@ def test_the_wheel_is_for_this_platform_and_python(wheel):
     assert sysconfig.get_platform().replace("-", "_").replace(".", "_") in wheel.name
 
 
+@pytest.mark.parametrize("blocks", ["60", "1000"])
 @pytest.mark.parametrize(
     "settings", [{}, V3, {"NUMBA_CPU_NAME": "generic"}], ids=["host", "x86-64-v3", "generic"]
 )
-def test_nothing_is_compiled(python, tmp_path, settings):
-    done, said = released(python, tmp_path, settings)
+def test_nothing_is_compiled(python, tmp_path, settings, blocks):
+    done, said = released(python, tmp_path, settings, blocks)
     assert "the compiled code in" not in said
     assert str(done["package"]).startswith(str(python.parents[1]))
     assert done["compiled"] == 0
@@ -87,6 +85,6 @@ def test_nothing_is_compiled(python, tmp_path, settings):
 
 def test_another_processor_compiles_and_says_so(python, tmp_path):
     """So the count of the test above counts."""
-    done, said = released(python, tmp_path, {**V3, "NUMBA_CPU_NAME": "x86-64-v2"})
+    done, said = released(python, tmp_path, {**V3, "NUMBA_CPU_NAME": "x86-64-v2"}, "60")
     assert done["compiled"] > 100
     assert said.count("the compiled code in") == 1
