@@ -22,9 +22,9 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.files.geography import read_geography
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import n_parts
-from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.outer import sources_of_groups
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.families.level import cut
 from tallyveil.runs.folder import PLAN
 from tallyveil.schema.counts import PublicCounts
@@ -64,13 +64,13 @@ class Run:
     """
 
     root: Path
-    plan: EstimationPlan = field(init=False)
+    plan: StatedPlan = field(init=False)
     counts: list[PublicCounts] = field(init=False)
     events: list[dict[str, Any]] = field(init=False)
 
     def __post_init__(self) -> None:
         stated = json.loads((self.root / PLAN).read_text(encoding="utf-8"))
-        self.plan = stated_plan(self.root / PLAN, stated).estimating
+        self.plan = stated_plan(self.root / PLAN, stated)
         self.spine = read_geography(self.root)
         schema = self.plan.schema
         self.counts = [read_histogram(self.root, name, schema, self.spine) for name in self.spine.geolevels]

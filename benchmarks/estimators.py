@@ -230,7 +230,7 @@ def main():
                 "of processor time",
                 flush=True,
             )
-    epsilon = guarantee_of(plan.terms)["exact"]["epsilon"]["upper"]
+    epsilon = guarantee_of(plan)["exact"]["epsilon"]["upper"]
     print(f"{spine}; {args.draws} draws; epsilon {epsilon:.3f} at delta {float(plan.delta):g}")
     table.show()
 

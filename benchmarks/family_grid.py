@@ -69,7 +69,7 @@ def _problem(
     plan, spine, geolevel = source.plan, source.spine, source.spine.geolevels[level]
     support = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:n_cells])
     kept = counts[:, support]
-    settings = plan.estimating.estimation_of(geolevel)
+    settings = plan.estimation_of(geolevel)
     return FamilyProblem(
         geocode=f"{kept.shape[0]} x {run} from {spine.geocodes[level][start]}",
         geolevel=geolevel,

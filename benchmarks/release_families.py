@@ -54,9 +54,9 @@ def families(release: Source, key: str = "benchmark") -> Iterator[FamilyProblem]
     above = None
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
-        stages = plan.estimating.estimation_of(geolevel).rounding
+        stages = plan.estimation_of(geolevel).rounding
         rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
-        builder = FamilyBuilder(plan.estimating, allocation, level, source, constraints, queries, rounding)
+        builder = FamilyBuilder(plan, allocation, level, source, constraints, queries, rounding)
         met = (
             [builder.root(0, 1)]
             if above is None

@@ -221,7 +221,7 @@ def main() -> None:
                         for query, adding in adders.items():
                             found[place, query][way].append(float(abs(wrong @ adding).sum() / len(wrong)))
             print(f"key {number} done", flush=True)
-    exact = guarantee_of(plan.terms)["exact"]["epsilon"]["upper"]
+    exact = guarantee_of(plan)["exact"]["epsilon"]["upper"]
     print(f"{spine}; {options.keys} keys; exact epsilon {exact:.4f} at delta {float(plan.delta):g}")
     names = list(next(iter(found.values())))
     print("| | | " + " | ".join([names[0], *(f"{one} / {names[0]}" for one in names[1:])]) + " |")

@@ -230,9 +230,9 @@ def compare_roots(world: World, keys: int) -> Found:
     hierarchies = read_hierarchies(plan)
     allocation = allocation_of(plan.strategy, world.spine, hierarchies.shares)
     constraints = compile_constraints(plan, hierarchies, world.histograms)
-    sweep = prepared_sweep(plan.estimating, hierarchies, constraints)
+    sweep = prepared_sweep(plan, hierarchies, constraints)
     bounding = with_implied_bounds(constraints, world.spine, plan.schema)
-    settings = plan.estimating.estimation_of(world.spine.geolevels[0])
+    settings = plan.estimation_of(world.spine.geolevels[0])
     truth = np.asarray(world.truth[0].todense()).reshape(-1)
     adders = {name: adding.toarray() for name, adding in adders_of(world).items()}
     found: Found = defaultdict(lambda: defaultdict(list))
@@ -242,7 +242,7 @@ def compare_roots(world: World, keys: int) -> Found:
         )
         for way in WAYS[:2]:
             builder = FamilyBuilder(
-                plan.estimating,
+                plan,
                 allocation,
                 0,
                 source,
@@ -307,7 +307,7 @@ def main() -> None:
         found, seconds = compare(Study(world, options.entities), release, options.keys, folder)
         made = read_hierarchies(release.plan)
         allocation = allocation_of(release.plan.strategy, made.spine, made.shares)
-        exact = guarantee_of(release.plan.terms, allocation)["exact"]["epsilon"]["upper"]
+        exact = guarantee_of(release.plan, allocation)["exact"]["epsilon"]["upper"]
     rows = summary(found)
     delta = float(release.plan.delta)
     print(f"{options.spine} spine, {options.keys} keys, exact epsilon {exact:.4f} at delta {delta:g}")

@@ -95,7 +95,7 @@ def test_a_moved_slider_changes_the_numbers_and_the_file(bench, tmp_path):
     plan = load_plan(tmp_path / "saved.toml")
     assert shown == [f"{one.standard_deviation:,.2f}" for one in expected_errors(plan.strategy)]
     epsilon = page.inner_text("#epsilon-bounded").removeprefix("epsilon ≤ ")
-    assert f"epsilon <= {epsilon} at" in guarantee_of(plan.terms)["statement"]
+    assert f"epsilon <= {epsilon} at" in guarantee_of(plan)["statement"]
     page.click("#reset")
     settled(page)
     assert page.inner_text("#epsilon-bounded") == "epsilon ≤ 16.466"

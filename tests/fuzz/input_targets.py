@@ -114,9 +114,7 @@ def _estimation(root: Path) -> Target:
     """The table `[estimation]` in a file of its own."""
     plan = load_plan(_folder(root, base.release().files) / "release.toml")
     path = root / "estimation.toml"
-    return Target(
-        ESTIMATION.encode(), at(path, lambda: load_estimation(path, plan.estimating, drawn=False)), "toml"
-    )
+    return Target(ESTIMATION.encode(), at(path, lambda: load_estimation(path, plan)), "toml")
 
 
 def _programme(root: Path) -> Target:

@@ -161,7 +161,7 @@ def _geography(out: Path) -> object:
 def _plan(out: Path) -> object:
     path = out / "plan.json"
     stated = stated_plan(path, read_json_object(path, "Restore it."))
-    return stated.estimating.tables
+    return stated.tables
 
 
 def _intervals_manifest(out: Path) -> object:

@@ -84,7 +84,7 @@ def totals(counts: ConfidentialHistogram | PublicCounts) -> np.ndarray:
 def test_totals_first_makes_better_totals_than_one_pass(plan, tmp_path, monkeypatch):
     # The noise is bound to the plan; these two differ in nothing that is measured, and are to share it. What they
     # guarantee is the same too, and takes longer to compute than they do.
-    shared, guarantee = plan.measuring_digest(), guarantee_of(plan.terms)
+    shared, guarantee = plan.measuring_digest(), guarantee_of(plan)
     monkeypatch.setattr(ReleasePlan, "measuring_digest", lambda *_: shared)
     monkeypatch.setattr(
         preparation, "privacy_of", lambda _, allocation: {**guarantee, "paths": check_paths(allocation)}

@@ -41,7 +41,7 @@ def written(folder: Path) -> None:
 def test_guide(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     # The exact epsilon of a spine with bypassed geounits takes ten seconds, and is tested where it is computed.
-    monkeypatch.setattr(guarantee, "guarantee_of", lambda terms, _: guarantee_of(terms))
+    monkeypatch.setattr(guarantee, "guarantee_of", lambda plan, _: guarantee_of(plan))
     written(tmp_path)
     (toml,) = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
     Path("release.toml").write_text(toml)

@@ -149,8 +149,8 @@ def test_tables_of_one_model_are_refused_when_their_answers_do_not_fit(releases,
 @pytest.fixture
 def coarse_only(tmp_path, monkeypatch):
     """A world in which only "sex" and "relation*sex" are small."""
-    monkeypatch.setattr("tallyveil.plans.estimating.SMALL_QUERY", 10)
-    monkeypatch.setattr("tallyveil.plans.estimating.MOST_NUMBERS", 100)
+    monkeypatch.setattr("tallyveil.plans.release.SMALL_QUERY", 10)
+    monkeypatch.setattr("tallyveil.plans.release.MOST_NUMBERS", 100)
     coarse, _ = write_persons(tmp_path)
     run_release(load_plan(coarse), tmp_path / "coarse", test_key=KEY, workers=1)
     return tmp_path
@@ -181,7 +181,7 @@ def test_large_queries_are_written_where_they_are_few(coarse_only):
 
 
 def test_a_table_that_nothing_determines_is_refused_before_the_spend(coarse_only, monkeypatch):
-    monkeypatch.setattr("tallyveil.plans.estimating.MOST_NUMBERS", 20)
+    monkeypatch.setattr("tallyveil.plans.release.MOST_NUMBERS", 20)
     change = 'measurements = "none"', 'measurements = "small"\nintervals = "0.95"'
     path = edited(
         coarse_only, "persons", change, ('tables = ["total", "sex*age"]', 'tables = ["total", "age"]')

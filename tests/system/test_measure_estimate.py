@@ -174,7 +174,7 @@ def test_an_interrupted_estimate_refuses_other_settings(measured, tmp_path, kill
     out = tmp_path / "made"
     assert killed_at(6, lambda: estimate(measured, out))
     (tmp_path / "one.toml").write_text(ONE_PASS)
-    other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan, drawn=False)
+    other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan)
     with pytest.raises(StoreError, match="drew no noise and spent nothing") as caught:
         estimate(measured, out, other)
     assert caught.value.code == "resume-changed"
@@ -228,7 +228,7 @@ def test_two_processes_cannot_share_a_folder(measured, tmp_path, killed_at):
 
 def test_the_estimation_can_be_another_one(measured, tmp_path):
     (tmp_path / "one.toml").write_text(ONE_PASS)
-    other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan, drawn=False)
+    other = load_estimation(tmp_path / "one.toml", open_measurements(measured).plan)
     made = estimate(measured, tmp_path / "made", other)
     plan = json.loads((made.path / "plan.json").read_text())
     assert plan["estimation"]["Town"]["passes"] == [["total", "grown", "age*home"]]
@@ -253,7 +253,7 @@ def test_the_estimation_can_be_another_one(measured, tmp_path):
 def test_a_wrong_estimation_file_is_refused(measured, tmp_path, text, code):
     (tmp_path / "wrong.toml").write_text(text)
     with pytest.raises((ConfigError, SchemaError)) as caught:
-        load_estimation(tmp_path / "wrong.toml", open_measurements(measured).plan, drawn=False)
+        load_estimation(tmp_path / "wrong.toml", open_measurements(measured).plan)
     assert caught.value.code == code
 
 

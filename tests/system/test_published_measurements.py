@@ -73,7 +73,7 @@ def test_the_guide_and_the_numbers_of_the_run(tmp_path, monkeypatch, command):
         estimation = ["--estimation", "tree.toml"] if " estimate " in line else []
         command(*line.replace("--blocks 60", "--blocks 12").split()[1:], *estimation, "--quiet")
     measured = open_measurements(Path("measured"))
-    estimate_release(measured, Path("whole"), load_estimation(Path("tree.toml"), measured.plan, drawn=False))
+    estimate_release(measured, Path("whole"), load_estimation(Path("tree.toml"), measured.plan))
     make_intervals(Path("whole"))
     assert_same(tables_of(Path("whole")), tables_of(Path("release")))
     assert len(list(Path("release", "intervals").rglob("*.parquet"))) == 25

@@ -119,17 +119,16 @@ def assert_estimates_follow(out: Path, plan: ReleasePlan) -> None:
     spine = hierarchies.spine
     constraints = compile_constraints(plan, hierarchies, read_histograms(plan, spine), public.bounds)
     stored = StoredMeasurements(out, spine)
-    sweep, above = prepared_sweep(plan.estimating, hierarchies, constraints), None
+    sweep, above = prepared_sweep(plan, hierarchies, constraints), None
     tree = None if sweep is None else swept_values(sweep, stored, SilentObserver(), Threads())
     for level, geolevel in enumerate(spine.geolevels):
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
         rounding = tuple(
-            tuple(plan.query(name) for name in stage)
-            for stage in plan.estimating.estimation_of(geolevel).rounding
+            tuple(plan.query(name) for name in stage) for stage in plan.estimation_of(geolevel).rounding
         )
-        own = plan.estimating.estimation_of(geolevel).values == "own"
+        own = plan.estimation_of(geolevel).values == "own"
         builder = FamilyBuilder(
-            plan.estimating, allocation, level, stored, constraints, queries, rounding, None if own else tree
+            plan, allocation, level, stored, constraints, queries, rounding, None if own else tree
         )
         above = estimate_level(builder, above, SilentObserver()).counts
         written = read_histogram(out, geolevel, plan.schema, spine)

@@ -205,7 +205,7 @@ def oracle_problem(plan, spine, source, constraints, level, parent, above) -> Fa
     else:
         support, counts = above.entries(parent)
         start, stop = map(int, spine.child_offsets[level - 1][parent : parent + 2])
-    settings = plan.estimating.estimation_of(spine.geolevels[level])
+    settings = plan.estimation_of(spine.geolevels[level])
     trivial = counts is not None and (stop - start == 1 or len(support) == 0)
 
     def labels(name):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import estimation_from_mapping, load_estimation, load_plan
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, SubspaceQuery
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.families import level as chunks
 from tallyveil.postprocess.families import tree_values
@@ -98,7 +99,7 @@ def test_the_plan_says_so(tree_release, command):
 
 def test_the_tree_is_the_default_without_a_preset(small_release, tree_release, edit, command):
     """The file that says nothing and the file that says "tree" are one plan; with own values it is the older plan."""
-    assert load_plan(tree_release).estimating.uses_tree
+    assert load_plan(tree_release).uses_tree
     said = load_plan(tree_release).digest()
     assert load_plan(edit(TREE, "[estimation.passes]")).digest() == said
     own = load_plan(edit("[estimation.passes]", OWN))
@@ -112,7 +113,7 @@ def test_the_tree_is_the_default_without_a_preset(small_release, tree_release, e
 def test_counts_drawn_on_a_lattice_have_own_values(small_release, edit, command):
     drawn = edit("[[bounds]]", SUBSPACE.replace("1/4", "1/100"))
     drawn.write_text(drawn.read_text().replace('mechanism = "discrete_gaussian"\nrho = "2"', LARGER))
-    assert not load_plan(drawn).estimating.uses_tree
+    assert not load_plan(drawn).uses_tree
     reason = "own noisy answers, because the sweep up the spine cannot use counts that are drawn on a lattice"
     assert reason in command("plan", drawn)
     stated = json.loads(command("plan", drawn, "--json"))
@@ -131,8 +132,9 @@ def test_an_older_folder_of_measurements_is_estimated_as_it_was_planned(edit, tm
         run_release(plan, tmp_path / "run", test_key=KEY).path,
         estimate_release(opened, tmp_path / "estimated").path,
     )
-    for drawn, values in ((False, "tree"), (True, "own")):
-        levels = estimation_from_mapping({"slack": "1/2"}, opened.plan, drawn=drawn)
+    drawn = replace(opened.plan, subspace=(SubspaceQuery("total", "Town", Fraction(1, 100)),))
+    for stated, values in ((opened.plan, "tree"), (drawn, "own")):
+        levels = estimation_from_mapping({"slack": "1/2"}, stated)
         assert [item.values for _, item in levels] == [values, values, "own"]
 
 
@@ -146,7 +148,7 @@ def test_measurements_of_a_plan_without_it_can_be_estimated_with_it(edit, tmp_pa
     settings.write_text(
         f'{TREE}\n"*" = [["total"], ["*"]]\n[estimation.rounding]\n"*" = [["total"], ["home", "age*home"]]\n'
     )
-    estimation = load_estimation(settings, opened.plan, drawn=False)
+    estimation = load_estimation(settings, opened.plan)
     assert [item.values for _, item in estimation] == ["tree", "tree", "own"]
     tree = estimate_release(opened, tmp_path / "tree", estimation).path
     same = estimate_release(opened, tmp_path / "own").path

@@ -40,11 +40,11 @@ def estimate(
     folder = Path(out)
     source = measurements.path if isinstance(measurements, Opened) else measurements
     opened = open_measurements(as_path(source, "measurements"))
-    levels, drawn = None, bool(opened.terms.subspace)
+    levels = None
     if isinstance(estimation, Mapping):
-        levels = estimation_from_mapping(estimation, opened.plan, drawn=drawn)
+        levels = estimation_from_mapping(estimation, opened.plan)
     elif estimation is not None:
-        levels = load_estimation(as_path(estimation, "estimation"), opened.plan, drawn=drawn)
+        levels = load_estimation(as_path(estimation, "estimation"), opened.plan)
     executors = executors_of(cluster, None, workers, folder)
     outcome = estimate_release(
         opened, folder, levels, observer=observer, workers=workers, executors=executors

@@ -65,7 +65,7 @@ class Plan:
         """
         from tallyveil.plans.guarantee import guarantee_of
 
-        return StatedGuarantee(guarantee_of(self.content.terms))
+        return StatedGuarantee(guarantee_of(self.content))
 
     def expected(self) -> "pl.DataFrame":
         """The noise of every query at every geolevel.
@@ -257,7 +257,7 @@ class Forecast:
         """The guarantee as plain data. What bypassing does to it follows from the geography, if that was opened."""
         from tallyveil.plans.guarantee import guarantee_of
 
-        return guarantee_of(self.plan.terms, self.allocation)
+        return guarantee_of(self.plan, self.allocation)
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, as `tallyveil plan --json` prints it."""

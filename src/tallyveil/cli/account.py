@@ -16,7 +16,7 @@ from tallyveil.cli.frame.arguments import (
     ReleaseFilePath,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -325,6 +325,8 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
         # default=float: fractions become numbers, which JSON has.
         say(json.dumps(answer, indent=2, default=float))
         return
+
+    from tallyveil.cli.frame.screen import Screen, headed
 
     console = Screen()
     for key, value in answer.items():

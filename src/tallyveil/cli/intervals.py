@@ -17,8 +17,9 @@ from tallyveil.cli.frame.arguments import (
     cluster_of,
     names_if_any,
 )
+from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import GroupedRows, plain_table
-from tallyveil.cli.frame.terminal import Screen, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -24,48 +24,97 @@ from tallyveil.primitives import require_hashes
 from tallyveil.printable import shown
 
 COMMANDS: Final = {
-    "demo": "demo",
-    "init": "init",
-    "plan": "plan",
-    "run": "run",
-    "status": "status",
-    "measure": "run",
-    "estimate": "estimate",
-    "copy": "publish",
-    "report": "publish",
-    "intervals": "intervals",
-    "explore": "explore",
-    "evaluate": "evaluate",
-    "synth": "synth",
-    "study": "study",
-    "explain": "docs",
-    "docs": "docs",
-    "warm-up": "warm_up",
-    "selftest": "selftest",
-    "account": "account",
-    "geography": "geography",
-    "spine": "spine",
-    "safetab": "safetab",
-    "subspace": "subspace",
-    "publish": "publish",
-    "measurements": "measurements",
+    "demo": (
+        "demo",
+        "Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and "
+        "intervals.",
+    ),
+    "init": ("init", "Write a first release file, which plans and runs as it is."),
+    "plan": (
+        "plan",
+        "Show what a release will cost and how exact every query will be, or what all releases of a programme "
+        "will cost.",
+    ),
+    "run": ("run", "Make a release from a table of records, or all releases of a programme."),
+    "status": (
+        "status",
+        "Show how far a run has come, while it works in another terminal or after it was interrupted.",
+    ),
+    "measure": ("run", "Draw and publish the noisy measurements of a release, and stop there."),
+    "estimate": (
+        "estimate",
+        "Make a release from published measurements: histograms, tables, microdata and a report.",
+    ),
+    "copy": (
+        "publish",
+        "Copy a finished release from a folder to an object store (s3://BUCKET/NAME), or from there to a "
+        "folder.",
+    ),
+    "report": ("publish", "Write report.html of any release again, from the published files alone."),
+    "intervals": (
+        "intervals",
+        "Put an unbiased estimate, its standard error and an interval beside every published count.",
+    ),
+    "explore": (
+        "explore",
+        "Make a site of a finished release, to look at in the browser: areas, tables, intervals.",
+    ),
+    "evaluate": ("evaluate", "Compare a release with the true counts. The results are NOT PRIVATE."),
+    "synth": (
+        "synth",
+        "Make up a population: records, geography, off-spine entities, facility bounds and a release file.",
+    ),
+    "study": ("study", "Recompute a paper's tables and figures, and write the paper's numbers beside ours."),
+    "explain": ("docs", "Say what an error means, how to see it, and how to mend it."),
+    "docs": (
+        "docs",
+        "Print the path of a page of the documentation, a Markdown file. The first page is index.",
+    ),
+    "warm-up": (
+        "warm_up",
+        "Compile the kernels of a release and of its intervals, and keep them on disk for later commands.",
+    ),
+    "selftest": (
+        "selftest",
+        "Check this installation: its cipher, hashes, noise and accounting, and a small release, against "
+        "known answers.",
+    ),
+    "account": (
+        "account",
+        "Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
+    ),
+    "geography": ("geography", "Make geography and entity tables from public files."),
+    "spine": ("spine", "Make a geographic spine, and compute how exact counts on it will be."),
+    "safetab": (
+        "safetab",
+        "Tabulate detailed population groups; the detail of each group depends on a noisy count.",
+    ),
+    "subspace": ("subspace", "Release one table whose invariants stay exact."),
+    "publish": ("publish", "Write the tables of finished releases in other forms."),
+    "measurements": ("measurements", "Read and write noisy measurements in the layouts of others."),
 }
-"""Every command or group of commands, in the order of the help, and its module in this folder."""
+"""Every command or group of commands, in the order of the help: its module in this folder, and the first sentences of
+its help. They stand here too, so that the list of commands is printed without loading them all; a test compares them.
+"""
 SECONDS_OF_GIT: Final = 10.0
 """Time that git may take to name the commit. Half may be too short on a cold disk; twice keeps a user waiting."""
 
 
 def loaded(name: str) -> Any:
     """A command as a function, or a group of commands as `typer.Typer`, from its module."""
-    return getattr(import_module(f"tallyveil.cli.{COMMANDS[name]}"), name.replace("-", "_"))
+    return getattr(import_module(f"tallyveil.cli.{COMMANDS[name][0]}"), name.replace("-", "_"))
 
 
 class _Loading(WholeHelp):
-    """All commands. Each is loaded when it is asked for, so that none waits for others; their list loads all."""
+    """All commands. Each is loaded when it is asked for, so that none waits for others; their list loads none."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands."""
         return list(COMMANDS)
+
+    def summaries(self, ctx: Any) -> list[tuple[str, str]]:
+        """Each command with the first sentences of its help."""
+        return [(name, summary) for name, (_, summary) in COMMANDS.items()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name; None if there is none."""

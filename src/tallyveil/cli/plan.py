@@ -10,8 +10,9 @@ import typer
 
 from tallyveil.cli.explore import OpenIt, Shown, give_site
 from tallyveil.cli.frame.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
+from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import GroupedRows, plain_table, show_table
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.programme import show_programme
 from tallyveil.cli.spine import show_changes
 
@@ -314,8 +315,7 @@ def _show(forecast: "Forecast") -> None:
 def _show_plan(forecast: "Forecast") -> None:
     from tallyveil.accounting.numbers import claim_text, delta_text, spent_cell
     from tallyveil.budget.strategy import expected_errors
-    from tallyveil.plans.estimating import values_in_words
-    from tallyveil.plans.record import CONFIDENCE
+    from tallyveil.plans.record import CONFIDENCE, values_in_words
 
     console = Screen()
     loaded = forecast.plan
@@ -350,8 +350,7 @@ def _show_plan(forecast: "Forecast") -> None:
         )
     for item in loaded.bounds:
         console.print(f"bounds      {item.name}: {item.query} at {item.geolevel} and above")
-    values = values_in_words(loaded.estimation, drawn=bool(loaded.subspace))
-    console.print(f"values      {values}", soft_wrap=True)
+    console.print(f"values      {values_in_words(loaded)}", soft_wrap=True)
     console.print(f"schema      {loaded.schema.name}, {loaded.schema.size:,} cells")
     if loaded.spine is not None and loaded.spine.changes:
         kinds: list[str] = [step.kind for step in loaded.spine.steps]

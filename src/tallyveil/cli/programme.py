@@ -5,9 +5,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.summary import release_summary
 from tallyveil.cli.frame.tables import plain_table, show_marks
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from rich.table import Table

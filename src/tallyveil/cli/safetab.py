@@ -19,9 +19,10 @@ from tallyveil.cli.frame.arguments import (
     give_files,
     group_of_commands,
 )
+from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.summary import opened_summary
 from tallyveil.cli.frame.tables import GroupedRows, not_private_screen, plain_table, show_parameters
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet
+from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import Screen, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.selftest.answers import KnownAnswer

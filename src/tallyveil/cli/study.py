@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
+from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs

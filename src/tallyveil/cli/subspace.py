@@ -15,7 +15,8 @@ from tallyveil.cli.frame.arguments import (
     Quiet,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.screen import Screen, headed
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from tallyveil.files.manifest import Manifest

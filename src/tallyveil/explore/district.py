@@ -289,7 +289,7 @@ def write_district(site: Path, root: Path, groups: Sequence[QueryGroup], rows: I
     release = open_release(root)
     _, with_bounds = bounds_choice(release, with_bounds=True)
     gaussian = release.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    if release.estimating.tables_apart:
+    if release.stated.tables_apart:
         measured = _or_why(lambda: release_measured(release, with_bounds=with_bounds))
         tables = _tables_apart(measured, groups)
     else:
@@ -306,7 +306,7 @@ def write_planned_district(
         TallyveilError: the bounds do not fit the plan.
     """
     gaussian = plan.strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
-    if plan.estimating.tables_apart:
+    if plan.tables_apart:
         tables = _tables_apart(plan_measured(plan, hierarchies), groups)
     else:
         tables = _tables_together(lambda: planned_fits(plan, hierarchies, groups), groups)

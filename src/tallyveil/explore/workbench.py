@@ -314,7 +314,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
         "delta": str(plan.delta),
         "declared": str(plan.declared),
         "total": str(strategy.total),
-        "bypasses": plan.terms.may_bypass,
+        "bypasses": plan.may_bypass,
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "geolevels": [
             {

@@ -12,7 +12,7 @@ from pathlib import Path
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import MisfitError, read_written
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
-from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
+from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.lifts import refuse_lifts
 from tallyveil.plans.outer import measured_by_pass, refuse_outer
 from tallyveil.plans.release import StatedPlan
@@ -36,7 +36,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
     )
     _require("delta", 0 < plan.delta < 1, "a number between 0 and 1")
     _require("entities", (plan.spine is None) == (plan.entities is None), "given together with the spine")
-    _require_once("entities", plan.entities or ())
+    _require_once("entities", plan.entity_families)
     _require("estimation", tuple(name for name, _ in plan.estimation) == plan.geolevels, "the geolevels")
     _require("geolevel_shares", plan.strategy.geolevels == plan.geolevels, "the geolevels")
     for geolevel in plan.geolevels:
@@ -120,7 +120,19 @@ def _refuse_drawn(plan: StatedPlan) -> None:
         _require(where, item.budget > 0, "a budget above 0")
     # Drawn twice, a count would cost twice and be fixed at two numbers.
     _require_once("subspace", [f"{item.query} at {item.geolevel}" for item in plan.subspace])
-    refuse_drawn_counts(plan.estimation, drawn=bool(plan.subspace))
+    refuse_drawn_counts(plan)
+
+
+def refuse_drawn_counts(plan: StatedPlan) -> None:
+    """Refuse the values of the tree beside counts that are drawn on a lattice; raises ConfigError."""
+    # The sweep takes noise of different geounits as independent, which noise on a lattice is not.
+    if plan.subspace and plan.uses_tree:
+        raise ConfigError(
+            '[estimation] values is "tree", and the release has [[subspace]] queries. Counts drawn on a lattice have '
+            "noise that depends on the invariants, which the sweep up the spine does not take into account. Write "
+            'values = "own", or measure these queries with [strategy] instead.',
+            code="tree-values",
+        )
 
 
 def _refuse_passes(plan: StatedPlan) -> None:
@@ -136,7 +148,7 @@ def _refuse_passes(plan: StatedPlan) -> None:
         _require(f"estimation.{geolevel}.values", steps.values == "own", '"own", because of the outer passes')
 
 
-def refuse_steps(plan: StatedPlan | EstimationPlan, geolevel: str, steps: GeolevelEstimation) -> None:
+def refuse_steps(plan: StatedPlan, geolevel: str, steps: GeolevelEstimation) -> None:
     """Refuse passes that do not use every measured query once, or with overlapping groups before the last pass."""
     where = f"estimation.{geolevel}"
     named = [query for queries in steps.passes for query in queries]

@@ -14,7 +14,7 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError
 from tallyveil.geography.spine import path_total
-from tallyveil.plans.release import PrivacyTerms
+from tallyveil.plans.release import StatedPlan
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
 """Before the geography is opened, nobody knows which geounits are bypassed, so only the whole budget bounds epsilon."""
@@ -32,11 +32,11 @@ POST_PROCESSING = (
 )
 
 
-def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> dict[str, Any]:
+def guarantee_of(plan: StatedPlan, allocation: Allocation | None = None) -> dict[str, Any]:
     """The privacy guarantee of a plan as plain data.
 
     Args:
-        terms: Of the plan.
+        plan: The plan.
         allocation: The share of the budget that each geounit of the spine gets; None before the geography is opened.
             The effect of bypassing is then unknown, so only the budget bounds epsilon, and the statement says so.
 
@@ -49,40 +49,42 @@ def guarantee_of(terms: PrivacyTerms, allocation: Allocation | None = None) -> d
         BudgetError, SolverError: the event cannot be accounted for.
     Source: SafeTab (Haney et al.), Lemma 4; Canonne, Kamath, Steinke 2020, for epsilon from rho.
     """
-    strategy = terms.strategy
+    strategy = plan.strategy
     gaussian = strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN
     # From the cost alone; it holds for every spine, so it is stated beside what is proved for this one.
-    classical = _classical(strategy, terms.spent, terms.delta)
-    exact = _exact(terms, allocation)
+    classical = _classical(strategy, plan.spent, plan.delta)
+    exact = _exact(plan, allocation)
     # Pure differential privacy has delta 0, whatever delta is reported at.
-    delta = terms.delta if gaussian else 0
+    delta = plan.delta if gaussian else 0
     return {
         "neighbours": strategy.neighbours.value,
-        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(unit=terms.unit.one),
+        "neighbours_in_words": NEIGHBOURS_IN_WORDS[strategy.neighbours.value].format(
+            unit=plan.schema.unit.one
+        ),
         "mechanism": strategy.mechanism.value,
         "budget_unit": strategy.budget_unit,
-        "declared": str(terms.declared),
-        "spent": str(terms.spent),
+        "declared": str(plan.declared),
+        "spent": str(plan.spent),
         "delta": str(delta),
         "epsilon": exact["epsilon"]["upper"] if gaussian else classical,
         "classical_epsilon": classical,
-        **_textbook(strategy, terms.spent, terms.delta),
+        **_textbook(strategy, plan.spent, plan.delta),
         "exact": exact,
         "post_processing": POST_PROCESSING,
-        **({"subspace": [mapping_of(item) for item in terms.subspace]} if terms.subspace else {}),
-        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in terms.invariants],
-        "statement": _statement(terms, exact["epsilon"]["upper"], classical)
-        + (_FOLLOWS if allocation is None and terms.may_bypass else ""),
+        **({"subspace": [mapping_of(item) for item in plan.subspace]} if plan.subspace else {}),
+        "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
+        "statement": _statement(plan, exact["epsilon"]["upper"], classical)
+        + (_FOLLOWS if allocation is None and plan.may_bypass else ""),
     }
 
 
-def privacy_of(terms: PrivacyTerms, allocation: Allocation) -> dict[str, Any]:
+def privacy_of(plan: StatedPlan, allocation: Allocation) -> dict[str, Any]:
     """What a manifest states of privacy: the guarantee on a spine, and that no path of the spine overspends.
 
     Raises:
         BudgetError: as `check_paths`, or the event cannot be accounted for.
     """
-    return {**guarantee_of(terms, allocation), "paths": check_paths(allocation)}
+    return {**guarantee_of(plan, allocation), "paths": check_paths(allocation)}
 
 
 def check_paths(allocation: Allocation) -> str:
@@ -108,9 +110,9 @@ def check_paths(allocation: Allocation) -> str:
     )
 
 
-def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]:
+def _exact(plan: StatedPlan, allocation: Allocation | None) -> dict[str, Any]:
     """The epsilon that is proved at the reporting delta, for the whole release and for each geolevel alone."""
-    strategy, levels = terms.strategy, []
+    strategy, levels = plan.strategy, []
     for geolevel in strategy.geolevels:
         event: PrivacyEvent = strategy.geolevel_event(geolevel)
         # On the spine as it is; without it the strategy's own event, as if nothing were bypassed.
@@ -121,30 +123,30 @@ def _exact(terms: PrivacyTerms, allocation: Allocation | None) -> dict[str, Any]
             {
                 "geolevel": geolevel,
                 "spent": str(budget),
-                "classical_epsilon": _classical(strategy, budget, terms.delta),
-                **_textbook(strategy, budget, terms.delta),
-                "epsilon": proved_epsilon(event, strategy.neighbours, terms.delta).bounds.to_mapping(),
+                "classical_epsilon": _classical(strategy, budget, plan.delta),
+                **_textbook(strategy, budget, plan.delta),
+                "epsilon": proved_epsilon(event, strategy.neighbours, plan.delta).bounds.to_mapping(),
             }
         )
-    whole = _overall(terms, allocation)
+    whole = _overall(plan, allocation)
     return {
-        "delta": str(terms.delta),
+        "delta": str(plan.delta),
         "epsilon": whole.bounds.to_mapping(),
         "engines": list(whole.engines),
         "geolevels": levels,
     }
 
 
-def _overall(terms: PrivacyTerms, allocation: Allocation | None) -> ProvedEpsilon:
+def _overall(plan: StatedPlan, allocation: Allocation | None) -> ProvedEpsilon:
     """Epsilon of the whole release; from the budget alone while nobody knows which geounits are bypassed."""
-    strategy = terms.strategy
+    strategy = plan.strategy
     # Nothing below the classical bound is proved before the geography is known.
-    if allocation is None and terms.may_bypass:
-        classical = _classical(strategy, terms.spent, terms.delta)
+    if allocation is None and plan.may_bypass:
+        classical = _classical(strategy, plan.spent, plan.delta)
         name = "zcdp" if strategy.budget_unit == "rho" else "pure"
         return ProvedEpsilon(Bounds(0.0, classical), (name,))
-    event = terms.event(None if allocation is None else allocation.event())
-    return proved_epsilon(event, strategy.neighbours, terms.delta)
+    event = plan.event(None if allocation is None else allocation.event())
+    return proved_epsilon(event, strategy.neighbours, plan.delta)
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:
@@ -162,16 +164,16 @@ def _textbook(strategy: Strategy, budget: Fraction, delta: Fraction) -> dict[str
     return {"textbook_epsilon": ZcdpConversion.TEXTBOOK.epsilon(budget, delta)}
 
 
-def _statement(terms: PrivacyTerms, exact: float, classical: float) -> str:
+def _statement(plan: StatedPlan, exact: float, classical: float) -> str:
     """The guarantee in one sentence: the least proved epsilon, then the one that follows from the budget alone."""
-    strategy = terms.strategy
-    neighbours, delta = f"{strategy.neighbours.value} neighbours", delta_text(terms.delta)
+    strategy = plan.strategy
+    neighbours, delta = f"{strategy.neighbours.value} neighbours", delta_text(plan.delta)
     if strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return (
-            f"pure differential privacy, epsilon = {exact_text(terms.spent)}, {neighbours}; "
+            f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
             f"at delta = {delta} epsilon <= {claim_text(exact, 3)}"
         )
-    rho = f"rho = {exact_text(terms.spent)} zCDP"
+    rho = f"rho = {exact_text(plan.spent)} zCDP"
     if exact == classical:
         return f"epsilon <= {claim_text(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
     least, other = _apart(exact, classical)

@@ -15,7 +15,6 @@ from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy, expected_errors
 from tallyveil.declared import mapping_of
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
-from tallyveil.plans.estimating import values_in_words
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.resources import Resources
@@ -271,17 +270,28 @@ def plan_record(
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded.terms, allocation),
+        "privacy": guarantee_of(loaded, allocation),
         "confidence": str(CONFIDENCE),
         "expected": _expected(loaded),
         "values": {level: item.values for level, item in loaded.estimation},
-        "values_in_words": values_in_words(loaded.estimation, drawn=bool(loaded.subspace)),
+        "values_in_words": values_in_words(loaded),
         **advice_record(loaded),
         "warnings": list(impossible_levels(loaded.schema) if warnings is None else warnings),
     }
     if resources is not None:
         record["resources"] = _needed(loaded, resources)
     return record
+
+
+def values_in_words(plan: StatedPlan) -> str:
+    """What the families of a plan are fitted to, as a sentence."""
+    if plan.uses_tree:
+        return (
+            f"above {plan.geolevels[-1]}, families are fitted to estimates from everything measured in or below each "
+            "geounit"
+        )
+    reason = ", because the sweep up the spine cannot use counts that are drawn on a lattice"
+    return f"families are fitted to each geounit's own noisy answers{reason if plan.subspace else ''}"
 
 
 def _expected(loaded: ReleasePlan) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The plan of a release: one declaration of everything that is decided before any file is opened.
 
 `StatedPlan` is what `plan.json` says. It names no path, so that a plan does not depend on where its files
-are, and a finished release can be read by it. `PrivacyTerms` is the part of it that decides what the release
-does to privacy. `ReleasePlan` is the same plan together with the inputs of a run. A key that says nothing is
-left out (`left_out`), so that plans without it keep their digest.
+are, and a finished release can be read by it. The guarantee, the estimation and what is written follow from it
+alone. `ReleasePlan` is the same plan together with the inputs of a run. A key that says nothing is left out
+(`left_out`), so that plans without it keep their digest.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,25 @@ from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import UNSTATED, ByName, Declared, Exact, Flag, Many, Name, left_out, mapping_of
 from tallyveil.errors import BudgetError
 from tallyveil.plans.constraints import Agreement, Bounds, BoundsInput, Invariant, Residents
-from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, MeasurementFiles
+from tallyveil.plans.estimating import GeolevelEstimation, MeasurementFiles
 from tallyveil.plans.inputs import GeographyInput, Records, RecordsInput, SpineInput, StatedSpine
 from tallyveil.runs.executor import ClusterSettings
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.query_group import QueryGroup
-from tallyveil.schema.schema import StatedSchema, Unit
+from tallyveil.schema.schema import StatedSchema
 from tallyveil.storage.json_files import damaged, digest_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace, LatticeLaw, Norm
 
 INTEGER_SUBSPACE = "integer-subspace"
+
+# 8,192 answers. Twice as many can write twice as much; with half, tables of some queries have no intervals.
+SMALL_QUERY: Final = 1 << 13
+MOST_NUMBERS: Final = 1 << 27
+"""With `measurements = "small"`, the most answers of a query that is written at every geolevel; and the most noisy
+answers of all geounits of a geolevel together that are written of a larger query."""
+
+LARGEST_SCHEMA: Final = 1 << 16
+"""Cells of the largest schema of which intervals have one model of all cells."""
 
 
 @dataclass(frozen=True)
@@ -80,48 +89,6 @@ class SubspaceQuery(Declared):
     def name(self) -> str:
         """Name in constraints, checks and messages."""
         return f"{INTEGER_SUBSPACE} {self.query}"
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyTerms:
-    """The part of a plan that its privacy event and its guarantee follow from.
-
-    Attributes:
-        unit: What one record represents.
-        strategy: What is measured with which budget.
-        declared: Most that may be spent.
-        delta: Where epsilon is reported.
-        invariants: Queries published exactly.
-        subspace: Queries whose counts are drawn on the lattice of the invariants.
-        may_bypass: Whether geounits may be bypassed, so that the paths of the spine may differ in their shares.
-    """
-
-    unit: Unit
-    strategy: Strategy
-    declared: Fraction
-    delta: Fraction
-    invariants: tuple[Invariant, ...]
-    subspace: tuple[SubspaceQuery, ...]
-    may_bypass: bool
-
-    @property
-    def spent(self) -> Fraction:
-        """What the release costs, in the strategy's unit."""
-        # A sum of exact fractions, which the ledger and the declaration are compared with.
-        return sum((item.budget for item in self.subspace), self.strategy.total)
-
-    def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
-        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
-
-        Args:
-            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
-                spine on which nothing is bypassed, which cost the same.
-        """
-        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
-        mechanism, neighbours = self.strategy.mechanism, self.strategy.neighbours
-        drawn = tuple(item.event(mechanism, neighbours, self.invariants) for item in self.subspace)
-        # In this order; the digest of an event depends on it.
-        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
 
 
 OUTPUT: Final = object()
@@ -247,40 +214,67 @@ class StatedPlan(Declared):
         return replace(self, **keys_of_budget(strategy, self.subspace))
 
     @property
-    def terms(self) -> PrivacyTerms:
-        """The part of the plan that its privacy event and its guarantee follow from."""
-        return PrivacyTerms(
-            unit=self.schema.unit,
-            strategy=self.strategy,
-            declared=self.declared,
-            delta=self.delta,
-            invariants=self.invariants,
-            subspace=self.subspace,
-            may_bypass=self.spine is not None and self.spine.bypassing is not None,
-        )
+    def may_bypass(self) -> bool:
+        """Whether geounits may be bypassed, so that the paths of the spine may differ in their shares."""
+        return self.spine is not None and self.spine.bypassing is not None
 
     @property
-    def estimating(self) -> EstimationPlan:
-        """The part of the plan that is needed after the measurements."""
-        return EstimationPlan(
-            schema=self.schema,
-            strategy=self.strategy,
-            estimation=self.estimation,
-            tables=self.tables,
-            entities=self.entities or (),
-            measurements=self.measurements,
-            microdata=self.microdata,
-            intervals=self.intervals,
-            outer=self.outer,
-        )
+    def entity_families(self) -> tuple[str, ...]:
+        """Families of entities that tables are published for; without a spine there are none."""
+        return self.entities or ()
+
+    @property
+    def uses_tree(self) -> bool:
+        """Whether some geolevel is fitted to more than its own noisy answers."""
+        return any(steps.values == "tree" for _, steps in self.estimation)
+
+    @property
+    def tables_apart(self) -> bool:
+        """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
+        # Above LARGEST_SCHEMA, blocks of all cells would not fit into the memory of a machine.
+        return self.measurements == "small" or self.schema.size > LARGEST_SCHEMA
 
     def query(self, name: str) -> QueryGroup:
         """The query group of that name."""
         return self.schema.query(name)
 
+    def estimation_of(self, geolevel: str) -> GeolevelEstimation:
+        """Passes and rounding stages of a geolevel."""
+        return dict(self.estimation)[geolevel]
+
+    def written(self, geolevel: str, n_geounits: int) -> tuple[str, ...]:
+        """The measured queries of a geolevel of which every noisy answer is written, whatever the counts are.
+
+        Args:
+            geolevel: A geolevel that is measured.
+            n_geounits: Its number of geounits.
+        """
+        queries = self.strategy.queries(geolevel)
+        if self.measurements == "full":
+            return queries
+        # By sizes alone, which are public: what is written must not depend on the counts.
+        if self.measurements == "small":
+            sizes = [self.query(name).size for name in queries]
+            return tuple(
+                name
+                for name, size in zip(queries, sizes, strict=True)
+                if size <= SMALL_QUERY or size * n_geounits <= MOST_NUMBERS
+            )
+        # The support of a root's families is every cell, so all answers of the root are written.
+        is_root = geolevel == self.strategy.geolevels[0]
+        return queries if self.measurements == "support" and is_root else ()
+
     def event(self, measuring: PrivacyEvent | None = None) -> PrivacyEvent:
-        """Everything the release does to privacy (`PrivacyTerms.event`)."""
-        return self.terms.event(measuring)
+        """Everything the release does to privacy: the measurements, the counts drawn on a lattice, the invariants.
+
+        Args:
+            measuring: The measurements on the spine of the release (`Allocation.event`); without it, those of a
+                spine on which nothing is bypassed, which cost the same.
+        """
+        invariants = tuple(InvariantEvent(invariant.statement) for invariant in self.invariants)
+        drawn = tuple(item.event(self.mechanism, self.neighbours, self.invariants) for item in self.subspace)
+        # In this order; the digest of an event depends on it.
+        return SequentialEvent((measuring or self.strategy.event(), *drawn, *invariants))
 
     def require_geolevels(self, path: Path, geolevels: Sequence[str]) -> None:
         """Refuse a plan whose geolevels are not those of the geography beside it; raises StoreError."""

@@ -393,7 +393,7 @@ def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
     for drawn in plan.subspace:
         reach = levels.index(drawn.geolevel) + 1
         bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
-    swept, apart = _swept(plan), plan.estimating.tables_apart
+    swept, apart = _swept(plan), plan.tables_apart
     # What public files decide is taken at its worst: no record is read for a prediction.
     return _Work(
         entries=entries,
@@ -429,7 +429,7 @@ def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
         detailed = bool(plan.outer) or any(
             plan.query(name).is_detailed for name in plan.strategy.queries(level)
         )
-        undetermined.append(0 if detailed else n * support * len(plan.estimating.estimation_of(level).passes))
+        undetermined.append(0 if detailed else n * support * len(plan.estimation_of(level).passes))
         # A geounit of n people fills at most n cells, and at least one.
         support = min(plan.schema.size, max(1, sizes.people // n))
     return tuple(undetermined)
@@ -439,7 +439,7 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
     """Number of noisy values that are written at each geolevel."""
     values = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
-        written = plan.estimating.written(level, n)
+        written = plan.written(level, n)
         if plan.measurements == "support":
             written = plan.strategy.queries(level)
         answers = sum(plan.query(name).size for name in written)
@@ -456,7 +456,7 @@ def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
 
     Nothing is known to be zero. It keeps cells or, where it goes query by query, answers; public inputs decide.
     """
-    if not plan.estimating.uses_tree:
+    if not plan.uses_tree:
         return [(0, 0)] * len(plan.geolevels)
     answers = [
         sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels

@@ -9,8 +9,10 @@ from tallyveil.errors import StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.measurements.store import drawn_name
-from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation, refuse_drawn_counts
+from tallyveil.plans.estimating import GeolevelEstimation
+from tallyveil.plans.fitting import refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.estimation import Estimation, estimating_site
 from tallyveil.postprocess.families.lattice_measurements import write_drawn
 from tallyveil.postprocess.families.tree_values import prepared_sweep
@@ -60,7 +62,7 @@ def estimate_release(
     """
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     # Before anything is written: counts drawn on a lattice allow only some ways of estimating.
-    refuse_drawn_counts(plan.estimation, drawn=bool(measured.terms.subspace))
+    refuse_drawn_counts(plan)
     product = Estimate(measured, plan)
     progress = Progress.of(observer)
     executors = executors or Threads(workers or usable_cores())
@@ -89,7 +91,7 @@ class Estimate:
     """A release from measurements."""
 
     measured: Measured
-    plan: EstimationPlan
+    plan: StatedPlan
 
     @property
     def stated(self) -> JsonObject:
@@ -118,7 +120,7 @@ class Estimate:
             else:
                 compile_kernels(sweeps=self.plan.uses_tree)
         measured = self.measured
-        privacy = privacy_of(measured.terms, measured.allocation)
+        privacy = privacy_of(measured.plan, measured.allocation)
         _refuse_understated(measured, privacy)
         estimation = Estimation(
             plan=self.plan,
@@ -148,7 +150,7 @@ class _Estimate:
     """The work of one process on a release that is estimated from measurements."""
 
     measured: Measured
-    plan: EstimationPlan
+    plan: StatedPlan
     stated: JsonObject
     privacy: JsonObject
     estimation: Estimation
@@ -211,7 +213,7 @@ class _Estimate:
     def _write_drawn(self, run: Run) -> None:
         """Copy the counts that were drawn on a lattice."""
         schema, spine = self.plan.schema, self.measured.hierarchies.spine
-        items = self.measured.terms.subspace
+        items = self.measured.plan.subspace
         # Their constraints come last, and hold the counts as they were read and checked.
         # Taken from the end, because `read_constraints` puts them last.
         drawn = self.measured.constraints[len(self.measured.constraints) - len(items) :]

@@ -35,8 +35,9 @@ from tallyveil.measurements.store import (
     write_measured_part,
     write_support_measurements,
 )
-from tallyveil.plans.estimating import TREE_VALUES, EstimationPlan
+from tallyveil.plans.estimating import TREE_VALUES
 from tallyveil.plans.fitting import stated_plan
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import AGREEMENT, BOUNDS, INVARIANTS, TakenOver, read_kept
 from tallyveil.postprocess.constraints import ConstraintTable, with_implied_bounds
 from tallyveil.postprocess.families.chunk_files import UNSOLVED, ChunkFolders
@@ -143,7 +144,7 @@ class Estimation:
         records: What each finished stage contributes to the manifest, by its name.
     """
 
-    plan: EstimationPlan
+    plan: StatedPlan
     hierarchies: Hierarchies
     allocation: Allocation
     source: MeasurementSource
@@ -520,22 +521,22 @@ def opened_run(description: JsonObject, source_of: SourceOf) -> OpenedRun:
     # The same reading and the same checks as in the run's own process, so that both make the same work.
     stated = stated_plan(root / PLAN, plan)
     hierarchies = read_hierarchies(root)
-    spine, schema = hierarchies.spine, stated.estimating.schema
-    allocation = allocation_of(stated.terms.strategy, spine, hierarchies.shares)
+    spine, schema = hierarchies.spine, stated.schema
+    allocation = allocation_of(stated.strategy, spine, hierarchies.shares)
     constraints = read_constraints(root, plan, schema, hierarchies)
     taken_over = read_kept(root, plan, schema, spine)
-    outer = stated.estimating.outer
+    outer = stated.outer
     estimation = Estimation(
-        plan=stated.estimating,
+        plan=stated,
         hierarchies=hierarchies,
         allocation=allocation,
         source=source_of(schema, hierarchies, allocation),
         constraints=constraints,
         observer=SilentObserver(),
         watch=Stopwatch(SilentObserver()),
-        tree=prepared_sweep(stated.estimating, hierarchies, constraints),
+        tree=prepared_sweep(stated, hierarchies, constraints),
         taken_over=taken_over,
-        groups=first_groups(stated.estimating, constraints, taken_over, spine) if outer else None,
+        groups=first_groups(stated, constraints, taken_over, spine) if outer else None,
     )
     private = root / PRIVATE / CLUSTER
     # Inside the private folder: staged files are not yet files of the release.

@@ -27,9 +27,8 @@ from tallyveil.files.manifest_files import read_manifest
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import FOLDER, StoredMeasurements
-from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.fitting import stated_plan
-from tallyveil.plans.release import PrivacyTerms, StatedPlan, SubspaceQuery
+from tallyveil.plans.release import StatedPlan, SubspaceQuery
 from tallyveil.postprocess.constraint_files import (
     AGREEMENT,
     BOUNDS,
@@ -154,8 +153,7 @@ class Measured:
     Attributes:
         root: The folder.
         manifest: Content of its `manifest.json`.
-        plan: How its own plan estimates counts.
-        terms: What its own plan does to privacy, which is what the ledger shows.
+        plan: Its own plan. What this does to privacy is what the ledger shows.
         hierarchies: The spine and the areas off the spine.
         allocation: The share of the budget of each geounit.
         constraints: Invariants, public bounds, agreements (without outer passes), and counts drawn on a lattice.
@@ -168,8 +166,7 @@ class Measured:
 
     root: Path
     manifest: Manifest
-    plan: EstimationPlan
-    terms: PrivacyTerms
+    plan: StatedPlan
     hierarchies: Hierarchies
     allocation: Allocation
     constraints: tuple[ConstraintTable, ...]
@@ -209,9 +206,9 @@ def open_measurements(root: Path) -> Measured:
     """
     manifest = read_manifest(root, ReleaseKind.MEASUREMENTS, ReleaseKind.TOPDOWN)
     plan = stated_plan(root / MANIFEST, manifest.body["plan"])
-    if plan.estimating.measurements != "full":
+    if plan.measurements != "full":
         raise StoreError(
-            f'{root} does not have all its noisy answers (measurements = "{plan.estimating.measurements}"), so counts '
+            f'{root} does not have all its noisy answers (measurements = "{plan.measurements}"), so counts '
             'cannot be estimated from it. Only a release made with measurements = "full", or the folder of '
             "`tallyveil measure`, has them.",
             code="measurements-missing",
@@ -241,12 +238,12 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     if spine.digest().hex() != manifest.body["inputs"].get("geography_sha256"):
         raise _bad_folder(root, f"{GEOGRAPHY} does not give the geography that the manifest names")
     plan.require_geolevels(root / MANIFEST, spine.geolevels)
-    for name in plan.estimating.entities:
+    for name in plan.entity_families:
         hierarchies.family(name)
-    allocation = allocation_of(plan.terms.strategy, spine, shares)
+    allocation = allocation_of(plan.strategy, spine, shares)
     declaration, spend, earlier = _spent(root, manifest)
     # The event is computed again from plan and geography. If it is not the spend in the ledger, the plan was changed.
-    if plan.terms.event(allocation.event()) != spend.event:
+    if plan.event(allocation.event()) != spend.event:
         raise _bad_folder(
             root,
             "its ledger shows another spend than its plan gives on its geography, so the plan was changed",
@@ -254,12 +251,11 @@ def _opened(root: Path, manifest: Manifest, plan: StatedPlan) -> Measured:
     return Measured(
         root=root,
         manifest=manifest,
-        plan=plan.estimating,
-        terms=plan.terms,
+        plan=plan,
         hierarchies=hierarchies,
         allocation=allocation,
-        constraints=read_constraints(root, manifest.body["plan"], plan.estimating.schema, hierarchies),
-        taken_over=read_kept(root, manifest.body["plan"], plan.estimating.schema, spine),
+        constraints=read_constraints(root, manifest.body["plan"], plan.schema, hierarchies),
+        taken_over=read_kept(root, manifest.body["plan"], plan.schema, spine),
         source=StoredMeasurements(root, spine, shares, manifest.digests),
         declaration=declaration,
         spend=spend,

@@ -42,7 +42,7 @@ from tallyveil.files.tables import TABLES, n_table_parts, table_size, write_tabl
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.store import ANSWER_LABELS, write_answer_labels
-from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
@@ -60,7 +60,7 @@ Stage = Callable[[str, str, int, Callable[[], Iterable[int]]], None]
 
 def publish(
     run: Run,
-    plan: EstimationPlan,
+    plan: StatedPlan,
     hierarchies: Hierarchies,
     counts: Sequence[PublicCounts],
     stage: Stage,
@@ -87,7 +87,7 @@ def publish(
 
 
 def microdata_chunks(
-    folders: ChunkFolders, plan: EstimationPlan, spine: Spine, finest: PublicCounts
+    folders: ChunkFolders, plan: StatedPlan, spine: Spine, finest: PublicCounts
 ) -> tuple[Chunks[int], int]:
     """The writing of microdata as chunks, one for each file, and their number."""
 
@@ -101,12 +101,12 @@ def microdata_chunks(
 
 
 def table_chunks(
-    folders: ChunkFolders, plan: EstimationPlan, hierarchies: Hierarchies, counts: Sequence[PublicCounts]
+    folders: ChunkFolders, plan: StatedPlan, hierarchies: Hierarchies, counts: Sequence[PublicCounts]
 ) -> tuple[Chunks[int], int, int]:
     """The writing of tables as chunks, one for each file; their number, and the rows of all tables."""
     groups = [plan.query(name) for name in plan.tables]
     # Areas off the spine are sums over finest geounits, made once for all tables.
-    published = tabulated(hierarchies, counts, plan.entities, plan.schema.size) if groups else ()
+    published = tabulated(hierarchies, counts, plan.entity_families, plan.schema.size) if groups else ()
     files = [
         (area, level, group, part)
         for area, level in published
@@ -139,7 +139,7 @@ def write_package(run: Run, plan: JsonObject) -> None:
     run.make([DATA_PACKAGE], write)
 
 
-def write_labels(run: Run, plan: EstimationPlan, spine: Spine) -> None:
+def write_labels(run: Run, plan: StatedPlan, spine: Spine) -> None:
     """Write the labels of all answers that are measured at any geolevel, next to the measurements."""
     measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
     groups = [plan.query(name) for name in sorted(measured)]
@@ -182,7 +182,7 @@ class FinalChecks:
         groups: The groups of the first outer pass, if the plan has outer passes.
     """
 
-    plan: EstimationPlan
+    plan: StatedPlan
     hierarchies: Hierarchies
     constraints: Sequence[ConstraintTable]
     taken_over: TakenOver
@@ -204,7 +204,7 @@ class FinalChecks:
                 for table in self.constraints
             ],
             microdata=plan.microdata,
-            areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, plan.entities)),
+            areas=(*self.hierarchies.replaced, *map(self.hierarchies.family, plan.entity_families)),
             agreed=[Agreeing(counts.name, counts.query, counts.counts) for counts in agreed],
         )
 

@@ -148,3 +148,10 @@ finally:
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines()[-1] == "['tallyveil.cli.docs', 'tallyveil.cli.main']"
+
+
+def test_the_list_of_commands_says_what_each_command_says_of_itself():
+    for name, (_, summary) in COMMANDS.items():
+        part = loaded(name)
+        said = part.info.help if isinstance(part, typer.Typer) else inspect.getdoc(part)
+        assert words(said.partition("\n\n")[0]) == summary, name

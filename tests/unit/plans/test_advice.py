@@ -42,8 +42,8 @@ def test_the_shares_can_be_pasted_into_a_file_with_shares_of_its_own(small_relea
     assert found["freed"] == "1/16"
     assert [(item["geolevel"], item["query"]) for item in found["fixed"]] == [("Region", "total")]
     assert plan.spent == before.spent
-    assert plan.estimating.estimation_of("Region").passes == (("grown", "age*home"),)
-    assert plan.estimating.estimation_of("Town") == before.estimating.estimation_of("Town")
+    assert plan.estimation_of("Region").passes == (("grown", "age*home"),)
+    assert plan.estimation_of("Town") == before.estimation_of("Town")
     assert plan.strategy.share("Block", "grown") == before.strategy.share("Block", "grown") * Fraction(16, 15)
     assert fixed_shares(plan) is None
     assert sum(map(Fraction, found["better"]["geolevels"].values())) == 1
@@ -58,7 +58,7 @@ def test_the_shares_can_stand_in_for_a_preset(tmp_path, name):
     assert "32.4 %" in found["sentences"][0] or "33.2 %" in found["sentences"][0]
     assert plan.spent == before.spent
     for geolevel in plan.geolevels:
-        was, now = before.estimating.estimation_of(geolevel), plan.estimating.estimation_of(geolevel)
+        was, now = before.estimation_of(geolevel), plan.estimation_of(geolevel)
         assert (was.slack, was.rounding, was.target) == (now.slack, now.rounding, now.target)
     assert fixed_shares(plan) is None
 

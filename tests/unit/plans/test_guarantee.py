@@ -14,7 +14,7 @@ from tallyveil.plans.guarantee import guarantee_of
 def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, budget):
     release = edit('[strategy]\nrho = "2"', f'[strategy]\nrho = "{budget}"')
     release.write_text(release.read_text().replace('rho = "2"', 'rho = "50"', 1))
-    found = guarantee_of(load_plan(release).terms, None)
+    found = guarantee_of(load_plan(release), None)
     least, other = re.findall(r"<= ([0-9.e-]+)", found["statement"])
     exact, rho = re.findall(r"rho = (\S+)(?: \((\S+)\))? zCDP", found["statement"])[0]
     assert exact == budget
@@ -30,7 +30,7 @@ def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, bud
 
 def test_the_textbook_epsilon_stands_beside_the_exact_one(small_release):
     plan = load_plan(small_release)
-    found = guarantee_of(plan.terms, None)
+    found = guarantee_of(plan, None)
     assert found["textbook_epsilon"] == zcdp_to_epsilon_textbook(plan.spent, plan.delta)
     for one in (found, *found["exact"]["geolevels"]):
         assert one["textbook_epsilon"] > one["classical_epsilon"]

@@ -80,5 +80,5 @@ def test_a_larger_family_needs_more_memory():
 def test_stages_are_those_of_a_run(product):
     spine = spine_from_prefixes(np.array(["440010000011000"]), product.geolevels, (2, 5, 11, 12, 15))
     names = {name for name, _ in predict(product, sizes_of_spine(spine)).seconds}
-    passes = stages_of_passes(product.estimating, spine)
+    passes = stages_of_passes(product, spine)
     assert names == {*STAGES_BEFORE, *stages_of(spine, passes=passes)}

@@ -48,7 +48,7 @@ def builder(small_release, edit):
     source = Measurer(read_histograms(plan, spine), plan.schema, allocation, noise)
     queries = tuple(layer for name in plan.strategy.queries("Town") for layer in plan.query(name).layers)
     rounding = ((plan.query("total"),), (plan.query("age*home"),))
-    return FamilyBuilder(plan.estimating, allocation, 1, source, (), queries, rounding)
+    return FamilyBuilder(plan, allocation, 1, source, (), queries, rounding)
 
 
 @pytest.fixture

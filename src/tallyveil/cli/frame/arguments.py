@@ -141,11 +141,11 @@ def typed(text: str) -> str:
         StoreError: it has bytes that are no UTF-8.
         ConfigError: it is an address that cannot be used.
     """
-    from tallyveil.storage.addresses import addressed
-
     require_utf8(text)
     flag, sign, value = text.partition("=") if text.startswith("--") else ("", "", text)
     if value.lower().startswith(("s3://", "file://")):
+        from tallyveil.storage.addresses import addressed
+
         path = addressed(value)
         value = str(path) if value.lower().startswith("file://") else value
     return flag + sign + value
@@ -199,15 +199,17 @@ class WholeHelp(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the first paragraph of its help."""
-        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (str(command.name), " ".join(str(command.help).partition("\n\n")[0].split()))
-                    for command in commands
-                    if command
-                ]
-            )
+            formatter.write_dl(self.summaries(ctx))
+
+    def summaries(self, ctx: Any) -> list[tuple[str, str]]:
+        """Each command with the first paragraph of its help."""
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        return [
+            (str(command.name), " ".join(str(command.help).partition("\n\n")[0].split()))
+            for command in commands
+            if command
+        ]
 
 
 def group_of_commands(name: str, help_text: str) -> typer.Typer:

@@ -7,7 +7,8 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.screen import Screen, headed
+from tallyveil.cli.frame.terminal import say
 from tallyveil.printable import shown
 from tallyveil.runs.observer import Observer, SilentObserver
 

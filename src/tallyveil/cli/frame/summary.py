@@ -10,7 +10,7 @@ from tallyveil.cli.frame.terminal import say
 if TYPE_CHECKING:
     from tallyveil.api.opened import Measurements
     from tallyveil.api.released import Release
-    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.cli.frame.screen import Screen
     from tallyveil.files.manifest import Manifest
 
 
@@ -52,7 +52,7 @@ def opened_summary(
         what: What the folder holds, in words.
         another: What a new spend in another folder would make, in words; None to leave that sentence out.
     """
-    from tallyveil.cli.frame.terminal import Screen
+    from tallyveil.cli.frame.screen import Screen
     from tallyveil.files.marks import marks_of
 
     console = Screen()

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.screen import Screen, headed
+from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
     from rich.table import Table

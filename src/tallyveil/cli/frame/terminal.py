@@ -1,7 +1,7 @@
 """All printing on the terminal. Everything printed passes through `shown`, and no text is read as markup.
 
 Names come from unknown sources. The name of a release, a CSV header or a folder may contain terminal commands, or text
-that rich reads as markup. So commands print only with `say` and `Screen`. A test checks this.
+that rich reads as markup. So commands print only with `say` and with `Screen` of `screen`. A test checks this.
 """
 
 import os
@@ -11,13 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console, ConsoleRenderable
-from rich.text import Text
 
 from tallyveil.printable import shown
 
-NARROWEST = 80
-"""Smallest width of tables, in characters."""
 LONGEST_MESSAGE = 10_000
 """Largest number of characters of an error message. A file that is no table may have a header of several megabytes."""
 
@@ -40,30 +36,6 @@ def _short(message: str) -> str:
     """The message, cut to `LONGEST_MESSAGE` characters, because names in it may have any length."""
     cut = len(message) - LONGEST_MESSAGE
     return message if cut <= 0 else f"{message[:LONGEST_MESSAGE]} ... and {cut:,} more characters."
-
-
-def headed(heading: str, rest: str = "", style: str = "bold") -> Text:
-    """A line of text that begins with a heading in the given style."""
-    return Text.assemble((shown(heading), style), shown(rest))
-
-
-class Screen(Console):
-    """A rich console that treats every text as plain text, in tables as well."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(markup=False, emoji=False, highlight=False, **settings)
-        # On a narrow terminal rich would cut digits off numbers, so tables keep a minimum width and the terminal wraps
-        # their lines. Progress bars, on standard error, must not wrap.
-        if not self.stderr and self.width < NARROWEST:
-            self.width = NARROWEST
-
-    def render_str(self, text: str, **settings: Any) -> Text:
-        """Turn a string into text for the layout, without terminal commands and without markup."""
-        return super().render_str(shown(text), **{**settings, "markup": False, "emoji": False})
-
-    def print(self, *objects: ConsoleRenderable | str, **settings: Any) -> None:
-        """Print as rich does, but do not colour numbers and words."""
-        super().print(*objects, **{**settings, "highlight": False, "markup": False})
 
 
 @contextmanager

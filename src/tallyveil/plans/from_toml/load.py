@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 from tallyveil.declared import NO_TABLE, Declared
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given, type_of
-from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plans.estimating import GeolevelEstimation
 from tallyveil.plans.fitting import refuse_steps
 from tallyveil.plans.from_toml.estimation import estimation_of
 from tallyveil.plans.from_toml.models import EstimationFile, ReleaseFile
 from tallyveil.plans.from_toml.planning import plan_of
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.storage.addresses import is_object
 from tallyveil.storage.json_files import read_text_file
@@ -85,51 +85,45 @@ def _as_in_a_file(value: Any) -> Any:
     return str(value) if isinstance(value, (Fraction, PurePath)) else value
 
 
-def load_estimation(
-    path: Path, plan: EstimationPlan, *, drawn: bool
-) -> tuple[tuple[str, GeolevelEstimation], ...]:
+def load_estimation(path: Path, plan: StatedPlan) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """Read the [estimation] of a file of its own, for measurements that are drawn already.
 
     Args:
         path: TOML file with the table `estimation`, as in a release file. What it leaves out has the default of a
             release file whose strategy has no preset.
         plan: Of the measurements.
-        drawn: Whether counts of the measurements were drawn on a lattice.
     Raises:
         StoreError, ConfigError: as `load_plan`.
     """
     file = parse_file(path, EstimationFile)
-    return _estimation(file, plan, drawn=drawn)
+    return _estimation(file, plan)
 
 
 def estimation_from_mapping(
-    content: Mapping[str, Any], plan: EstimationPlan, *, drawn: bool
+    content: Mapping[str, Any], plan: StatedPlan
 ) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """The [estimation] of a mapping, for measurements that are drawn already.
 
     Args:
         content: The table `estimation` of a release file.
         plan: Of the measurements.
-        drawn: Whether counts of the measurements were drawn on a lattice.
     Raises:
         ConfigError: as `load_plan`.
     """
     file = _of_mapping({"estimation": content}, EstimationFile, "the estimation mapping")
-    return _estimation(file, plan, drawn=drawn)
+    return _estimation(file, plan)
 
 
-def _estimation(
-    file: EstimationFile, plan: EstimationPlan, *, drawn: bool
-) -> tuple[tuple[str, GeolevelEstimation], ...]:
+def _estimation(file: EstimationFile, plan: StatedPlan) -> tuple[tuple[str, GeolevelEstimation], ...]:
     """What the table says of the measurements of a plan; raises ConfigError where it does not fit them."""
     _refuse_outer(file, plan)
-    estimation = estimation_of(file.estimation, plan.strategy, None, drawn=drawn)
+    estimation = estimation_of(file.estimation, plan.strategy, None, drawn=bool(plan.subspace))
     for geolevel, steps in estimation:
         refuse_steps(plan, geolevel, steps)
     return estimation
 
 
-def _refuse_outer(file: EstimationFile, plan: EstimationPlan) -> None:
+def _refuse_outer(file: EstimationFile, plan: StatedPlan) -> None:
     """Refuse other settings for a release with outer passes; raises ConfigError."""
     if plan.outer or file.estimation.outer:
         raise ConfigError(

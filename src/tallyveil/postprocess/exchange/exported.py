@@ -67,7 +67,7 @@ def noisy_answers(root: Path, manifest: Manifest, geolevel: str, query: str) -> 
         ConfigError: the query was not measured at this geolevel.
         StoreError: the folder keeps no noisy answers, or they are damaged.
     """
-    plan = stated_plan(root / MANIFEST, manifest.body["plan"]).estimating
+    plan = stated_plan(root / MANIFEST, manifest.body["plan"])
     if plan.measurements == "none":
         raise StoreError(
             f'{root} keeps no noisy answers (measurements = "none"). They cannot be drawn again, because the key of '
@@ -241,19 +241,19 @@ class _Census2020:
 
 def _require_product(measured: Measured) -> None:
     """Refuse measurements that files of the layout cannot hold; raises SchemaError."""
-    plan, terms = measured.plan, measured.terms
+    plan = measured.plan
     known = [load_preset(name) for name in ("pl94-persons", "pl94-units")]
     alike = [preset for preset in known if preset.attributes == plan.schema.attributes]
-    invariants = [(item.query, item.geolevels) for item in terms.invariants]
+    invariants = [(item.query, item.geolevels) for item in plan.invariants]
     bounded = [table.query.name for table in measured.constraints if not table.is_exact]
     # The first reason that applies is given; each is one that an export cannot work around.
     wrong = (
         f"their schema '{plan.schema.name}' is none of the redistricting data"
         if not alike or alike[0].structural_zeros != plan.schema.structural_zeros
         else "their noise is no discrete Gaussian noise"
-        if terms.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN
+        if plan.strategy.mechanism is not Mechanism.DISCRETE_GAUSSIAN
         else "they have counts that were drawn on a lattice"
-        if terms.subspace
+        if plan.subspace
         else "their invariants are not the totals of States, or the totals of blocks"
         if invariants not in ([("total", (_STATE,))], [("total", (source.GEOLEVELS[-1],))])
         else "their bounds are not bounds on hhgq alone"

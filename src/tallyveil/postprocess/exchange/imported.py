@@ -243,7 +243,7 @@ class Import:
     def read(self, out: Path, observer: Observer) -> Work:
         """The work; the files are open already."""
         published = self.published
-        privacy = privacy_of(published.plan.terms, published.settings.allocation)
+        privacy = privacy_of(published.plan, published.settings.allocation)
         return _Import(published, privacy, observer, Stopwatch(observer))
 
 
@@ -296,7 +296,7 @@ class _Import:
         write_public_inputs(run, plan.to_mapping(), published.hierarchies, published.constraints)
         for level in range(published.source.spine.n_levels):
             self._copy(run, level)
-        write_labels(run, plan.estimating, published.source.spine)
+        write_labels(run, plan, published.source.spine)
         return {
             "name": plan.name,
             "plan": plan.to_mapping(),

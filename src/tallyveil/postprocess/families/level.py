@@ -41,7 +41,8 @@ from tallyveil.kernels.family.chunk import (
     estimate_chunk,
 )
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource, answer_tables, answers_on_support
-from tallyveil.plans.estimating import EstimationPlan, GeolevelEstimation
+from tallyveil.plans.estimating import GeolevelEstimation
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families.chunk_files import ChunkFolders, estimate_or_keep
 from tallyveil.postprocess.families.tree_values import TreeValues
@@ -66,7 +67,7 @@ class FamilyBuilder:
         tree: What the families are fitted to instead of the noisy answers; None for the noisy answers themselves.
     """
 
-    plan: EstimationPlan
+    plan: StatedPlan
     allocation: Allocation
     level: int
     source: MeasurementSource

@@ -38,7 +38,7 @@ from tallyveil.estimation.intervals.upward import (
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.kernels.tree.upward import ChildSums, family_answers
 from tallyveil.measurements.answers import FamilyAnswers, MeasurementSource
-from tallyveil.plans.estimating import EstimationPlan
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraints import ConstraintTable, zeros_of
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.runs.executor import Chunks, Executor, gathered
@@ -77,7 +77,7 @@ class TreeSweep:
 
 
 def prepared_sweep(
-    plan: EstimationPlan, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
+    plan: StatedPlan, hierarchies: Hierarchies, constraints: Sequence[ConstraintTable]
 ) -> TreeSweep | None:
     """The sweep that a plan asks for, before any measurement; None if every geolevel keeps its own values.
 

@@ -127,7 +127,7 @@ def fits_of(
         SchemaError, ConstraintError: the covariance blocks would be too large.
         ConfigError: nothing that is written determines a table.
     """
-    if not release.estimating.tables_apart:
+    if not release.stated.tables_apart:
         return [_whole_fit(release_model(release, with_bounds=with_bounds), groups)]
     return _table_fits(release_measured(release, with_bounds=with_bounds), groups)
 
@@ -136,7 +136,7 @@ def planned_fits(
     plan: ReleasePlan, hierarchies: Hierarchies, groups: Sequence[QueryGroup]
 ) -> list[IntervalFit]:
     """The fits that a release of a plan will have. Raises the same errors as `fits_of`."""
-    if not plan.estimating.tables_apart:
+    if not plan.tables_apart:
         return [_whole_fit(plan_model(plan, hierarchies), groups)]
     return _table_fits(plan_measured(plan, hierarchies), groups)
 

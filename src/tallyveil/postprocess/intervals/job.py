@@ -255,7 +255,7 @@ def readme_of(
         zeros = "The release has no public bounds."
     elif not with_bounds:
         zeros = "Public bounds were left out, which widens the intervals."
-    if release.estimating.tables_apart:
+    if release.stated.tables_apart:
         zeros += (
             " Each query is estimated by itself,\nfrom noisy answers of the queries that _manifest.json lists. So "
             "estimates of two queries need not agree."

@@ -26,9 +26,8 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, written_manifest
 from tallyveil.geography.areas import Hierarchies, with_sums
 from tallyveil.geography.spine import Spine
-from tallyveil.plans.estimating import LARGEST_SCHEMA, EstimationPlan
 from tallyveil.plans.fitting import stated_plan
-from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.plans.release import LARGEST_SCHEMA, ReleasePlan, StatedPlan
 from tallyveil.postprocess.constraint_files import stated_bounds, stated_invariant
 from tallyveil.postprocess.constraints import public_zeros, zeros_of
 from tallyveil.postprocess.families.lattice_measurements import DrawnRows, drawn_queries
@@ -57,11 +56,6 @@ class FinishedRelease:
     hierarchies: Hierarchies
     strategy: Strategy
     stated: StatedPlan
-
-    @property
-    def estimating(self) -> EstimationPlan:
-        """How counts were estimated, and what was written."""
-        return self.stated.estimating
 
     @property
     def spine(self) -> Spine:
@@ -165,13 +159,13 @@ def release_model(release: FinishedRelease, *, with_bounds: bool = True) -> Tree
         ConfigError: the release has a model for each table.
         SchemaError, ConstraintError: the covariance blocks would be too large.
     """
-    refuse_tables_apart(release.estimating)
+    refuse_tables_apart(release.stated)
     return whole_model(release_measured(release, with_bounds=with_bounds))
 
 
 def plan_model(plan: ReleasePlan, hierarchies: Hierarchies) -> TreeModel:
     """The model that the measurements of a plan will follow. Raises the same errors as `release_model`."""
-    refuse_tables_apart(plan.estimating)
+    refuse_tables_apart(plan)
     return whole_model(plan_measured(plan, hierarchies))
 
 
@@ -186,7 +180,7 @@ def whole_model(measured: UnmergedModel) -> TreeModel:
     )
 
 
-def refuse_tables_apart(plan: EstimationPlan) -> None:
+def refuse_tables_apart(plan: StatedPlan) -> None:
     """Refuse a plan with a model for each table where one model of all cells is needed; raises ConfigError."""
     if plan.tables_apart:
         raise ConfigError(
@@ -215,7 +209,7 @@ def release_measured(release: FinishedRelease, *, with_bounds: bool = True) -> U
         zeros = tuple(zeros_of(table, release.spine) for table in tables)
     stated = [(item["query"], item["geolevels"]) for item in plan["invariants"]]
     drawn = drawn_queries(release.schema, release.strategy, release.stated.subspace)
-    return _measured(release.estimating, hierarchies, release.strategy, stated, zeros, drawn)
+    return _measured(release.stated, hierarchies, release.strategy, stated, zeros, drawn)
 
 
 def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> UnmergedModel:
@@ -223,11 +217,11 @@ def plan_measured(plan: ReleasePlan, hierarchies: Hierarchies) -> UnmergedModel:
     stated = [(item.query, item.geolevels) for item in plan.invariants]
     drawn = drawn_queries(plan.schema, plan.strategy, plan.subspace)
     zeros = tuple(public_zeros(plan, hierarchies))
-    return _measured(plan.estimating, hierarchies, plan.strategy, stated, zeros, drawn)
+    return _measured(plan, hierarchies, plan.strategy, stated, zeros, drawn)
 
 
 def _measured(
-    plan: EstimationPlan,
+    plan: StatedPlan,
     hierarchies: Hierarchies,
     strategy: Strategy,
     stated: Sequence[tuple[str, Sequence[str]]],

@@ -18,9 +18,9 @@ from tallyveil.files.histograms import HISTOGRAM, histogram_path, read_histogram
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.answers import MeasurementSource, answers_on_support
 from tallyveil.measurements.store import measurement_name, write_support_measurements
-from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import PartCells
 from tallyveil.plans.outer import early_answers, measured_by_pass, sources_of_groups
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.level import cut
@@ -101,7 +101,7 @@ class TreePasses:
         records: What each finished stage contributes to the manifest, by its name.
     """
 
-    plan: EstimationPlan
+    plan: StatedPlan
     allocation: Allocation
     source: MeasurementSource
     groups: FixedGroups

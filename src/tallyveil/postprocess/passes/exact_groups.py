@@ -34,8 +34,8 @@ from tallyveil.errors import ConstraintError
 from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.constraints import Residents
-from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import possible_cells
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.constraints import GEOUNITS_AT_ONCE, ConstraintTable
 from tallyveil.postprocess.other_releases import AgreedCounts, agreement_name, resident_levels, summed_to_root
@@ -235,7 +235,7 @@ class _Records:
 
 
 def first_groups(
-    plan: EstimationPlan,
+    plan: StatedPlan,
     constraints: Sequence[ConstraintTable],
     taken_over: TakenOver,
     spine: Spine,
@@ -278,7 +278,7 @@ def first_groups(
 
 
 def covering_counts(
-    plan: EstimationPlan,
+    plan: StatedPlan,
     constraints: Sequence[ConstraintTable],
     agreed: Sequence[AgreedCounts],
     spine: Spine,
@@ -496,7 +496,7 @@ def _contradiction(spine: Spine, level: int, geounit: int, names: tuple[str, str
 
 
 def geounits_without_part(
-    plan: EstimationPlan,
+    plan: StatedPlan,
     constraints: Sequence[ConstraintTable],
     agreed: Sequence[AgreedCounts],
     spine: Spine,

@@ -22,9 +22,9 @@ from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.errors import ConstraintError, SolverError
 from tallyveil.estimation.leaf_lift import SizedHouseholds, alone_limits, occupied_limits, size_limits
 from tallyveil.geography.spine import Spine
-from tallyveil.plans.estimating import EstimationPlan
 from tallyveil.plans.lifts import PartCells, SizesOfGroups, possible_cells
 from tallyveil.plans.outer import sources_of_groups
+from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import TakenOver
 from tallyveil.postprocess.other_releases import ResidentCounts, agreement_name, residents_name
 from tallyveil.postprocess.passes.groups import FixedGroups, groups_of_earlier_pass, sums_of_groups
@@ -83,7 +83,7 @@ class FoundSizes:
 
 
 def refuse_impossible_sizes(
-    plan: EstimationPlan, groups: FixedGroups, residents: tuple[ResidentCounts, ...], spine: Spine
+    plan: StatedPlan, groups: FixedGroups, residents: tuple[ResidentCounts, ...], spine: Spine
 ) -> None:
     """Refuse people to whom no sizes of households can add up.
 
@@ -261,7 +261,7 @@ def refuse_totals(
 
 
 def check_parts(
-    plan: EstimationPlan, groups: FixedGroups, taken_over: TakenOver, finest: PublicCounts, spine: Spine
+    plan: StatedPlan, groups: FixedGroups, taken_over: TakenOver, finest: PublicCounts, spine: Spine
 ) -> list[str]:
     """Hold published counts to the limits of every lift pass.
 

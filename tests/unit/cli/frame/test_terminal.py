@@ -9,7 +9,8 @@ import pytest
 from rich.table import Table
 
 from tallyveil.cli.frame.progress import BarObserver, JsonObserver
-from tallyveil.cli.frame.terminal import Screen, headed, say
+from tallyveil.cli.frame.screen import Screen, headed
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.main import main
 
 HOSTILE = [

@@ -47,7 +47,7 @@ def test_the_downloaded_file_plans_to_the_shown_numbers(tmp_path, name, n):
     positions = [random_moves(content, rng) for _ in range(n)]
     for found in ask_node("positions", plan=content, positions=positions):
         plan = planned_again(tmp_path, found["file"])
-        stated = guarantee_of(plan.terms)
+        stated = guarantee_of(plan)
         # The words of the statement are "epsilon <= NUMBER at delta" or "epsilon = EXACT, ...".
         if name == "laplace":
             assert Fraction(found["costs"]["bounded"]["epsilon"]) == Fraction(float(plan.spent))

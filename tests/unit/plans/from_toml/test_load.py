@@ -23,7 +23,7 @@ def test_the_small_release_file(small_release):
     assert plan.strategy.share("Block", "grown") == Fraction(2) * Fraction(1, 2) * Fraction(1, 4)
     assert plan.declared == 2
     assert plan.delta == Fraction(1, 10**10)
-    town = plan.estimating.estimation_of("Town")
+    town = plan.estimation_of("Town")
     assert town.passes == (("total",), ("grown", "age*home"))
     assert town.rounding == (("total",), ("home", "age*home"))
     assert plan.bounds[0].missing_upper == 0
@@ -45,9 +45,9 @@ def test_defaults_need_not_be_written(small_release):
     start, stop = text.index("[estimation.passes]"), text.index("[[invariants]]")
     small_release.write_text(text[:start] + text[stop : text.index("[outputs]")])
     plan = load_plan(small_release)
-    assert plan.estimating.estimation_of("Region").passes == (("total", "grown", "age*home"),)
-    assert plan.estimating.estimation_of("Region").rounding == (("total",), ("detailed",))
-    assert plan.estimating.estimation_of("Region").slack == 0
+    assert plan.estimation_of("Region").passes == (("total", "grown", "age*home"),)
+    assert plan.estimation_of("Region").rounding == (("total",), ("detailed",))
+    assert plan.estimation_of("Region").slack == 0
     assert plan.tables == ("total", "detailed")
 
 
@@ -69,12 +69,12 @@ def test_a_preset_brings_budget_passes_and_rounding(small_release):
     )
     plan = load_plan(small_release)
     assert plan.strategy.total == Fraction(293764, 114921)
-    assert plan.estimating.estimation_of("County").passes[0] == ("total",)
-    assert plan.estimating.estimation_of("County").slack == Fraction(1, 10)
-    assert plan.estimating.estimation_of("Block").rounding[0][0] == "total"
-    assert not plan.estimating.uses_tree
+    assert plan.estimation_of("County").passes[0] == ("total",)
+    assert plan.estimation_of("County").slack == Fraction(1, 10)
+    assert plan.estimation_of("Block").rounding[0][0] == "total"
+    assert not plan.uses_tree
     small_release.write_text(small_release.read_text() + '[estimation]\nvalues = "tree"\n')
-    assert load_plan(small_release).estimating.uses_tree
+    assert load_plan(small_release).uses_tree
 
 
 def test_a_preset_with_other_geolevels_is_refused(edit):

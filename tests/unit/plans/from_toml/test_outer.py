@@ -27,7 +27,7 @@ def test_queries_belong_to_the_first_pass_that_determines_them(tmp_path):
     queries = plan.strategy.queries("Town")
     by_pass = measured_by_pass(plan.schema, plan.outer, queries)
     assert by_pass == (("sex", "relation*sex", "ages*sex", "relation*ages*sex"), ("detailed",))
-    town = plan.estimating.estimation_of("Town")
+    town = plan.estimation_of("Town")
     assert town.passes == by_pass
     assert town.rounding == (("sex", "ages*sex", "relation*ages*sex"), ("detailed",))
     assert town.values == "own"
@@ -40,7 +40,7 @@ def test_the_plan_says_so_and_is_read_back(tmp_path):
         mapping = json.loads(json.dumps(plan.to_mapping()))
         assert mapping["outer"][-1]["cells"] == plan.outer[-1].cells
         assert mapping["agreement"] == [mapping_of(item) for item in plan.agreement]
-        assert stated_plan(Path("manifest.json"), mapping).estimating == plan.estimating
+        assert stated_plan(Path("manifest.json"), mapping).to_mapping() == plan.to_mapping()
         for wrong in (
             {**mapping, "outer": []},
             {**mapping, "outer": mapping["outer"][:1]},
@@ -143,10 +143,10 @@ def test_other_settings_cannot_be_put_in_the_place_of_outer_passes(tmp_path, sma
     path = tmp_path / "settings.toml"
     path.write_text("[estimation]\n")
     with pytest.raises(TallyveilError, match="cannot be changed here"):
-        load_estimation(path, plan.estimating, drawn=False)
+        load_estimation(path, plan)
     path.write_text('[[estimation.outer]]\ncells = "detailed"\n')
     with pytest.raises(TallyveilError, match="cannot be changed here"):
-        load_estimation(path, load_plan(small_release).estimating, drawn=False)
+        load_estimation(path, load_plan(small_release))
 
 
 def test_the_examples_of_the_page_are_a_plan(tmp_path):
@@ -157,7 +157,7 @@ def test_the_examples_of_the_page_are_a_plan(tmp_path):
     plan = plan_from(tmp_path, text[:begin].replace("@NAME@", "example") + outer + agreement + text[end:])
     assert [one.cells for one in plan.outer] == ["relgq*age_40_groups*hispanic*cenrace*sex", "detailed"]
     assert plan.agreement[0].path == tmp_path / "../releases/redistricting"
-    assert plan.estimating.estimation_of("Block").passes[1] == ("detailed",)
+    assert plan.estimation_of("Block").passes[1] == ("detailed",)
     begin, end = UNITS.index("[[estimation.outer]]"), UNITS.index("[[agreement]]")
     plan = plan_from(tmp_path, UNITS[:begin] + beside + UNITS[end:])
     assert plan.outer[0].also == ("tenure",)
@@ -192,7 +192,7 @@ def test_a_pass_may_use_some_answers_of_a_later_query(tmp_path):
         '[[estimation.outer]]\ncells = "ten2*sex"\n', ""
     )
     plan = plan_from(tmp_path, text)
-    assert stated_plan(Path("manifest.json"), plan.to_mapping()).estimating.outer == plan.outer
+    assert stated_plan(Path("manifest.json"), plan.to_mapping()).outer == plan.outer
     measured = ["tenure", "ten2*sex"]
     assert measured_by_pass(plan.schema, plan.outer, measured) == (("ten2*sex",), ("tenure",), ())
     (early,) = early_answers(plan.schema, plan.outer, 0, measured)

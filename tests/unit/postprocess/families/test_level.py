@@ -50,10 +50,10 @@ class Country:
         queries = tuple(self.plan.query(name) for name in self.plan.strategy.queries(geolevel))
         rounding = tuple(
             tuple(self.plan.query(name) for name in stage)
-            for stage in self.plan.estimating.estimation_of(geolevel).rounding
+            for stage in self.plan.estimation_of(geolevel).rounding
         )
         return FamilyBuilder(
-            self.plan.estimating, self.allocation, level, self.source, self.constraints, queries, rounding
+            self.plan, self.allocation, level, self.source, self.constraints, queries, rounding
         )
 
     def estimate(self, **options):

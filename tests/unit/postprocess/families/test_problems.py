@@ -26,9 +26,9 @@ def builders(small_release):
     def build(level):
         geolevel = spine.geolevels[level]
         queries = tuple(plan.query(name) for name in plan.strategy.queries(geolevel))
-        stages = plan.estimating.estimation_of(geolevel).rounding
+        stages = plan.estimation_of(geolevel).rounding
         rounding = tuple(tuple(plan.query(name) for name in stage) for stage in stages)
-        return FamilyBuilder(plan.estimating, allocation, level, source, constraints, queries, rounding)
+        return FamilyBuilder(plan, allocation, level, source, constraints, queries, rounding)
 
     return build
 

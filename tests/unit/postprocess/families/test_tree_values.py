@@ -75,7 +75,7 @@ def peak_of(plan, hierarchies, constraints):
     """Most bytes that a sweep holds at once, with two threads, and what the manifest calls it."""
     tracemalloc.start()
     try:
-        sweep = prepared_sweep(plan.estimating, hierarchies, constraints)
+        sweep = prepared_sweep(plan, hierarchies, constraints)
         name = swept_values(sweep, Nothing(), SilentObserver(), Threads(2)).name
         return tracemalloc.get_traced_memory()[1], name
     finally:

@@ -35,7 +35,7 @@ def plan(tmp_path_factory):
     text = text.replace("[[schema.structural_zeros]]", KINDS + "[[schema.structural_zeros]]", 1)
     path = tmp_path_factory.mktemp("plan") / "persons.toml"
     path.write_text(text)
-    return load_plan(path).estimating
+    return load_plan(path)
 
 
 def groups(plan, people=PEOPLE, lower=LOWER, upper=UPPER):
@@ -94,5 +94,5 @@ def test_classes_with_impossible_pairs_are_refused(tmp_path):
     path = tmp_path / "persons.toml"
     path.write_text(PERSONS.replace("[[schema.structural_zeros]]", KINDS + "[[schema.structural_zeros]]", 1))
     with pytest.raises(ConstraintError, match="structural zeros bar") as caught:
-        groups(load_plan(path).estimating)
+        groups(load_plan(path))
     assert "kinds=prison" in str(caught.value)

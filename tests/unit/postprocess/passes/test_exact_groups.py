@@ -27,7 +27,7 @@ PRISONS = np.array([[0], [2], [0], [1]])
 def plan(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "units.toml"
     path.write_text(UNITS)
-    return load_plan(path).estimating
+    return load_plan(path)
 
 
 def agreed(plan, query, values):

@@ -51,7 +51,7 @@ class PlannedRelease:
 
     def costed(self, *, is_read: bool) -> Costed:
         """What is needed to add its cost to others; `is_read` says whether its geography was opened."""
-        unknown = "" if is_read or not self.plan.terms.may_bypass else _BYPASSES.format(self.name)
+        unknown = "" if is_read or not self.plan.may_bypass else _BYPASSES.format(self.name)
         return Costed(self.name, self.plan.schema.unit, self.plan.delta, unknown)
 
 

@@ -181,9 +181,7 @@ def _refuse_people_without_units(
     Raises:
         ConstraintError: there are such residents.
     """
-    bare = geounits_without_part(
-        plan.estimating, prepared.constraints, prepared.counts_of_others.agreed, spine
-    )[order]
+    bare = geounits_without_part(plan, prepared.constraints, prepared.counts_of_others.agreed, spine)[order]
     for item in people:
         known = earlier.get(item.name)
         if known is None or len(known.empty[item.people]) != len(bare):

@@ -660,7 +660,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "fixed_shares": fixed_shares(files.plan),
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
-        "entities": [name_title(name) for name in files.plan.entities or ()],
+        "entities": [name_title(name) for name in files.plan.entity_families],
         "paths": manifest.privacy.get("paths"),
         "margins": margin_matrix(files, expected),
         "error_lines": error_lines(files, expected),

@@ -43,7 +43,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
     plan = manifest.body["plan"]
-    stated = stated_plan(root / MANIFEST, plan).estimating
+    stated = stated_plan(root / MANIFEST, plan)
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))
     schema = stated.schema
     measured = stated.strategy.every_query

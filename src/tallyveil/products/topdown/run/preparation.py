@@ -89,7 +89,7 @@ def read_inputs(
     with watch.stage("read geography"):
         public = read_public(plan)
         # Before the records: a guarantee that cannot be stated must fail while nothing confidential is open.
-        privacy = privacy_of(plan.terms, public.allocation)  # not every event can be accounted for
+        privacy = privacy_of(plan, public.allocation)  # not every event can be accounted for
     hierarchies = public.hierarchies
     for sentence in (
         *public.warnings,
@@ -154,11 +154,9 @@ def prepare(
                 for item in promised
                 if isinstance(item, Agreement)
             )
-            covering_counts(
-                plan.estimating, constraints, [*counts_of_others.agreed, *later], hierarchies.spine
-            )
+            covering_counts(plan, constraints, [*counts_of_others.agreed, *later], hierarchies.spine)
         elif plan.outer:
-            groups = first_groups(plan.estimating, constraints, counts_of_others, hierarchies.spine)
+            groups = first_groups(plan, constraints, counts_of_others, hierarchies.spine)
         subspace: tuple[SubspaceDraw, ...] = ()
         if plan.subspace:
             # Imported here, since few plans have such counts.
@@ -166,7 +164,7 @@ def prepare(
 
             subspace = prepare_subspace(plan, hierarchies.spine)
         # Refuses public zeros that the sweep up the spine could not take into account.
-        tree = prepared_sweep(plan.estimating, hierarchies, constraints)
+        tree = prepared_sweep(plan, hierarchies, constraints)
     records = {
         "agreement": [counts.record for counts in agreed],
         "residents": [people.record for people in residents],

@@ -269,7 +269,7 @@ class _Release:
         # A closure, called only by executors in other processes: threads never write the encrypted counts.
         run.executor.serve(partial(measuring_site, run, self.histograms))
         estimation = Estimation(
-            plan=self.plan.estimating,
+            plan=self.plan,
             hierarchies=self.hierarchies,
             allocation=self.allocation,
             source=Measurer(
