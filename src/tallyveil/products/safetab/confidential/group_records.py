@@ -20,8 +20,6 @@ from tallyveil.storage.read import collect_batches, require_levels, scan_table
 
 logger = logging.getLogger(__name__)
 
-"""Of a batch: the number of a record."""
-
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ConfidentialGroups:
