@@ -26,11 +26,18 @@ file of the kernel is the same. It does not look at the files of what the kernel
 replaces, too. So each module has a folder for each digest of its sources, which are its own and those of all modules of
 this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
 of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
+
+numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
+seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
+removes files that do not fit their seals, and their code is compiled again. A file without a seal is of a process that
+was killed, or that still runs. It is sealed as it is if it can be read to its end.
 """
 
+import atexit
 import hashlib
 import inspect
 import logging
+import pickletools
 import re
 import shutil
 import sys
@@ -39,6 +46,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import SimpleNamespace
@@ -70,6 +78,9 @@ ROOM = 1 << 21
 """Bytes that a disk must take before code is kept on it. The code of the largest kernel has 1.4 MB. With half of it, a
 disk that is nearly full could stop a command when numba writes the code; with twice as much, code that fits would now
 and then be compiled anew by every command."""
+
+SEAL = ".sha256"
+"""What the name of a seal has after that of its file."""
 
 # numba says little about its own types
 _config: Any = numba.config
@@ -163,9 +174,13 @@ def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, An
         before, folder = _config.CACHE_DIR, code_folder(function.__module__)
         _config.CACHE_DIR = str(folder)
         try:
-            return cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
+            jitted = cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
         finally:
             _config.CACHE_DIR = before
+    # With its types stated, the kernel has been compiled by now, and the process may be killed before it ends.
+    if arguments is not None and folder is not None:
+        _seal(folder)
+    return jitted
 
 
 @cache
@@ -272,17 +287,17 @@ def code_folder(module: str) -> Path | None:
 @cache
 def _prepared(folder: Path) -> Path | None:
     """A folder into which numba can write: this one, or a copy of it if it is read-only; None if there is neither."""
+    # Once for each folder and process.
     try:
         _make(folder)
+        _remove_damaged(folder)
     except OSError as error:
         # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
         if any(folder.rglob("*.nbc")):
-            return Path(shutil.copytree(folder, Path(_copies().name) / folder.parent.name / folder.name))
+            return _copy(folder)
         _say_not_kept(kernels_folder(), str(error.strerror))
         return None
-    # Once for each folder and process.
-    for path in folder.rglob("*.nb[ci]"):
-        _remove_if_cut_off(path)
+    atexit.register(_seal, folder)
     return folder
 
 
@@ -306,14 +321,74 @@ def _make(folder: Path) -> None:
             trial.write(bytes(ROOM))
 
 
-def _remove_if_cut_off(path: Path) -> None:
-    """Remove a file that a power cut left without its end: numba could not read it.
+def _copy(folder: Path) -> Path:
+    """A copy of a folder of code that cannot be written to; files that cannot be read are left out."""
+    copy = Path(_copies().name) / folder.parent.name / folder.name
+    copy.mkdir(parents=True, exist_ok=True)
+    for path in folder.rglob("*.nb[ci]*"):
+        place = copy / path.relative_to(folder)
+        # Contents alone: with the rights of a read-only folder, the copy would be as read-only.
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            shutil.copyfile(path, place)
+    _remove_damaged(copy)
+    return copy
 
-    numba keeps pickles, and each of them ends in a full stop.
+
+def _codes(folder: Path) -> list[Path]:
+    """The files that numba has written into a folder: indexes and compiled code."""
+    return list(folder.rglob("*.nb[ci]"))
+
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(path.name + SEAL)
+
+
+def _seal(folder: Path) -> None:
+    """Seal the files that have no seal, or that numba has written since."""
+    for path in _codes(folder):
+        seal = _seal_of(path)
+        with suppress(OSError):  # the disk is full, or another process has removed it
+            if not seal.exists() or seal.stat().st_mtime_ns < path.stat().st_mtime_ns:
+                seal.write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Remove the code of kernels of which a file is damaged, and seal the rest.
+
+    Raises:
+        OSError: It cannot be removed.
     """
-    with suppress(FileNotFoundError):  # another process removes it, too
-        if not path.read_bytes().endswith(b"."):
-            path.unlink()
+    for damaged in _codes(folder):
+        if _is_whole(damaged):
+            continue
+        # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
+        kernel = re.sub(r"(\.\d+)?\.nb[ci]$", ".", damaged.name)
+        for path in damaged.parent.iterdir():
+            if path.name.startswith(kernel):
+                with suppress(FileNotFoundError):  # another process removes it, too
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    _seal(folder)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file can be read and fits its seal or, without a seal, can be read to its end."""
+    seal = _seal_of(path)
+    try:
+        data = path.read_bytes()
+        if seal.exists():
+            return seal.read_bytes() == hashlib.sha256(data).hexdigest().encode()
+    except OSError:
+        return False
+    # numba keeps pickles, one after the other. They are looked through here, and nothing of them is run.
+    stream = BytesIO(data)
+    try:
+        while stream.tell() < len(data):
+            for _ in pickletools.genops(stream):
+                pass
+    except ValueError:
+        return False
+    return bool(data)
 
 
 @cache
