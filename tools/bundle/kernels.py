@@ -1,7 +1,6 @@
 """Write the wheel of this platform and Python, with compiled kernels: `python tools/bundle/kernels.py --out FOLDER`."""
 
 import argparse
-import hashlib
 import os
 import pickle
 import subprocess
@@ -11,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from wheels import Wheel, build_wheel, source_epoch
 
-from tallyveil.kernels.compiled import baseline, covered_baselines, this_processor
+from tallyveil.kernels.compiled import baseline, covered_baselines, seal, this_processor
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -44,13 +43,14 @@ def compile_for(name: str, into: Path) -> None:
 
 
 def take(kernels: Path, name: str, carried: Path) -> None:
-    """Copy compiled code, each file after its digest, without the folders named by the place of the package."""
+    """Copy compiled code with seals, without the folders named by the place of the package."""
     for path in kernels.glob("*/*/*/*.nb[ci]"):
         module, digest, _, file = path.relative_to(kernels).parts
         data = for_any_machine(path, name) if path.suffix == ".nbi" else path.read_bytes()
         copy = carried / module / digest / file
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(hashlib.sha256(data).digest() + data)
+        copy.write_bytes(data)
+    seal(carried)
 
 
 def for_any_machine(index: Path, name: str) -> bytes:

@@ -27,16 +27,24 @@ replaces, too. So each module has a folder for each digest of its sources, which
 this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
 of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
 
+numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
+seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
+removes files that do not fit their seals, and their code is compiled again. A file without a seal, or with
+an older one, is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
+
 **Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
 digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
 machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
 In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
-reads the index. Each file begins with its SHA-256, since numba would run damaged code.
+reads the index. The files have seals, too.
 """
 
+import atexit
 import hashlib
 import inspect
 import logging
+import os
+import pickletools
 import re
 import shutil
 import sys
@@ -45,6 +53,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import FunctionType, SimpleNamespace
@@ -76,6 +85,9 @@ ROOM = 1 << 21
 """Bytes that a disk must take before code is kept on it. The code of the largest kernel has 1.4 MB. With half of it, a
 disk that is nearly full could stop a command when numba writes the code; with twice as much, code that fits would now
 and then be compiled anew by every command."""
+
+SEAL = ".sha256"
+"""What the name of a seal has after that of its file."""
 
 CARRIED = Path(__file__).with_name("carried")
 """Compiled code that a wheel has brought along. It is only read: an installation may be read-only."""
@@ -178,9 +190,13 @@ def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, An
         before, folder = _config.CACHE_DIR, code_folder(function.__module__)
         _config.CACHE_DIR = str(folder)
         try:
-            return cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
+            jitted = cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
         finally:
             _config.CACHE_DIR = before
+    # With its types stated, the kernel has been compiled by now, and the process may be killed before it ends.
+    if arguments is not None and folder is not None:
+        seal(folder)
+    return jitted
 
 
 @cache
@@ -287,17 +303,16 @@ def code_folder(module: str) -> Path | None:
 @cache
 def _prepared(folder: Path) -> Path | None:
     """A folder into which numba can write: this one, or a copy of it if it is read-only; None if there is neither."""
+    # Once for each folder and process.
     try:
         _make(folder)
+        _remove_damaged(folder)
     except OSError as error:
         copy = _copied(folder)
         if copy is None:
             _say_not_kept(kernels_folder(), str(error.strerror))
-            return None
-        folder = copy
-    # Once for each folder and process.
-    for path in folder.rglob("*.nb[ci]"):
-        _remove_if_cut_off(path)
+        return copy
+    atexit.register(seal, folder)
     return folder
 
 
@@ -327,8 +342,14 @@ def _copied(folder: Path) -> Path | None:
     # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
     with suppress(OSError):
         copy = Path(_copies().name) / folder.parent.name / folder.name
-        if any(folder.rglob("*.nbc")):
-            shutil.copytree(folder, copy)
+        for path in folder.rglob("*.nb[ci]*"):
+            place = copy / path.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # what cannot be read is left out
+                # Contents and times alone: with the rights of a read-only folder, the copy would be as read-only.
+                shutil.copyfile(path, place)
+                os.utime(place, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        _remove_damaged(copy)
         _place_carried(copy)
         if any(copy.rglob("*.nbc")):
             return copy
@@ -367,10 +388,10 @@ def _carried(module: str) -> dict[str, bytes]:
     """The undamaged files of code that fit a module's sources, this compiler, Python and machine; none if none fit."""
     for name in covered_baselines():
         folder = CARRIED / module / sources_digest(module, baseline(name))[:20]
+        codes = _codes(folder)
         with suppress(OSError):  # what cannot be read is as if it was not there
-            files = {path.name: path.read_bytes() for path in folder.iterdir()}
-            if all(data[:32] == hashlib.sha256(data[32:]).digest() for data in files.values()):
-                return {file: data[32:] for file, data in files.items()}
+            if codes and all(map(_fits_seal, codes)):
+                return {path.name: path.read_bytes() for path in codes}
     return {}
 
 
@@ -409,14 +430,77 @@ def _say_not_fitting(folder: Path) -> None:
     )
 
 
-def _remove_if_cut_off(path: Path) -> None:
-    """Remove a file that a power cut left without its end: numba could not read it.
+def _codes(folder: Path) -> list[Path]:
+    """The files that numba has written into a folder: indexes and compiled code."""
+    return list(folder.rglob("*.nb[ci]"))
 
-    numba keeps pickles, and each of them ends in a full stop.
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(path.name + SEAL)
+
+
+def seal(folder: Path) -> None:
+    """Seal the files that have no seal, or that numba has written since."""
+    for path in _codes(folder):
+        with suppress(OSError):  # the disk is full, or another process has removed it
+            if not _is_sealed(path):
+                _seal_of(path).write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Remove the code of kernels of which a file is damaged, and seal the rest.
+
+    Raises:
+        OSError: It cannot be removed.
     """
-    with suppress(FileNotFoundError):  # another process removes it, too
-        if not path.read_bytes().endswith(b"."):
-            path.unlink()
+    for damaged in _codes(folder):
+        if _is_whole(damaged):
+            continue
+        # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
+        kernel = re.sub(r"(\.\d+)?\.nb[ci]$", ".", damaged.name)
+        for path in damaged.parent.iterdir():
+            if path.name.startswith(kernel):
+                with suppress(FileNotFoundError):  # another process removes it, too
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    seal(folder)
+
+
+def _is_sealed(path: Path) -> bool:
+    """Whether a file has a seal that is not older than the file.
+
+    Raises:
+        OSError: The file cannot be looked at.
+    """
+    sealed = _seal_of(path)
+    return sealed.exists() and sealed.stat().st_mtime_ns >= path.stat().st_mtime_ns
+
+
+def _fits_seal(path: Path) -> bool:
+    """Whether a file has the contents that its seal states.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    return _seal_of(path).read_bytes() == hashlib.sha256(path.read_bytes()).hexdigest().encode()
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file can be read and fits its seal or, without a seal of its own time, can be read to its end."""
+    try:
+        if _is_sealed(path):
+            return _fits_seal(path)
+        data = path.read_bytes()
+    except OSError:
+        return False
+    # numba keeps pickles, one after the other. They are looked through here, and nothing of them is run.
+    stream = BytesIO(data)
+    try:
+        while stream.tell() < len(data):
+            for _ in pickletools.genops(stream):
+                pass
+    except ValueError:
+        return False
+    return bool(data)
 
 
 @cache

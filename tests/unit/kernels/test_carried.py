@@ -1,6 +1,5 @@
 """A wheel's compiled code is used where it fits, and only read."""
 
-import hashlib
 import importlib
 import shutil
 import sys
@@ -60,7 +59,8 @@ def carried(kernel, tmp_path):
         digest = path.parents[1]
         copy = tmp_path / "carried" / digest.parent.name / digest.name / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(hashlib.sha256(path.read_bytes()).digest() + path.read_bytes())
+        copy.write_bytes(path.read_bytes())
+    compiled.seal(tmp_path / "carried")
     shutil.rmtree(tmp_path / "codes")
     return tmp_path / "carried"
 
