@@ -143,7 +143,7 @@ def relist(root: Path) -> None:
 
 def by_file(release: "tallyveil.Release", area: str, query: str) -> pl.DataFrame:
     dataset = release.path / "tables" / "**" / "*.parquet"
-    return pl.read_parquet(dataset, hive_partitioning=True).filter(geolevel=area, query=query)
+    return pl.scan_parquet(dataset, hive_partitioning=True).filter(geolevel=area, query=query).collect()
 
 
 def by_duckdb(release: "tallyveil.Release", area: str, query: str) -> pl.DataFrame:
