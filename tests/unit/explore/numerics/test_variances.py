@@ -66,8 +66,8 @@ def random_districts(rng, spine, n):
 
 
 MODELS = {
-    "everything measured": [lambda seed=seed: random_model(seed, True)[0] for seed in range(40)],
-    "parts unmeasured": [lambda seed=seed: random_model(1000 + seed, False)[0] for seed in range(40)],
+    "everything measured": [lambda seed=seed: random_model(seed, True)[0] for seed in range(60)],
+    "parts unmeasured": [lambda seed=seed: random_model(1000 + seed, False)[0] for seed in range(60)],
     "exact sums of siblings": [lambda seed=seed: with_exact_sums(seed)[0] for seed in range(12)],
 }
 
