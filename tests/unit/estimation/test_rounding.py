@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, milp
 from scipy.optimize import LinearConstraint as Rows
+from tests.samples import ten
 
 from tallyveil.errors import SolverError
 from tallyveil.estimation import rounding
@@ -205,7 +206,7 @@ def test_rounding_widens_only_when_it_must():
     assert [stage.deviation for stage in rounded.outcome.stages] == [3.0, 3.0]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", ten(range(12)))
 def test_widened_optimum_by_another_integer_program(seed):
     rng = np.random.default_rng([8, seed])
     estimate = np.round(rng.exponential(1.5, (2, 5)) / SNAP) * SNAP
@@ -269,7 +270,7 @@ def test_a_wrong_answer_of_the_solver_is_caught(monkeypatch):
         rounding.round_by_programs(problem, problem.allowed(), snapped, widened=False)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", ten(range(40)))
 def test_laminar_agrees_with_sets(seed):
     rng = np.random.default_rng(seed)
     labels = [rng.integers(-1, 3, 5).astype(np.int32) for _ in range(2 + seed % 2)]

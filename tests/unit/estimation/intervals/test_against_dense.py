@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from tests.samples import every
+from tests.samples import every, ten
 from threadpoolctl import threadpool_limits
 
 from tallyveil.errors import ConstraintError
@@ -330,12 +330,12 @@ def one_thread():
         yield
 
 
-@pytest.mark.parametrize("seed", every(6, range(100)))
+@pytest.mark.parametrize("seed", ten(every(6, range(100))))
 def test_everything_measured(seed):
     check_case(random_case(seed, detailed_everywhere=True), np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("seed", every(6, range(100)))
+@pytest.mark.parametrize("seed", ten(every(6, range(100))))
 def test_parts_unmeasured(seed):
     check_case(random_case(1000 + seed, detailed_everywhere=False), np.random.default_rng(seed))
 
@@ -368,7 +368,7 @@ def with_exact_sums(seed):
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", ten(range(12)))
 def test_what_is_exact_of_sums_of_siblings(seed):
     model, parts = with_exact_sums(seed)
     rng = np.random.default_rng(8000 + seed)
