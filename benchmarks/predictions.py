@@ -43,8 +43,6 @@ COMMAND = (sys.executable, "-c", "from tallyveil.cli.start import main; main()")
 FACTOR = 1.5
 TICK = 0.1
 MIB = 1 << 20
-AGREEMENT = re.compile(r"\n\[\[agreement\]\].*\n(?:[^\[\n].*\n)+")
-"""A table of a release file that makes it agree with an earlier release, which is not made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +52,34 @@ class Shape:
     Attributes:
         name: As the table shows it.
         make: Arguments of the command that makes the inputs, where OUT is their folder; none: they are there.
-        release: The release file or programme; relative to the folder of `make`.
-        records: The file of records, and its column of counts if it has one; relative to the release file.
-        edit: Changes the text of the release file.
+        release: The release file or programme in this folder; it may write one.
+        records: The file of records, relative to the release file, and its column of counts if it has one.
         needs: File without which it is left out.
         large: Whether it is left out without `--large`.
     """
 
     name: str
     make: tuple[str, ...]
-    release: Path
+    release: Callable[[Path], Path]
     records: tuple[str, str | None]
-    edit: Callable[[str], str] = str
     needs: Path | None = None
     large: bool = False
 
 
-def alone(text: str) -> str:
-    """The release without the earlier ones that it agrees with."""
-    return AGREEMENT.sub("\n", text)
+def file(name: str | Path) -> Callable[[Path], Path]:
+    """A release file that is there, relative to the folder or not."""
+    return lambda folder: folder / name
+
+
+def edited(file_name: str, name: str, change: Callable[[str], str]) -> Callable[[Path], Path]:
+    """A release file whose text is changed, under another name."""
+
+    def write(folder: Path) -> Path:
+        path = folder / name
+        path.write_text(change((folder / file_name).read_text()))
+        return path
+
+    return write
 
 
 def with_tree(text: str) -> str:
@@ -86,8 +93,33 @@ def with_tree_intervals(text: str) -> str:
 
 
 def with_small(text: str) -> str:
-    """A release of its own that keeps the noisy answers of its small queries."""
-    return alone(text).replace('measurements = "none"', 'measurements = "small"')
+    """The release with the noisy answers of its small queries, and intervals from them."""
+    return text.replace('measurements = "none"', 'measurements = "small"\nintervals = "0.95"')
+
+
+def programme(name: str, **files: str) -> Callable[[Path], Path]:
+    """A programme of some of the releases in a folder, so that each finds the one it agrees with.
+
+    Args:
+        name: Of the programme.
+        files: The file of each release.
+    """
+
+    def write(folder: Path) -> Path:
+        releases = "".join(
+            f'[[releases]]\nname = "{of.replace("_", "-")}"\nfile = "{path}"\n' for of, path in files.items()
+        )
+        path = folder / f"{name}.toml"
+        path.write_text(f'[programme]\nname = "{name}"\n{releases}')
+        return path
+
+    return write
+
+
+def small_units(folder: Path) -> Path:
+    """The units of a folder with small answers kept, after the housing units that they agree with."""
+    edited("dhc-units.toml", "small-units.toml", with_small)(folder)
+    return programme("programme-small", h1="h1.toml", dhc_units="small-units.toml")(folder)
 
 
 def synthetic(*words: object) -> tuple[str, ...]:
@@ -97,40 +129,50 @@ def synthetic(*words: object) -> tuple[str, ...]:
 
 REDISTRICTING = synthetic("--blocks", 25_000, "--people", 1_000_000)
 HOUSEHOLDS = ("synth", "--schema", "dhc", "--like", str(COUNTS), "--out", "OUT")
-COUNTED, RELEASE = ("records.parquet", "count"), Path("release.toml")
-PERSONS, UNITS = ("persons.parquet", None), ("units.parquet", None)
+ONE = file("release.toml")
+DHC_PERSONS = programme(
+    "programme-persons", redistricting="redistricting.toml", dhc_persons="dhc-persons.toml"
+)
+DHC_UNITS = programme("programme-units", h1="h1.toml", dhc_units="dhc-units.toml")
+COUNTED, PERSONS, UNITS = ("records.parquet", "count"), ("persons.parquet", None), ("units.parquet", None)
+TREE = edited("release.toml", "tree.toml", with_tree)
+TREE_INTERVALS = edited("release.toml", "tree-intervals.toml", with_tree_intervals)
+RHODE_ISLAND = EXAMPLES / "rhode_island" / "release.toml"
 SHAPES = (
-    Shape("tiny: 20 blocks", synthetic("--blocks", 20, "--people", 500), RELEASE, COUNTED),
-    Shape("demo", ("demo", "--out", "OUT"), Path("population/release.toml"), COUNTED),
-    Shape(
-        "Rhode Island",
-        (),
-        EXAMPLES / "rhode_island" / "release.toml",
-        (str(COUNTS), "count"),
-        needs=COUNTS,
-    ),
-    Shape("684 cells not measured, intervals", (), UK_LIKE, ("people.parquet", "count"), needs=UK_LIKE),
-    Shape("redistricting", REDISTRICTING, RELEASE, COUNTED),
-    Shape("values of the tree", REDISTRICTING, RELEASE, COUNTED, with_tree),
-    Shape("values of the tree, intervals", REDISTRICTING, RELEASE, COUNTED, with_tree_intervals),
-    Shape("DHC persons", HOUSEHOLDS, Path("dhc-persons.toml"), PERSONS, alone, COUNTS),
-    Shape("DHC units", HOUSEHOLDS, Path("dhc-units.toml"), UNITS, alone, COUNTS),
-    Shape("DHC units, small answers kept", HOUSEHOLDS, Path("dhc-units.toml"), UNITS, with_small, COUNTS),
+    Shape("tiny: 20 blocks", synthetic("--blocks", 20, "--people", 500), ONE, COUNTED),
+    Shape("demo", ("demo", "--out", "OUT"), file("population/release.toml"), COUNTED),
+    Shape("Rhode Island", (), file(RHODE_ISLAND), (str(COUNTS), "count"), COUNTS),
+    Shape("684 cells, not measured", (), file(UK_LIKE), ("people.parquet", "count"), UK_LIKE),
+    Shape("redistricting", REDISTRICTING, ONE, COUNTED),
+    Shape("values of the tree", REDISTRICTING, TREE, COUNTED),
+    Shape("values of the tree, intervals", REDISTRICTING, TREE_INTERVALS, COUNTED),
+    Shape("DHC persons", HOUSEHOLDS, DHC_PERSONS, PERSONS, COUNTS),
+    Shape("DHC units", HOUSEHOLDS, DHC_UNITS, UNITS, COUNTS),
+    Shape("DHC units, small answers kept", HOUSEHOLDS, small_units, UNITS, COUNTS),
     Shape(
         "DHC programme, lift passes",
         synthetic("--schema", "dhc", "--agree", "--sizes", "tract", "--blocks", 8_000),
-        Path("programme.toml"),
+        file("programme.toml"),
         PERSONS,
     ),
-    Shape("large state", synthetic("--blocks", 421_545, "--people", 12_700_000), RELEASE, COUNTED),
     Shape(
-        "DHC persons, 100,000 blocks",
+        "large state: 421,545 blocks", synthetic("--blocks", 421_545, "--people", 12_700_000), ONE, COUNTED
+    ),
+    Shape(
+        "large DHC persons: 100,000 blocks",
         synthetic("--schema", "dhc", "--blocks", 100_000),
-        Path("dhc-persons.toml"),
+        DHC_PERSONS,
         PERSONS,
-        alone,
         large=True,
     ),
+)
+"""The releases of the DHC agree with an earlier release, so each of them is a programme of two."""
+
+FIRST = Shape(
+    "compiles the kernels that `tallyveil warm-up` does not",
+    synthetic("--schema", "dhc", "--agree", "--sizes", "tract", "--blocks", 100),
+    file("programme.toml"),
+    PERSONS,
 )
 
 
@@ -147,17 +189,16 @@ class Meter:
         """Count what was done since the last reading to the stage under way."""
         with self._lock:
             done = []
-            for name in os.listdir("/proc/self/task"):
+            for thread in Path("/proc/self/task").iterdir():
                 try:
-                    text = Path(f"/proc/self/task/{name}/schedstat").read_text()
+                    nanoseconds = int((thread / "schedstat").read_text().split()[0])
                 except OSError:  # the thread has ended
                     continue
-                nanoseconds = int(text.split()[0])
                 # A number below the last one belongs to a new thread with the same name.
-                before = self._known.get(name, 0)
+                before = self._known.get(thread.name, 0)
                 done.append(nanoseconds - (before if before <= nanoseconds else 0))
-                self._known[name] = nanoseconds
-            spent = max(max(done), sum(done) / 2) / 1e9
+                self._known[thread.name] = nanoseconds
+            spent = max(*done, sum(done) / 2) / 1e9
             self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + spent
 
     def watch(self) -> None:
@@ -236,13 +277,7 @@ def release_of(shape: Shape, folder: Path) -> Path:
     made = folder / name
     if shape.make and not made.exists():
         tallyveil(*(word.replace("OUT", str(made)) for word in shape.make))
-    release = made / shape.release
-    text = release.read_text()
-    if shape.edit(text) == text:
-        return release
-    edited = release.with_name(f"{re.sub(r'[^a-z]+', '-', shape.name.lower())}.toml")
-    edited.write_text(shape.edit(text))
-    return edited
+    return shape.release(made)
 
 
 def n_records(path: Path, count: str | None) -> int:
@@ -257,9 +292,7 @@ def predicted(release: Path, people: int) -> Needed:
     """What `tallyveil plan` says."""
     words = ("plan", str(release), "--json", "--read-geography", "--people", str(people))
     needed = json.loads(tallyveil(*words))["resources"]
-    return Needed(
-        needed["seconds"], needed["memory_bytes"], needed["disk_bytes"], needed.get("stages", {})
-    )
+    return Needed(needed["seconds"], needed["memory_bytes"], needed["disk_bytes"], needed.get("stages", {}))
 
 
 def run(release: Path) -> tuple[Needed, float, float]:
@@ -268,7 +301,9 @@ def run(release: Path) -> tuple[Needed, float, float]:
         report, out = Path(folder) / "stages.json", Path(folder) / "out"
         words = ("run", str(release), "--out", str(out), "--workers", "2", "--quiet")
         start = time.perf_counter()
-        process = subprocess.Popen([sys.executable, __file__, "--inside", str(report), *words])
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--inside", str(report), *words], stdout=subprocess.DEVNULL
+        )
         # Only this call tells the memory of this very process.
         _, status, usage = os.wait4(process.pid, 0)
         wait = time.perf_counter() - start
@@ -288,9 +323,9 @@ def compare(shape: Shape, folder: Path) -> Compared:
 
 
 HEADS = (
-    ("shape", "predicted s", "measured s", "ratio", "processor s", "wait s")
-    + ("predicted MiB", "measured MiB", "ratio")
-    + ("predicted disk", "measured disk")
+    "shape",
+    *("predicted s", "measured s", "ratio", "processor s", "wait s"),
+    *("predicted MiB", "measured MiB", "ratio", "predicted disk", "measured disk"),
 )
 
 
@@ -332,23 +367,26 @@ def main() -> None:
     starts = tuple(given.only.split(",")) if given.only else ("",)
     found: dict[str, Compared] = {}
     with tempfile.TemporaryDirectory() as folder:
+        made = given.keep or Path(folder)
         tallyveil("warm-up", "--quiet")
+        run(release_of(FIRST, made))
         for shape in SHAPES:
             if not shape.name.startswith(starts) or (shape.large and not given.large):
                 continue
             if shape.needs is not None and not shape.needs.exists():
                 print(f"left out: {shape.name} needs {shape.needs}")
                 continue
-            found[shape.name] = compare(shape, given.keep or Path(folder))
+            found[shape.name] = compare(shape, made)
             print("  ".join(row(shape.name, found[shape.name])), flush=True)
             if given.stages:
                 show_stages(found[shape.name])
     print()
     show([row(*each) for each in found.items()])
-    # How far off it is, whichever way.
-    worst = [max(max(ratio, 1 / ratio) for ratio in each) for each in zip(*(c.ratios for c in found.values()))]
     lines = []
-    for what, factor in zip(("seconds", "memory"), worst, strict=True):
+    for number, what in enumerate(("seconds", "memory")):
+        ratios = [each.ratios[number] for each in found.values()]
+        # Too little is as wrong as too much.
+        factor = max(max(ratio, 1 / ratio) for ratio in ratios)
         print(f"worst factor of {what}: {factor:.2f}")
         lines.append(
             headline.Headline(f"worst factor, {what}", f"{factor:.2f}", "of its target", FACTOR / factor)
