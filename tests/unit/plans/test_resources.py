@@ -34,7 +34,7 @@ def redistricting(tmp_path):
     return load_plan(release)
 
 
-# Whole runs by benchmarks/predictions.py and, for the country, on two idle cores: memory in MiB and seconds on two cores.
+# Memory in MiB and seconds of whole runs: by benchmarks/predictions.py and, for the country, on two idle cores.
 # The country keeps the measurements on the support, and has no microdata.
 @pytest.mark.parametrize(
     ("blocks", "people", "kept", "memory", "seconds"),
