@@ -144,7 +144,8 @@ ROW: Final = 0.15e-6
 """Seconds to read a row of records, to count a cell of a geolevel, and to write or to check a row of a table."""
 
 VALUE: Final = 25e-9
-"""Seconds to draw and to write a noisy value: half of the time of a release whose measurements are all written."""
+"""Seconds to draw and to write a noisy value: half of the time of a large state all of whose
+measurements are written."""
 
 SWEPT: Final = 5e-9
 """Seconds to draw or read a noisy value again and to add it up, for values of the tree."""
@@ -221,7 +222,7 @@ SWEPT_BYTES, SWEEP_BYTES = 4, 200
 and of a cell or an answer of the geounit on which a sweep up the spine works."""
 
 INTERVALS_BYTES: Final = 100 * MIB
-"""Memory of what makes intervals. It is added to the release's own, little of which the system gets back."""
+"""Memory of what makes intervals. It is added to that of the release, of which the system gets little back."""
 
 INTERVAL_BYTES: Final = 12
 """Memory of an interval."""
