@@ -8,7 +8,7 @@ cores of a 2020s server whose kernels are compiled. They and the memory are mean
 both ways; `benchmarks/predictions.py` compares them with runs, and the constants were fitted to it.
 
 The work of an outer pass at a geolevel grows with its *entries*: the children of all parents, times the cells that a
-parent fills. A family is solved in one piece on one core, so the largest family decides the memory. A family of a lift
+parent fills. A family is solved in one piece on one core, so a large family needs much memory. A family of a lift
 pass reaches down to the finest geounits, so that each geolevel takes about as long as any other.
 """
 
@@ -208,8 +208,8 @@ ROW_BYTES, MOST_ROWS = 100, 1 << 20
 SUMMED_BYTES: Final = 28
 """Memory of a non-zero cell of the finest geolevel while a file of it is read."""
 
-RECORD_BYTES: Final = 60
-"""Memory of a record while records are read for outer passes."""
+WHOLE_BYTES: Final = 100
+"""Memory of a non-zero cell of a geolevel while the cells of outer passes are put together, written and checked."""
 
 FAMILY_BYTES: Final = 16
 """Memory of an entry of the largest family of an outer pass."""
@@ -393,7 +393,7 @@ def _memory(plan: ReleasePlan, sizes: Sizes, work: _Work) -> int:
     ]
     if plan.outer:
         held += PASSES_BYTES
-        passing += [RECORD_BYTES * work.rows_read, largest_family_bytes(sizes)]
+        passing += [WHOLE_BYTES * sum(work.cells), largest_family_bytes(sizes)]
         passing += [LIFTED_BYTES * sizes.geounits[-1] if any(_lifts(plan)) else 0]
     if plan.uses_tree:
         # At least all cells: which of cells and answers are kept is known only when the bounds are read.
