@@ -285,9 +285,7 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     )
     console.print(f"memory      {in_gib(resources.memory)}")
     console.print(f"disk        {in_gib(resources.disk)}")
-    # Outer passes solve on all cores, so that time on two is no measure of it.
-    what = "of processor time, an upper estimate" if loaded.outer else "on two cores"
-    console.print(f"time        {_duration(resources.total_seconds)} {what}")
+    console.print(f"time        {_duration(resources.total_seconds)} on two cores")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
     spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
     console.print(f"            longest: {spelled}", soft_wrap=True)
