@@ -50,7 +50,6 @@ COUNTED = {
 }
 """Modules with what is counted in each: the class (or none), its function, and the part of the time."""
 
-COLD_TARGET = 25.0
 LIBRARIES = "import numpy, polars, numba"
 IMPORTS = "import tallyveil.api.making, tallyveil.products.topdown.run.run"
 IMPORTS_TARGET = 1.0
@@ -277,15 +276,15 @@ def row(name: str, run: Waited, split: Waited | None = None, target: float = 0.0
     return (
         name,
         f"{run.seconds:.2f}",
-        f"{target:.1f}" if target else "",
         f"{run.processor_seconds:.2f}",
+        f"{target:.2f}" if target else "",
         *parts,
     )
 
 
 def shown(rows: Sequence[tuple[str, ...]]) -> None:
     """Print the table."""
-    heads = ("seconds", "wait", "target", "processor", *PARTS)
+    heads = ("seconds", "wait", "processor", "target", *PARTS)
     widths = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
     for line in (heads, *rows):
         numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
@@ -330,7 +329,7 @@ def main() -> None:
         headline.Headline("imports of a run", f"{more:.2f} s more", "of its target", IMPORTS_TARGET / more)
     )
     for name, cold in (cold_waits() if given.cold else {}).items():
-        rows.append(row(name, cold, target=COLD_TARGET if name == "first compilation" else 0.0))
+        rows.append(row(name, cold))
         numbers[name] = asdict(cold)
     shown(rows)
     if given.json is not None:
