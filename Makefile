@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # What random tests draw from, where a target says so.
 SEED ?= 1
 
-.PHONY: demo test test-changed test-nightly test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks soak-releases fuzz lint lint-js test-browser docs bundle test-bundle lock benchmark benchmark-long clean
+.PHONY: demo test test-changed test-nightly test-oldest check-r check-proofs coverage soak seeded-bugs mutants auditors auditors-power attacks soak-releases fuzz lint lint-js test-browser docs wheel bundle test-bundle lock benchmark benchmark-long clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -160,13 +160,19 @@ $(VENV)/.installed-bundle: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bundle]'
 	@touch $@ $(VENV)/.installed
 
+# The wheel of this platform and Python in dist/, with compiled kernels: whoever installs it with the same version of numba
+# compiles nothing. On x86-64 it has code for the level x86-64-v3 and for any processor.
+wheel: $(VENV)/.installed
+	$(BIN)/python tools/bundle/kernels.py --out dist
+
 # One archive in dist/, from which a machine without a network installs this version, for this platform and Python.
 bundle: $(VENV)/.installed-bundle
 	$(BIN)/python tools/bundle --out dist
 
-# Makes the archive, installs it without a network, and runs the self-test and the job of `make demo` there.
+# Makes the archive, installs it without a network, and runs the self-test and the job of `make demo` there. No kernel is
+# compiled there.
 test-bundle: $(VENV)/.installed-dev $(VENV)/.installed-bundle
-	$(TESTING) $(BIN)/pytest -m bundle tests/system/test_bundle.py
+	$(TESTING) $(BIN)/pytest -m bundle tests/system/test_bundle.py tests/system/test_wheel.py
 
 # The newest versions that pyproject.toml allows, with the hashes of their files for every platform.
 lock: $(VENV)/.installed-bundle

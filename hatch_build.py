@@ -1,5 +1,6 @@
-"""Writes the commit into what is built, so that `tallyveil --version` can name it without the checkout."""
+"""Adds to what is built: the commit, for `tallyveil --version`, and compiled kernels, for `make wheel`."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,6 +19,10 @@ class CommitHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the file, unless the package runs from its checkout or there is no checkout."""
+        kernels = os.environ.get("TALLYVEIL_KERNELS")  # the folder of tools/bundle/kernels.py
+        if kernels and self.target_name == "wheel":
+            build_data["force_include"][kernels] = "tallyveil/kernels/carried"
+            build_data.update(pure_python=False, infer_tag=True)
         if version == "editable" or not (Path(self.root) / ".git").exists():
             return
         asked = [

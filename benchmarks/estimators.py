@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from intervals import ENTITY_COLUMNS, part_of
+from intervals import ENTITY_COLUMNS, part_of, regions_of
 
-from tallyveil.estimation.intervals.answers import region_of, regions_by_label
+from tallyveil.estimation.intervals.answers import region_of
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import StoredRows, chunks_of, finest_coefficients, fit_tree
 from tallyveil.estimation.intervals.questions import questions_of
@@ -204,7 +204,7 @@ def main():
         for column in ENTITY_COLUMNS:
             labels = np.full(spine.n_geounits(spine.finest), "", dtype="U64")
             labels[place[place >= 0]] = entities.filter(place >= 0)[column].fill_null("").to_numpy()
-            kept = [one for one in regions_by_label(spine, labels).values() if len(one.geounits) > 4]
+            kept = [region for region in regions_of(spine, labels) if len(region.geounits) > 4]
             regions[column] = kept
         generator = np.random.default_rng(1)
         n = spine.n_geounits(spine.finest)

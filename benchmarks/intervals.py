@@ -16,8 +16,8 @@ from tallyveil.estimation.intervals.answers import (
     Answers,
     level_answers,
     region_coefficients,
+    region_of,
     region_variances,
-    regions_by_label,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
@@ -98,6 +98,11 @@ def part_of(spine, n_tracts):
     return np.flatnonzero(chosen[spine.ancestors(2)])
 
 
+def regions_of(spine, labels):
+    """The finest geounits of each label; "" is none."""
+    return [region_of(spine, labels == label) for label in np.unique(labels) if label]
+
+
 def zeros_of(plan, spine):
     """Public zeros of a release: upper bounds of zero."""
     zeros = []
@@ -146,7 +151,7 @@ def main():
     for column in ENTITY_COLUMNS:
         labels = np.full(spine.n_geounits(spine.finest), "", dtype="U64")
         labels[place[place >= 0]] = table.filter(place >= 0)[column].fill_null("").to_numpy()
-        regions += [r for r in regions_by_label(spine, labels).values() if len(r.geounits) > 1]
+        regions += [region for region in regions_of(spine, labels) if len(region.geounits) > 1]
     regions = sorted(regions, key=lambda region: -len(region.geounits))[:30]
     total = questions_of(model.algebra, plan.query("total"))
     cells = questions_of(model.algebra, plan.query("votingage*cenrace"))

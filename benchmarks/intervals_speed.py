@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tallyveil.estimation.intervals.answers import region_of, region_variances, stream_answers
+from tallyveil.estimation.intervals.answers import LevelAnswers, region_of, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import KeptRows, fit_tree
 from tallyveil.estimation.intervals.questions import questions_of
@@ -83,7 +83,7 @@ def answers_of(covariance, rows, exact, groups, workers, clock):
     clock.lap("fit: up and down")
     questions = questions_of(covariance.algebra, groups)
     for level in range(covariance.model.spine.n_levels):
-        for _ in stream_answers(fit, level, questions, workers=workers):
+        for _ in LevelAnswers.of(fit, level, questions).stream(workers=workers):
             pass
     clock.lap(f"{questions.n} answers, every geounit")
     clock.total()

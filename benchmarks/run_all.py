@@ -56,6 +56,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("waiting", short=("--rounds", 1), long=("--cold",)),
+    Benchmark("predictions", short=("--only", "tiny,demo"), long=("--large",)),
     Benchmark("noise", short=("--rounds", 3), peers=("opendp",)),
     Benchmark("accounting", short=("--rounds", 2), peers=("dp_accounting",)),
     Benchmark("rounding", ("--like", COUNTS), ("--families", 60, "--sample", 20), files=(COUNTS,)),

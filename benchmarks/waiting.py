@@ -10,6 +10,9 @@ by the clock. All else is processor time, which other work on the machine change
 - write: making files and flushing them to disk;
 - compute: everything else.
 
+Targets are of processor time. Beside them stands what it takes to import numpy, polars and numba alone, which every run
+needs, and how much longer it takes to import all that `tallyveil run` needs.
+
 With `--cold` the estimator's kernels are also compiled into an empty cache, on all cores and on one. This takes
 minutes.
 """
@@ -47,7 +50,10 @@ COUNTED = {
 }
 """Modules with what is counted in each: the class (or none), its function, and the part of the time."""
 
-COLD_TARGET = 25.0
+LIBRARIES = "import numpy, polars, numba"
+IMPORTS = "import tallyveil.api.making, tallyveil.products.topdown.run.run"
+IMPORTS_TARGET = 1.0
+"""Processor seconds for the imports of a run, beyond those of the three libraries."""
 COMPILE = "from tallyveil.postprocess.warm_up import compile_kernels; compile_kernels()"
 ALONE = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
 
@@ -66,7 +72,7 @@ class Wait:
     Attributes:
         name: As the table shows it.
         words: Arguments of `tallyveil`; OUT is replaced by an empty folder, and MADE by the folder of `before`.
-        target: Seconds that it may take on two idle cores; 0: none stated.
+        target: Processor seconds that it may take on an idle machine; 0: none stated.
         needs: File without which it is left out.
         peer: Python code that does the same with another library.
         peer_package: Package of this library.
@@ -85,20 +91,20 @@ class Wait:
 
 
 WAITS = (
-    Wait("tallyveil --help", ("--help",)),
+    Wait("tallyveil --help", ("--help",), 0.15),
     Wait(
         "tallyveil account epsilon",
         ("account", "epsilon", "--gaussian", "4:8", "--delta", "1e-10"),
-        0.5,
+        0.35,
         peer=PEER_EPSILON,
         peer_package="dp_accounting",
     ),
     Wait("tallyveil plan (one state)", ("plan", str(EXAMPLES / "redistricting" / "one_state.toml")), 1.2),
-    Wait("tallyveil demo", ("demo", "--out", "OUT/demo", "--quiet"), 4.0),
+    Wait("tallyveil demo", ("demo", "--out", "OUT/demo", "--quiet"), 3.0),
     Wait(
         "tallyveil run (Rhode Island)",
         ("run", str(RHODE_ISLAND), "--out", "OUT/ri", "--quiet"),
-        4.0,
+        3.0,
         needs=DATA,
     ),
     Wait(
@@ -117,7 +123,7 @@ WAITS = (
     Wait(
         "tallyveil safetab run (1 million persons)",
         ("safetab", "run", str(SAFETAB), "MADE", "--out", "OUT/safetab", "--quiet"),
-        2.5,
+        3.0,
         needs=SAFETAB,
         before=(
             "synth",
@@ -246,6 +252,15 @@ def peer_wait(one: Wait, rounds: int) -> Waited | None:
     return sorted(runs, key=lambda run: run.seconds)[rounds // 2]
 
 
+def import_waits(rounds: int) -> tuple[Waited, Waited]:
+    """The median time to import numpy, polars and numba, and that to import what `tallyveil run` needs, in turns."""
+    runs = [[waited([sys.executable, "-c", code]) for code in (LIBRARIES, IMPORTS)] for _ in range(rounds)]
+    libraries, everything = (
+        sorted(times, key=lambda run: run.processor_seconds)[rounds // 2] for times in zip(*runs, strict=True)
+    )
+    return libraries, everything
+
+
 def cold_waits() -> dict[str, Waited]:
     """The first compilation of the estimator's kernels, with all cores and with one."""
     found = {}
@@ -261,15 +276,15 @@ def row(name: str, run: Waited, split: Waited | None = None, target: float = 0.0
     return (
         name,
         f"{run.seconds:.2f}",
-        f"{target:.1f}" if target else "",
         f"{run.processor_seconds:.2f}",
+        f"{target:.2f}" if target else "",
         *parts,
     )
 
 
 def shown(rows: Sequence[tuple[str, ...]]) -> None:
     """Print the table."""
-    heads = ("seconds", "wait", "target", "processor", *PARTS)
+    heads = ("seconds", "wait", "processor", "target", *PARTS)
     widths = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
     for line in (heads, *rows):
         numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))
@@ -296,16 +311,25 @@ def main() -> None:
         run, split = command_waits(one, given.rounds)
         rows.append(row(one.name, run, split, one.target))
         numbers[one.name] = {**asdict(run), "parts": split.parts}
-        ratio = one.target / run.seconds if one.target else None
-        lines.append(
-            headline.Headline(one.name, f"{run.seconds:.2f} s", "of its target" if one.target else "", ratio)
-        )
+        ratio = one.target / run.processor_seconds if one.target else None
+        processor = f"{run.processor_seconds:.2f} s of the processor"
+        lines.append(headline.Headline(one.name, processor, "of its target" if one.target else "", ratio))
         peer = peer_wait(one, given.rounds)
         if peer is not None:
             rows.append(row(f"  the same by {one.peer_package}", peer))
             numbers[f"{one.name}: {one.peer_package}"] = asdict(peer)
+    libraries, everything = import_waits(given.rounds)
+    more = everything.processor_seconds - libraries.processor_seconds
+    rows.append(row("import numpy, polars and numba", libraries))
+    rows.append(
+        row("import what a run needs", everything, target=libraries.processor_seconds + IMPORTS_TARGET)
+    )
+    numbers |= {"import libraries": asdict(libraries), "import a run": asdict(everything)}
+    lines.append(
+        headline.Headline("imports of a run", f"{more:.2f} s more", "of its target", IMPORTS_TARGET / more)
+    )
     for name, cold in (cold_waits() if given.cold else {}).items():
-        rows.append(row(name, cold, target=COLD_TARGET if name == "first compilation" else 0.0))
+        rows.append(row(name, cold))
         numbers[name] = asdict(cold)
     shown(rows)
     if given.json is not None:

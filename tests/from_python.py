@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from tallyveil.kernels.compiled import njit
 
 
 def from_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, compiled so that Python can call it. Without compilation it is returned as it is."""
-    compiled: Callable[..., Any] = njit(nogil=True)(getattr(kernel, "py_func", kernel))
+    """The same function, compiled for Python and kept on disk. Without compilation it is returned as it is."""
+    compiled: Callable[..., Any] = njit(nogil=True, cache=True)(getattr(kernel, "py_func", kernel))
     return compiled

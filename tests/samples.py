@@ -1,9 +1,12 @@
-"""Which cases of a long row run with every test run, and which only with `make soak`."""
+"""Which cases of a long row run with every test run, and which only with `make test-nightly` or `make soak`."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+SUITE = 10
+"""Cases of one row in every test run. Of the seeded bugs tried, ten cases caught all, and one case less than half."""
 
 
 def every(step: int, cases: Iterable[Any]) -> list[Any]:
@@ -11,6 +14,19 @@ def every(step: int, cases: Iterable[Any]) -> list[Any]:
     return [
         case if i % step == 0 else pytest.param(*_values(case), marks=pytest.mark.soak)
         for i, case in enumerate(cases)
+    ]
+
+
+def ten(cases: Iterable[Any]) -> list[Any]:
+    """Ten of the cases that no mark leaves out, from the first to the last, and the others under the mark `nightly`."""
+    listed = [case if hasattr(case, "marks") else pytest.param(*_values(case)) for case in cases]
+    unmarked = [i for i, case in enumerate(listed) if not case.marks]
+    # The steps between them differ, so seeds of every remainder are among them: tests tell kinds of cases by it.
+    last, steps = len(unmarked) - 1, min(SUITE, len(unmarked))
+    suite = {unmarked[i * last // max(1, steps - 1)] for i in range(steps)}
+    return [
+        case if case.marks or i in suite else case._replace(marks=(pytest.mark.nightly,))
+        for i, case in enumerate(listed)
     ]
 
 

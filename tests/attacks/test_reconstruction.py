@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.attacks.likeliest import likeliest_file
 from tests.attacks.reconstruction import BlockProgram, Tables, codes_of
+from tests.samples import ten
 
 from tallyveil.schema.schema import schema_from_mapping
 
@@ -29,7 +30,7 @@ def all_files(people: int) -> np.ndarray:
 FILES = all_files(4)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", ten(range(12)))
 def test_the_likeliest_fitting_file_and_what_all_of_them_share(seed):
     rng = np.random.default_rng(seed)
     truth = FILES[rng.integers(len(FILES))]
@@ -67,7 +68,7 @@ def test_tables_that_contradict_each_other_fit_nothing():
         BlockProgram(Tables(CODES, tuple(counts)), np.ones(SCHEMA.size)).likeliest()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", ten(range(12)))
 def test_the_likeliest_file_for_noisy_counts_is_that_of_all_files(seed):
     rng = np.random.default_rng(seed)
     noisy, variance = rng.normal(0.3, 1.0, SCHEMA.size), float(rng.uniform(0.2, 3))

@@ -171,12 +171,12 @@ def published(scratch: Path) -> Folder:
     from tallyveil.noise.key import insecure_key
     from tallyveil.plans.from_toml.load import load_plan
     from tallyveil.products.topdown.run.run import run_release
-    from tallyveil.synthetic.population import make_population, write_population
+    from tallyveil.synthetic.population import make_states, write_states
 
     folder = scratch / "published"
     queries = {"pl94-persons": 'total = "1/2"\nhhgq = "1/2"', "pl94-units": 'total = "1/2"\nh1 = "1/2"'}
     for number, (schema, text) in enumerate(queries.items()):
-        write_population(make_population(schema, 5, seed=1), folder / schema)
+        write_states(make_states(schema, 5, seed=1), folder / schema)
         release = PL94.format(name="records", schema=schema, queries=text)
         (folder / schema / "release.toml").write_text(release)
         key = insecure_key("k")

@@ -1,7 +1,11 @@
 """Shared by the system tests: work that ends at a chosen write or moment, by an exception or by a real kill."""
 
 import importlib.util
+import os
 import shutil
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -93,3 +97,22 @@ def fork_server(compiled_kernels: None) -> Iterator[Any]:
     server = module.ForkServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory) -> Path:
+    """The archive for machines without a network."""
+    out = tmp_path_factory.mktemp("archive")
+    tool = [sys.executable, Path(__file__).parents[2] / "tools" / "bundle", "--out", out]
+    subprocess.run(tool, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
+    (archive,) = out.glob("*.tar")
+    return archive
+
+
+@pytest.fixture(scope="session")
+def bundle(archive, tmp_path_factory) -> Path:
+    """The archive, unpacked outside the project."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    return folder / archive.stem

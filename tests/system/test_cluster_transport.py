@@ -162,6 +162,7 @@ def require_losses(joined, nodes, site, monkeypatch):
         assert time.monotonic() - begun < 60
 
 
+@pytest.mark.nightly
 def test_an_open_cluster_is_refused_unless_it_is_allowed(joined, site):
     with Nodes(1, is_open=True) as nodes:
         with pytest.raises(ClusterError, match="demands no token") as caught, joined(nodes):

@@ -1,5 +1,6 @@
 """A finished release that was damaged is refused before anything is written into its folder."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tallyveil.cli.main import main
 from tallyveil.errors import StoreError
+from tallyveil.files.manifest_files import read_manifest, require_whole
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.evaluate import evaluate_release
@@ -60,6 +62,35 @@ def test_nothing_is_declassified_for_a_release_that_lacks_a_histogram(small_rele
     with pytest.raises(StoreError):
         evaluate_release(out, small_release.parent / "people.parquet")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def edited(path: Path) -> None:
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "title": "another"}, indent=2, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, edited, lambda path: path.write_bytes(b"{")])
+def test_nothing_is_declassified_for_a_release_whose_package_cannot_be_marked(
+    small_run, small_release, damage
+):
+    """The ledger would show a look of which nothing came, and a new digest would vouch for what somebody changed."""
+    damage(small_run / "datapackage.json")
+    before = {path: path.read_bytes() for path in small_run.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match=r"datapackage\.json"):
+        evaluate_release(small_run, small_release.parent / "people.parquet")
+    assert {path: path.read_bytes() for path in small_run.rglob("*") if path.is_file()} == before
+
+
+def test_a_release_is_marked_by_the_next_process_where_the_first_was_killed_in_it(
+    small_run, small_release, killed_at
+):
+    truth = small_release.parent / "people.parquet"
+    assert killed_at(1, lambda: evaluate_release(small_run, truth))  # the package alone has its mark
+    assert "true counts" not in (small_run / "manifest.json").read_text().lower()
+    evaluate_release(small_run, truth)
+    manifest = read_manifest(small_run)
+    assert manifest.declassified
+    require_whole(small_run, manifest)
 
 
 def change(path: Path) -> None:

@@ -37,7 +37,9 @@ def holds_canary(path):
     return any(form in data for form in forms)
 
 
-@pytest.mark.parametrize("number", [3, 6, 10, 14, 19])
+@pytest.mark.parametrize(
+    "number", [6, 14, *(pytest.param(number, marks=pytest.mark.nightly) for number in (3, 10, 19))]
+)
 def test_a_killed_run(plan, tmp_path, monkeypatch, killed_at, number):
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir()

@@ -5,6 +5,7 @@ of the release are the same shows that nothing else is needed. `test_cluster.py`
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.elsewhere import Elsewhere
+from tests.lift_worlds import write_homes, write_world
+from tests.outer_worlds import write_persons
 
 from tallyveil.api.beginning import write_country
 from tallyveil.errors import SolverError
@@ -40,7 +43,7 @@ def digests(outcome: Any) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def country(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("country")
-    write_country(folder, blocks=150, people=5000, schema="pl94-persons", seed=3)
+    write_country(folder, blocks=150, people=5000, schema="race-age", seed=3)
     return folder / "release.toml"
 
 
@@ -60,7 +63,7 @@ def country(tmp_path_factory) -> Path:
 def test_a_release_is_the_same_where_others_do_the_work(country, tmp_path, lines, works):
     text = country.read_text()
     text = "\n".join(
-        part for part in text.split("\n\n") if not part.startswith(("[estimation]", "[outputs]"))
+        part for part in text.split("\n\n") if not re.search(r"^\[(estimation|outputs)", part, re.M)
     )
     release = country.with_name(f"{len(lines)}.toml")
     release.write_text(f"{text}\n{lines}")
@@ -146,6 +149,31 @@ def test_what_everybody_may_know_of_a_run_holds_no_key_and_no_count(country, tmp
     assert set(site.description) == {"release", "tags", "files", "run"}
 
 
+@pytest.fixture(scope="module")
+def outer_worlds(tmp_path_factory) -> dict[str, Path]:
+    """Release files whose outer passes work from measurements on the support, and from counts that they lift."""
+    passes, lifts = tmp_path_factory.mktemp("passes"), tmp_path_factory.mktemp("lifts")
+    coarse, persons = write_persons(passes)
+    run_release(load_plan(coarse), passes / "coarse", test_key=KEY)
+    persons.write_text(persons.read_text().replace('measurements = "none"', 'measurements = "support"'))
+    coarse, homes, lifted = write_world(lifts)
+    run_release(load_plan(coarse), lifts / "coarse", test_key=KEY)
+    write_homes(lifts)
+    run_release(load_plan(homes), lifts / "homes", test_key=KEY)
+    return {"passes": persons, "lifts": lifted}
+
+
+@pytest.mark.parametrize(("world", "works"), [("passes", {"measure", "support"}), ("lifts", {"lift"})])
+def test_outer_passes_are_the_same_where_others_do_the_work(outer_worlds, tmp_path, world, works):
+    plan = load_plan(outer_worlds[world])
+    here = run_release(plan, tmp_path / "here", test_key=KEY)
+    elsewhere = Elsewhere()
+    there = run_release(plan, tmp_path / "there", test_key=KEY, executors=elsewhere)
+    assert digests(there) == digests(here)
+    assert set(elsewhere.works) == {"pass", "microdata", "tables", "checks", *works}
+
+
+@pytest.mark.nightly
 def test_a_programme_is_the_same_where_others_do_the_work(tmp_path):
     """All ways in which outer passes work: passes from measurements, lift passes, and measurements on the support."""
     write_country(tmp_path / "people", blocks=8, people=300, schema="dhc", agree=True)

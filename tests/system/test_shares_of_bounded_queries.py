@@ -69,6 +69,7 @@ def test_what_is_kept_of_many_queries_stays(plan, part):
     assert 0 < found.gap < 1e-3
 
 
+@pytest.mark.nightly
 def test_released_counts_of_no_aim_become_worse(plan):
     """Without a floor, the errors of a tract's quarters all go to the few block groups that have a facility."""
     without = optimal_shares(plan, replace(AIMS, floor=Fraction(0)))

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 import pytest
+from tests.populations import make_population
 
 from tallyveil.accounting import (
     AdaptiveEvent,
@@ -71,7 +72,7 @@ from tallyveil.subspace.guarantee import compose_guarantees, event_of, laplace_g
 from tallyveil.subspace.lattice import lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, GeneralisedLaplace
 from tallyveil.synthetic.country import make_geography
-from tallyveil.synthetic.population import PublishedCounts, make_population
+from tallyveil.synthetic.population import PublishedCounts
 
 BOUNDED, UNBOUNDED = Neighbours.BOUNDED, Neighbours.UNBOUNDED
 GAUSSIAN, LAPLACE = DiscreteGaussian(8, multiplicity=2), DiscreteLaplace(3, multiplicity=2)
@@ -240,11 +241,6 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
         ("points", lambda: Proved.build((GaussianLoss(Fraction(10**400), 1, 1),))),
         ("bits", lambda: Proved.build((LaplaceLoss(Fraction(1), 1, 1 << 25),))),
         ("bits", lambda: Proved.build((GaussianLoss(Fraction(1, 10**400), 1, 1),))),
-        (
-            "between 0 and 1",
-            lambda delta: Proved.build((LaplaceLoss(Fraction(1), 1, 1),)).epsilon_ball(delta),
-            NO_DELTAS,
-        ),
         (
             "positive parameter",
             lambda factor: merged((factor,)),

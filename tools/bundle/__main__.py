@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from archive import CHECKSUMS, checksums, pack
+from kernels import build_platform_wheel
 from sbom import bill_of_materials
-from wheels import Wheel, build_wheel, download, requirements, wheels_in
+from wheels import Wheel, download, requirements, source_epoch, wheels_in
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
@@ -45,9 +45,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PROJECT / "dist", help="folder for the archive")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    epoch = source_epoch()
+    epoch = source_epoch(PROJECT)
     with TemporaryDirectory(prefix="tallyveil-bundle-") as temporary:
-        own = build_wheel(PROJECT, Path(temporary), epoch)
+        own = build_platform_wheel(Path(temporary), epoch)
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         about = {"version": own.version, "python": python, "platform": sysconfig.get_platform()}
         folder = Path(temporary) / "-".join(["tallyveil", *about.values()])
@@ -58,14 +58,6 @@ def main() -> None:
         archive = out / f"{folder.name}.tar"
         pack(folder, archive, epoch)
     print(f"{Wheel(archive).sha256}  {archive}")
-
-
-def source_epoch() -> int:
-    """The time that everything is dated: SOURCE_DATE_EPOCH, or that of the commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    if given is not None:
-        return int(given)
-    return int(_git("log", "-1", "--format=%ct"))
 
 
 def write_contents(folder: Path, about: dict[str, str], epoch: int) -> None:

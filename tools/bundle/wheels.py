@@ -92,8 +92,17 @@ def wheels_in(folder: Path) -> list[Wheel]:
     return sorted(map(Wheel, folder.glob("*.whl")), key=lambda wheel: wheel.name)
 
 
-def build_wheel(project: Path, into: Path, epoch: int) -> Wheel:
-    """Build the project's wheel. The same source, epoch and hatchling give the same bytes."""
+def source_epoch(project: Path) -> int:
+    """The time that everything is dated: SOURCE_DATE_EPOCH, or that of the commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is not None:
+        return int(given)
+    log = ["git", "-C", project, "log", "-1", "--format=%ct"]
+    return int(subprocess.run(log, capture_output=True, text=True, check=True).stdout)
+
+
+def build_wheel(project: Path, into: Path, epoch: int, kernels: Path) -> Wheel:
+    """Build the project's wheel with a folder of kernels. The same files, epoch and hatchling give the same bytes."""
     subprocess.run(
         [
             sys.executable,
@@ -107,11 +116,11 @@ def build_wheel(project: Path, into: Path, epoch: int) -> Wheel:
             into,
             project,
         ],
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TALLYVEIL_KERNELS": str(kernels)},
         check=True,
     )
-    (built,) = into.glob("tallyveil-*.whl")
-    return Wheel(built)
+    # The newest, since a folder may have wheels of earlier builds.
+    return Wheel(max(into.glob("tallyveil-*.whl"), key=lambda path: path.stat().st_mtime))
 
 
 def download(lock: Path, into: Path) -> None:

@@ -1,47 +1,25 @@
-"""The trade-off function: the errors of the best tests between two neighbours.
+"""The trade-off function: for a type I error alpha, the least type II error beta of any test, from both sides.
 
-The trade-off function from delta alone, at many type I errors at once.
+The best tests reject if L > l (Neyman and Pearson). Such a test has alpha = Q(L > l) and, by the symmetry of the loss,
+beta = P(L <= l) = Q(L >= -l). Between the tests of two neighbouring losses the function is linear.
 
-The problem: engines of losses without a lattice know delta far better than the errors of a single test. For
-type I errors alpha, bound the least type II errors beta from delta alone, from both sides.
+*On a lattice*, find two neighbouring losses whose tests have levels on either side of alpha. At alpha the function
+lies below the chord of these two points, and above every line beta + exp(l) (alpha_l - alpha) through one of them.
+Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 + exp(e)),
+and the function is the two lines from (0, 1) and (1, 0) to that point.
 
-The variables: kappa = exp(epsilon); g(kappa) = 1 - delta - kappa alpha, a concave function whose largest
-value over all kappa is beta(alpha) (Dong, Roth and Su 2022, Proposition 2.12). Each alpha has three places
-left < middle < right, in epsilon.
+*Off every lattice* the engines know delta far better than Q, so beta follows from delta (`betas_from_profile`). With
+kappa = exp(epsilon), beta(alpha) is the largest value of the concave g(kappa) = 1 - delta - kappa alpha (Dong, Roth
+and Su 2022, Proposition 2.12). All alphas are searched at once, each with three places left < middle < right in
+epsilon.
 
-The steps, for all alphas at once, since delta at many epsilons takes little longer than at one:
+1. Begin near the place of normal noise of the same rho. Move and widen the places until g is largest in the middle.
+2. Golden section: look at g inside the longer of the two parts, and keep the three places around the largest value.
+3. Any value of g bounds beta from below. If g is certainly smaller at both ends, its maximum is below the line through
+   left and middle drawn on to the right, and below that through right and middle drawn on to the left. Since g is
+   negative beyond kappa = 1 / alpha, beta is also at most 1 - delta at epsilon = -ln alpha.
 
-1. Begin near the place of normal noise of the same rho. Move and widen the three places until g is largest in
-   the middle.
-2. Golden section: look at g inside the longer of the two parts, and keep the three places around the largest
-   value.
-3. Any value of g bounds beta from below. If g is certainly smaller at both ends than in the middle, its
-   maximum lies between the ends. It is below the line through left and middle drawn on to the right, and
-   below the line through right and middle drawn on to the left. So three places bound beta from above.
-
-Since 1 - delta rises and g is negative beyond kappa = 1 / alpha, beta is also at most 1 - delta at epsilon =
--ln alpha.
-
-The stopping rule: the differences of g are within the errors of delta, for all alphas, or 80 steps were made.
-
-Example: where g bends like a parabola, a distance of 3e-5 standard deviations changes it by 1e-9 of itself.
-From there on the bounds of delta are wider than the differences.
-
-The problem: for a type I error alpha, the least type II error beta of any test, from both sides.
-
-The best tests reject if L > l (Neyman and Pearson). Such a test has alpha = Q(L > l). By the symmetry of the
-loss it has beta = P(L <= l) = Q(L >= -l). Between the tests of two neighbouring losses the trade-off function
-is linear.
-
-On a lattice: find two neighbouring losses whose tests have levels on either side of alpha. At alpha the
-function lies below the chord of these two points, and above every line beta + exp(l) (alpha_l - alpha)
-through one of them.
-
-Off every lattice the engines know delta far better than Q. The function then follows from delta
-(`betas_from_profile`).
-
-Example: one answer of randomised response with loss e or -e. The test at l = 0 has alpha = beta = 1 / (1 +
-exp(e)), and the function is the two lines from (0, 1) and (1, 0) to that point.
+The search stops when the differences of g are within the errors of delta for all alphas, or after 80 steps.
 """
 
 import math
@@ -268,7 +246,9 @@ _FINEST = Fraction(1, 10**9)
 
 
 def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[tuple[Fraction, Bounds]]:
-    """The same as `beta_at` for many type I errors, much faster where the function follows from delta.
+    """For each type I error, a loss whose line supports the trade-off function there, and its bounds there.
+
+    All errors together are much faster than one by one where the function follows from delta.
 
     Args:
         engine: Tails of the loss.
@@ -288,17 +268,6 @@ def betas_at(engine: LossEngine, law: Law, alphas: Sequence[Fraction]) -> list[t
         return betas
     tested = [_of_nobody(engine, of_integers(law), alpha) for alpha in alphas]
     return [beta if none is None else (Fraction(0), none) for beta, none in zip(betas, tested, strict=True)]
-
-
-def beta_at(engine: LossEngine, law: Law, alpha: Fraction) -> tuple[Fraction, Bounds]:
-    """A loss whose line supports the trade-off function at alpha, and the value at alpha from both sides.
-
-    Args:
-        engine: Tails of the loss.
-        law: The losses added up.
-        alpha: Between 0 and 1, exact.
-    """
-    return betas_at(engine, law, [alpha])[0]
 
 
 def _of_nobody(engine: LossEngine, factors: tuple[LossFactor, ...], alpha: Fraction) -> Bounds | None:

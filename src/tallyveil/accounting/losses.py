@@ -1,18 +1,13 @@
 """Privacy losses of events: the classes of losses, the lattice of their sum, and the laws of an event.
 
-*Losses of integer noise.* The variables: v variance, t scale, k sensitivity, n multiplicity, h lattice step,
-W offset, a = exp(-1 / t).
+*Losses of integer noise* that moves by k: with discrete Gaussian noise of variance v, L = (k^2 + 2 k X) / (2 v) with X
+~ N_Z(0, v). With discrete Laplace noise of scale t and a = exp(-1 / t), L = (k - 2 j) / t, j = 0..k, with probability
+1 / (1 + a) at j = 0, a^k / (1 + a) at j = k, and (1 - a) a^j / (1 + a) in between. Both laws are the same whichever of
+the two neighbours is the true population. Example: k = 1, v = 2 has the losses 1/4 + X / 2, a lattice of step 1/2 and
+offset 1/4.
 
-An answer with discrete Gaussian noise that moves by k has the loss L = (k^2 + 2 k X) / (2 v) with X ~ N_Z(0,
-v). An answer with discrete Laplace noise that moves by k has the loss L = (k - 2 j) / t, j = 0..k. Its
-probability is 1 / (1 + a) at j = 0, a^k / (1 + a) at j = k, and (1 - a) a^j / (1 + a) in between. Both laws
-are the same whichever of the two neighbours is the true population.
-
-Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1/2 and the offset 1/4.
-
-*Other losses*, of real-valued noise, of stated guarantees and of random samples. Every class has a
-`multiplicity`, the number of independent losses that are added up. The pair of laws behind a loss is written
-(P, Q); the loss is ln dP/dQ under P.
+*Other losses*, of real-valued noise, stated guarantees and random samples. (P, Q) is the pair of laws behind a loss;
+the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 
 - `NormalLoss`: N(mu, 1) against N(0, 1). The loss is normal with mean mu^2 / 2 and variance mu^2.
 - `ExponentialLoss`: two Laplace laws of scale 1 whose centres lie `epsilon` apart.
@@ -21,23 +16,13 @@ Example: k = 1, v = 2. The losses are 1/4 + X / 2, so the lattice has the step 1
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
 
-*Laws and alternatives* (`loss_law_of`, `alternatives_of`). A *law* is a composition: a tuple of loss factors,
-with equal factors merged. Most events have one law. An event that may take several ways has one law for each
-way that no other one dominates. These laws are its *alternatives*.
-
-Law A *dominates* law B if whoever holds the output behind A can make the output behind B from it. Then the
-privacy profile of A is nowhere below the profile of B, whatever else is composed with both. Two cases are
-recognised:
-
-1. B is a sub-composition of A: leave some of A's outputs out.
-2. The losses of B that A lacks have pure epsilon e in total, and A has one spare discrete Laplace answer of
-   sensitivity 1 and scale 1 / e or less.
-
-Laws that do not dominate each other are kept as alternatives if only the neighbouring pair and public facts
-decide which applies. The guarantee is then the largest profile among them. If what was released decides, the
-largest profile is no bound: such a choice is refused, unless nothing else is composed with it.
-
-The proofs, also for parallel parts under bounded neighbours, are in docs/proofs/domination.md.
+*Laws and alternatives* (`loss_law_of`, `alternatives_of`). A law is a tuple of loss factors with equal ones merged. An
+event that may take several ways has one law for each way that no other one dominates, its alternatives. Law A
+dominates law B if the output behind B can be made from that behind A, so that A's profile is nowhere below B's: B is a
+sub-composition of A, or the losses of B that A lacks have pure epsilon e in total, and A has one spare discrete
+Laplace answer of sensitivity 1 and scale 1 / e or less. The guarantee is the largest profile among the alternatives,
+if only the pair and public facts decide which applies. If what was released decides, such a choice is refused, unless
+nothing else is composed with it. Proofs: docs/proofs/domination.md.
 """
 
 import itertools

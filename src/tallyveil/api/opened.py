@@ -85,10 +85,6 @@ class Opened:
             ("folder", str(self.path)),
         ]
 
-    def _title(self) -> str:
-        """Name of the release, or of the command that made it if it has none."""
-        return str(self.manifest.body.get("name", self.manifest.kind.command))
-
     @property
     def _instead(self) -> str:
         """What to do for what only a release of the main product has."""
@@ -102,7 +98,9 @@ class Opened:
         return f"<{type(self).__name__} {self.path}: {self.kind}, run {self.manifest.run}{short_mark(self.warnings)}>"
 
     def _repr_html_(self) -> str:
-        return described(f"{self._title()} · run {self.manifest.run}", self._lines(), self._lead())
+        # The name of the release, or of the command that made it if it has none.
+        title = self.manifest.body.get("name", self.manifest.kind.command)
+        return described(f"{title} · run {self.manifest.run}", self._lines(), self._lead())
 
 
 def with_page(folder: AnyOpened) -> AnyOpened:

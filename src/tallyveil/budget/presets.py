@@ -1,14 +1,10 @@
 """Budgets that come with the package: strategies, tables of rho, and the products of the 2020 Census.
 
-Budgets that are published as tables of rho by query and geolevel, under `products/`.
-
-Strategies that come with the package. Each is a TOML file of exact fractions under `presets/`.
-
-The redistricting data are strategy presets. The Demographic and Housing Characteristics (DHC) are tables of
-rho under `products/`. A person's record is in the persons files only, a housing unit's record in the units
-files only. What is together protects populations that differ in one record of each kind.
-
-The Detailed and the Supplemental DHC and the American Community Survey are not here.
+Strategies are TOML files of exact fractions under `presets/`; the redistricting data are such strategies. The
+Demographic and Housing Characteristics (DHC) are tables of rho by query and geolevel under `products/`. A person's
+record is in the persons files only, a housing unit's record in the units files only; what is together protects
+populations that differ in one record of each kind. The Detailed and the Supplemental DHC and the American Community
+Survey are not here.
 """
 
 import tomllib
@@ -127,22 +123,6 @@ class StrategyPreset:
     values: Literal["own", "tree"]
     outer: tuple[OuterPass, ...] = ()
 
-    def passes_of(self, geolevel: str) -> Steps:
-        """Measured queries of each least-squares pass of a geolevel.
-
-        Raises:
-            BudgetError: the preset has no such geolevel.
-        """
-        return _of_geolevel(self.passes, geolevel, self.name)
-
-    def rounding_of(self, geolevel: str) -> Steps:
-        """Queries of each rounding stage of a geolevel.
-
-        Raises:
-            BudgetError: the preset has no such geolevel.
-        """
-        return _of_geolevel(self.rounding, geolevel, self.name)
-
 
 def strategy_preset_names() -> tuple[str, ...]:
     """Names of the presets, sorted."""
@@ -242,15 +222,6 @@ def _measured_steps(name: str, table: Mapping[str, Any], strategy: Strategy, geo
             "rest."
         )
     return expanded
-
-
-def _of_geolevel(steps: tuple[tuple[str, Steps], ...], geolevel: str, name: str) -> Steps:
-    known = dict(steps)
-    if geolevel not in known:
-        raise BudgetError(
-            f"preset {name} has no geolevel {geolevel}; it has {', '.join(known)}. Use one of these names."
-        )
-    return known[geolevel]
 
 
 NEIGHBOURS: Final = Neighbours.BOUNDED

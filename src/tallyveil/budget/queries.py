@@ -1,22 +1,14 @@
 """Query groups of a budget: their sensitivities, and those whose answers the invariants publish already.
 
-Sensitivities of query groups. A sensitivity is the largest number of answers in which one record counts.
+A sensitivity is the largest number of answers in which one record counts. A query group of sensitivity s gets s times
+the variance (Gaussian) or s times the scale (Laplace) at the same budget.
 
-A query group of sensitivity s gets s times the variance (Gaussian) or s times the scale (Laplace) at the same
-budget.
-
-Queries whose true answers the invariants already publish, and what their shares would gain elsewhere.
-
-An invariant publishes the true answers of its query at a geolevel. Sums over children publish them at every
-coarser geolevel too. So at each geolevel some sums of cells are known. A query is fixed if each of its
-answers is a linear combination of these known sums, over the cells that the structural zeros leave possible.
-Measuring a fixed query adds no information.
-
-The test is exact. Cells that no invariant and no structural zero distinguishes form one kind. All computation
-is done on kinds, so that large schemas take little time.
-
-This module does not find answers that are fixed by the data or by the geography: the answers of an only
-child, the answers below a published count of zero, and the answers that public bounds determine.
+An invariant publishes the true answers of its query at a geolevel, and sums over children publish them at every
+coarser geolevel. A query is *fixed* if each of its answers is a linear combination of these known sums, over the cells
+that the structural zeros leave possible. Measuring it adds no information, so its share would gain elsewhere. The test
+is exact, on kinds of cells that no invariant and no structural zero tells apart. It does not find answers that are
+fixed by the data or the geography: those of an only child, below a published count of zero, or determined by public
+bounds.
 """
 
 import math

@@ -1,8 +1,6 @@
 """A strategy: what is measured at each geolevel, its exact shares of the budget, and its expected errors.
 
-Reads exact fractions from text, and says which of them a search in floats can use.
-
-Expected error of every measurement, computed before any data is opened.
+Exact fractions are read from text. Errors are computed before any data is opened.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,6 +55,11 @@ class Mechanism(StrEnum):
 
     DISCRETE_GAUSSIAN = "discrete_gaussian"
     DISCRETE_LAPLACE = "discrete_laplace"
+
+    @property
+    def budget_unit(self) -> Literal["rho", "epsilon"]:
+        """Unit of the budget: "rho" for Gaussian noise, "epsilon" for Laplace noise."""
+        return "rho" if self is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ class Strategy:
 
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """Unit of `total`: "rho" for Gaussian noise, "epsilon" for Laplace noise."""
-        return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+        """Unit of `total`."""
+        return self.mechanism.budget_unit
 
     @property
     def geolevels(self) -> tuple[str, ...]:

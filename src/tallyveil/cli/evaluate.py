@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, names_if_any
-from tallyveil.cli.frame.tables import not_private_screen, plain_table, show_parameters
+from tallyveil.cli.frame.tables import GroupedRows, not_private_screen, plain_table, show_parameters
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -117,12 +117,10 @@ def _table(frame: "pl.DataFrame") -> Any:
     table = plain_table(
         "geolevel", texts=("query",), numbers=("mean", "mean square", "median", "p95", "bias")
     )
-    last = None
+    rows = GroupedRows(table)
     for row in frame.filter(size_class="all").iter_rows(named=True):
-        if last not in (None, row["geolevel"]):
-            table.add_section()
-        table.add_row(
-            row["geolevel"] if row["geolevel"] != last else "",
+        rows.add(
+            (row["geolevel"],),
             row["query"],
             f"{row['mean_absolute_error']:,.2f}",
             f"{row['mean_squared_error']:,.2f}",
@@ -130,5 +128,4 @@ def _table(frame: "pl.DataFrame") -> Any:
             f"{row['p95_absolute_error']:,.1f}",
             f"{row['bias']:+,.3f}",
         )
-        last = row["geolevel"]
     return table

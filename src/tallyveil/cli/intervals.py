@@ -18,7 +18,7 @@ from tallyveil.cli.frame.arguments import (
     names_if_any,
 )
 from tallyveil.cli.frame.screen import Screen
-from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.tables import GroupedRows, plain_table
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -189,20 +189,17 @@ def _show(manifest: dict[str, Any], release: Path, page: Path) -> None:
         texts=("query",),
         numbers=("counts", "exact", "median st.error", "published outside"),
     )
-    last, none = None, manifest["kind"] == "none"
+    rows, none = GroupedRows(table), manifest["kind"] == "none"
     for item in manifest["compared"]:
-        if last not in (None, item["area"]):
-            table.add_section()
         outside, error = item["below"] + item["above"], item["standard_error"]
-        table.add_row(
-            item["area"] if item["area"] != last else "",
+        rows.add(
+            (item["area"],),
             item["query"],
             f"{item['answers']:,}",
             f"{item['exact']:,}",
             "–" if error is None else f"{error:,.2f}",
             "–" if none else f"{100 * outside / max(item['answers'], 1):.2f} %",
         )
-        last = item["area"]
     console.print(table)
     console.print(
         manifest["covers"] if none else f"{percent} intervals. {manifest['covers']}", soft_wrap=True

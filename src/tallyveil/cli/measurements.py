@@ -1,8 +1,7 @@
 """`tallyveil measurements`: read and write noisy measurements in other layouts. No records are opened."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +14,11 @@ from tallyveil.cli.frame.arguments import (
     give,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.summary import finish_measurements
 from tallyveil.measurements.layouts.layout import Layout
 
 if TYPE_CHECKING:
-    from tallyveil.api.opened import Measurements
+    pass
 
 
 measurements = group_of_commands(
@@ -79,10 +78,7 @@ def import_files(
         imported = import_measurements(
             published, out, layout=layout.value, totals=totals, entities=entities, observer=observer
         )
-    if as_json:
-        say(json.dumps(_summary(imported, out)))
-    elif not quiet:
-        _show(imported, out)
+    finish_measurements(imported, out, quiet, as_json)
 
 
 @measurements.command(name="export")
@@ -108,36 +104,3 @@ def export_files(
     lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
     record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}
     give(record, lines, quiet=quiet, as_json=as_json)
-
-
-def _summary(measurements: "Measurements", out: Path) -> dict[str, Any]:
-    from tallyveil.files.marks import marks_of
-
-    manifest = measurements.manifest
-    return {
-        "name": manifest.body["name"],
-        "run": manifest.run,
-        **marks_of(manifest).entry(),
-        "already_finished": measurements.already_finished,
-        "imported": manifest.body["imported"],
-        "privacy": manifest.privacy,
-        "out": str(out),
-    }
-
-
-def _show(measurements: "Measurements", out: Path) -> None:
-    from rich.table import Table
-
-    from tallyveil.cli.frame.summary import opened_summary
-
-    manifest = measurements.manifest
-    console = opened_summary(manifest, out, measurements.already_finished, "these measurements")
-    imported = manifest.body["imported"]
-    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
-    table.add_row("imported", imported["statement"])
-    table.add_row("rho", f"{imported['rho_of_variances']} by the variances of the files")
-    table.add_row("privacy", manifest.privacy["statement"])
-    for invariant in manifest.privacy["invariants"]:
-        table.add_row("published exactly", invariant)
-    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
-    console.print(table)

@@ -11,7 +11,7 @@ import typer
 from tallyveil.cli.explore import OpenIt, Shown, give_site
 from tallyveil.cli.frame.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
 from tallyveil.cli.frame.screen import Screen, headed
-from tallyveil.cli.frame.tables import plain_table, show_table
+from tallyveil.cli.frame.tables import GroupedRows, plain_table, show_table
 from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.programme import show_programme
 from tallyveil.cli.spine import show_changes
@@ -285,9 +285,7 @@ def _show_resources(loaded: "ReleasePlan", resources: "Resources") -> None:
     )
     console.print(f"memory      {in_gib(resources.memory)}")
     console.print(f"disk        {in_gib(resources.disk)}")
-    # Outer passes solve on all cores, so that time on two is no measure of it.
-    what = "of processor time, an upper estimate" if loaded.outer else "on two cores"
-    console.print(f"time        {_duration(resources.total_seconds)} {what}")
+    console.print(f"time        {_duration(resources.total_seconds)} on two cores")
     longest = sorted(resources.seconds, key=lambda item: -item[1])[:4]
     spelled = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in longest)
     console.print(f"            longest: {spelled}", soft_wrap=True)
@@ -412,12 +410,10 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
     table = plain_table(
         "geolevel", texts=("query",), numbers=("cells", unit, "variance", "st.dev.", "margin", "alone")
     )
-    last = None
+    rows = GroupedRows(table)
     for item in expected:
-        if last not in (None, item.geolevel):
-            table.add_section()
-        table.add_row(
-            item.geolevel if item.geolevel != last else "",
+        rows.add(
+            (item.geolevel,),
             item.query,
             f"{loaded.query(item.query).size:,}",
             spent_cell(item.share),
@@ -426,7 +422,6 @@ def _table(loaded: "ReleasePlan", expected: "tuple[ExpectedError, ...]") -> Any:
             f"±{item.margin:,}",
             at_most(alone[item.geolevel, item.query].epsilons["1e-10"], places=3),
         )
-        last = item.geolevel
     return table
 
 
@@ -472,14 +467,11 @@ def _show_deviations(deviations: "Sequence[AreaDeviations]", units: str) -> None
     table = plain_table(
         "st.dev. of estimates", texts=("query",), numbers=("number", "smallest", "median", "largest")
     )
-    last = None
+    rows = GroupedRows(table)
     for item in deviations:
-        if last not in (None, item.area):
-            table.add_section()
         summary = item.summary()
         values = [_deviation(summary[name]) for name in ("smallest", "median", "largest")]
-        table.add_row(item.area if item.area != last else "", item.query, f"{summary['n']:,}", *values)
-        last = item.area
+        rows.add((item.area,), item.query, f"{summary['n']:,}", *values)
     console.print(table)
     for family in dict.fromkeys(item.area for item in deviations if item.is_entity):
         _show_family(console, [item for item in deviations if item.is_entity and item.area == family])

@@ -1,6 +1,5 @@
 """`tallyveil run` and `tallyveil measure`: make a release, or only its measurements, or resume an interrupted one."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +15,11 @@ from tallyveil.cli.frame.arguments import (
     Workers,
     cluster_of,
 )
-from tallyveil.cli.frame.summary import finish_release
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.summary import finish_measurements, finish_release
 from tallyveil.cli.programme import finish_programme
 
 if TYPE_CHECKING:
-    from tallyveil.api.opened import Measurements
+    pass
 
 
 def run(
@@ -90,38 +88,4 @@ def measure(
             workers=workers,
             cluster=cluster,
         )
-    if as_json:
-        say(json.dumps(_measurements_summary(finished, out)))
-    elif not quiet:
-        _show_measurements(finished, out)
-
-
-def _measurements_summary(finished: "Measurements", out: Path) -> dict[str, Any]:
-    from tallyveil.files.marks import marks_of
-
-    manifest = finished.manifest
-    return {
-        "name": manifest.body["name"],
-        "run": manifest.run,
-        **marks_of(manifest).entry(),
-        "already_finished": finished.already_finished,
-        "privacy": manifest.privacy,
-        "out": str(out),
-    }
-
-
-def _show_measurements(finished: "Measurements", out: Path) -> None:
-    from rich.table import Table
-
-    from tallyveil.cli.frame.summary import opened_summary
-
-    manifest, again = finished.manifest, finished.already_finished
-    console = opened_summary(manifest, out, again, "these measurements", "new measurements")
-    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
-    table.add_row("privacy", manifest.privacy["statement"])
-    for invariant in manifest.privacy["invariants"]:
-        table.add_row("published exactly", invariant)
-    size = sum(file.bytes for file in manifest.files) / 1e6
-    table.add_row("files", f"{len(manifest.files)}, {size:.1f} MB")
-    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
-    console.print(table)
+    finish_measurements(finished, out, quiet, as_json)

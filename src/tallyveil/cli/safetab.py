@@ -21,7 +21,7 @@ from tallyveil.cli.frame.arguments import (
 )
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.summary import opened_summary
-from tallyveil.cli.frame.tables import not_private_screen, plain_table, show_parameters
+from tallyveil.cli.frame.tables import GroupedRows, not_private_screen, plain_table, show_parameters
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ ParamsOrFile = Annotated[
         metavar="PARAMS",
     ),
 ]
-Data = Annotated[Path, typer.Argument(help="Folder of person-records and GRF-C.", metavar="DATA")]
 DataOrRecords = Annotated[
     Path,
     typer.Argument(
@@ -536,15 +535,12 @@ def _show_t1_errors(errors: "pl.DataFrame") -> None:
     table = plain_table(
         "level set", "true size", numbers=("groups", "published", "rms: COUNT", "ESTIMATE", "covered", "")
     )
-    last = None
+    rows = GroupedRows(table)
     for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
         if row["published"] is None:
             continue
-        here = f"{row['REGION_TYPE']} {row['LEVEL']}"
-        if last not in (None, here):
-            table.add_section()
-        table.add_row(
-            here if here != last else "",
+        rows.add(
+            (f"{row['REGION_TYPE']} {row['LEVEL']}",),
             row["SIZE"],
             f"{row['groups']:,}",
             f"{row['published']:,.0f}",
@@ -553,7 +549,6 @@ def _show_t1_errors(errors: "pl.DataFrame") -> None:
             f"{row['COUNT: within margin']:.0%}",
             f"{row['ESTIMATE: within margin']:.0%}",
         )
-        last = here
     console.print(table)
     console.print(
         "Root mean squared errors in persons, and the share of numbers within their margin. Below the state totals\n"
@@ -568,13 +563,10 @@ def _show_household_errors(errors: "pl.DataFrame") -> None:
     table = plain_table(
         "table", "level set", "true size", "", numbers=("numbers", "mean error", "rms", "covered", "")
     )
-    last = None
+    rows = GroupedRows(table)
     for row in errors.iter_rows(named=True):
-        here = row["TABLE"], f"{row['REGION_TYPE']} {row['LEVEL']}"
-        if last not in (None, here):
-            table.add_section()
-        table.add_row(
-            *(here if here != last else ("", "")),
+        rows.add(
+            (row["TABLE"], f"{row['REGION_TYPE']} {row['LEVEL']}"),
             row["SIZE"],
             row["ROW"],
             f"{row['rows']:,}",
@@ -582,7 +574,6 @@ def _show_household_errors(errors: "pl.DataFrame") -> None:
             f"{row['COUNT: root mean square']:,.2f}",
             f"{row['COUNT: within margin']:.0%}",
         )
-        last = here
     console.print(table)
     console.print("Errors in households, and the share of numbers within their margin.", soft_wrap=True)
 
@@ -721,12 +712,10 @@ def _show_group_errors(errors: "pl.DataFrame") -> None:
     table.add_column("true size", no_wrap=True)
     for heading in ("groups", "rms: COUNT", "ESTIMATE", "covered", ""):
         table.add_column(heading, justify="right", no_wrap=True)
-    last = None
+    rows = GroupedRows(table)
     for row in errors.filter(~errors["TOTAL_ONLY"]).iter_rows(named=True):
-        if last not in (None, row["LEVEL"]):
-            table.add_section()
-        table.add_row(
-            row["LEVEL"] if row["LEVEL"] != last else "",
+        rows.add(
+            (row["LEVEL"],),
             row["SIZE"],
             f"{row['groups']:,}",
             f"{row['COUNT: root mean square']:,.2f}",
@@ -734,7 +723,6 @@ def _show_group_errors(errors: "pl.DataFrame") -> None:
             f"{row['COUNT: within margin']:.0%}",
             f"{row['ESTIMATE: within margin']:.0%}",
         )
-        last = row["LEVEL"]
     console.print(table)
     console.print(
         "Root mean squared errors in records, and the share of numbers within their margin.", soft_wrap=True

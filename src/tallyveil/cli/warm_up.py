@@ -11,8 +11,9 @@ from tallyveil.cli.demo import demo
 from tallyveil.cli.frame.arguments import AsJson, Quiet
 from tallyveil.cli.frame.terminal import say
 
-BLOCKS = 60
-"""Enough for counties, tracts and block groups with several children each."""
+BLOCKS = 1000
+"""As many as `tallyveil demo` makes: counties, tracts and block groups have several children each, and answers of the
+whole do not fit into two bytes. Kernels are compiled for answers of two bytes and for those of four."""
 
 
 def warm_up(

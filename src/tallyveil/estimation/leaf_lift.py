@@ -1,50 +1,31 @@
 """Counts that agree with published counts of people: limits at every leaf, and splits that keep them.
 
-Some counts y are a part of other counts n that are already published for every finest geounit (leaf) b:
-householders among persons, persons who live alone among householders. Each leaf also has limits on the sum of
-its y. So
+Some counts y are a part of other counts n that are already published for every finest geounit (leaf) b: householders
+among persons, persons who live alone among householders. Each leaf also has limits on the sum of its y. So 0 <= y_b(c)
+<= n_b(c) for every cell c, and lower_b <= sum over c of y_b(c) <= upper_b.
 
-    0 <= y_b(c) <= n_b(c) for every cell c,    lower_b <= sum over c of y_b(c) <= upper_b.
+*Splits.* A child's counts can be split among its leaves if and only if there is such a flow: from each cell c of the
+child, at most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of the network. Bounds on the
+child's own counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one householder each allow no
+y = (1, 1, 0, 0). Where the limits are those of a coarser geolevel, its geounits are the leaves. Below it, each child
+is its own leaf. So the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave
+cell c, pass a node (child, c), and go on to the leaves of the child; the flow through the node is the child's y(c).
+All numbers are whole, so there is a whole optimum (`tallyveil.kernels.rounding.network_simplex`), and whoever splits
+the child next has a solution. The cost of y(c) is its squared distance from a target over the target's variance, exact
+at the distances 0, 1, 2, 4, 8, ... from the target rounded down, and linear in between. The sum of a child's y may
+have a target, too, at one more node.
 
-*Splits.* A child's counts can be split among its leaves if and only if there is such a flow: from each cell c
-of the child, at most n_b(c) to each leaf b, and from leaf b between lower_b and upper_b out of the network.
-Bounds on the child's own counts are not enough: two leaves with n = (1, 1, 0, 0) and (0, 0, 1, 1) and one
-householder each allow no y = (1, 1, 0, 0), though its sum and all its counts are within the sums of the
-leaves' bounds. Where the limits are those of a coarser geolevel, its geounits are the leaves. Below it, each
-child is its own leaf.
+*Limits* of the occupied units of a block with H household people, A of them adults, in HU housing units, all public.
+They leave room at every leaf for all later splits, and no more is asked of them, since noise makes blocks that no
+census has: there are occupied units if and only if there are household people; at most HU and at most A (one, where
+all are minors); and no household needs to be larger than 15, unless there are too few units.
 
-Here the leaves of all children are in the flow of the parent (a *leaf lift*). The parent's y_p(c) leave cell
-c, pass a node (child, c) at a cost, go on to the leaves of the child, and leave there. The flow through the
-node is the child's y(c). All numbers are whole, so there is a whole optimum, and whoever splits the child
-next has a solution. The flow is solved by `tallyveil.kernels.rounding.network_simplex`. The cost of a child's
-y(c) is its squared distance from a target, over the variance of the target. It is exact at the distances 0,
-1, 2, 4, 8, ... from the target rounded down, and linear in between, which keeps it convex. The sum of a
-child's y may have a target, too. What leaves the leaves of the child then passes one more node, at such a
-cost.
-
-*Limits.* A block has H household people, of whom A are adults, in HU housing units; all three are public. The
-limits on its occupied units, and on the units in which one person lives alone, leave room at every leaf for
-all later splits, and no more is asked of them:
-
-- a block has occupied units if and only if it has household people;
-- there are at most as many occupied units as housing units, and as many as adults (one, where all are
-  minors);
-- no household needs to be larger than 15, unless there are too few units.
-
-Noise makes blocks that no census has, such as three minors by themselves. The limits must be possible for
-them, too.
-
-*Sizes.* How many households of a place can have a size, so that all sizes can add up to the people who live
-there. Sizes are found one by one, the largest first. Some households have a size that is known before, such
-as people who live alone. All others can have any size from the smallest open one up. The largest size stands
-for itself and all larger ones; the others are exact. At every step, the limits are those numbers of
-households with which the sizes that are left can still add up, and no others. Households of the largest size
-hold at most two people beyond it on average, unless there are too few households. Worked case: 12 people live
-in 4 households of two or more. Beyond two in each, there are 4 people. A household of size 7 takes 5 of
-these, so there is none. One household may have size 6: its 4 people beyond two are all there are. Then the
-others have size 2.
-
-Source: docs/proofs/agreement.md.
+*Sizes* of households are found one by one, the largest first, which stands for itself and all larger ones; it holds at
+most two people beyond it on average, unless there are too few households. Some households have a size that is known
+before. All others can have any size from the smallest open one up. At every step the limits are those numbers of
+households with which the open sizes can still add up, and no others. Worked case: 12 people live in 4 households of
+two or more, 4 people beyond two in each. A household of size 7 takes 5 of these, so there is none. One may have size
+6, and then the others have size 2. Source: docs/proofs/agreement.md.
 """
 
 from __future__ import annotations

@@ -1,33 +1,25 @@
 """Non-negative weighted least squares of one family, pass after pass.
 
-Each pass tries one method after another until an answer is certified, and the method that succeeds gives its
-status:
+Each pass tries one method after another until an answer is certified, and the method that succeeds gives its status:
 
 1. The compiled solver: a descent, and a walk from face to face to the exact optimum.
 2. The same with more sweeps and longer walks (`tallyveil.kernels.family.solver`).
 3. PIQP's interior-point method, and the compiled walk from its answer.
 4. The best point of any of these as it is, if its residual is within the limit.
 
-The third and fourth method ran in none of 27,519 families of 79 releases. They stay, since only the machine
-may stop a run after the spend: of made-up families of up to 2^32 people, under noise of all sizes that a plan
-may hold, the first two leave a third uncertified. In the tests another method in numpy judges all. It shares
-the carrying of answers and the lists of constraints with these, and neither the reduction nor the solving.
+The third and fourth ran in none of 27,519 families of 79 releases. They stay, since only the machine may stop a run
+after the spend: of made-up families of up to 2^32 people, under noise of all sizes that a plan may hold, the first two
+leave a third uncertified. In the tests another method in numpy judges all; it shares neither the reduction nor the
+solving.
 
-*The fallback.* The compiled solver begins its walk at the point of a descent. Where that certifies nothing,
-the same walk begins at the answer of an interior-point method, which needs no face to begin with and does not
-mind rows that repeat one another. Only the start is new: the reduction and the certificate are the kernels'.
-The walk tries every way to solve a face, with rows of several softnesses. PIQP's own verdict is never used,
-and its answer is measured in persons as any other. Steps, for a pass:
-
-1. Solve the reduced program (`tallyveil.kernels.family.program`) by PIQP. The program is given in lifted
-   form, with a variable r = Q x - y for each answer of several cells. The objective is then diagonal and the
-   rows are sparse. On redistricting families the form with blocks of H took 3 to 800 times longer.
-2. Walk from face to face until one is certified.
-3. If none is, take the differences from a close point and do both again: floats hold 53 bits, and a count of
-   billions leaves too few of them for the differences that decide where the optimum is.
-
-Worked case: a count of 2^32 with a measurement of 2^32 + 0.25 is known to 2^-20 only. In the difference from
-the whole number 2^32 - 2^14 the same measurement is 2^14 + 0.25, which is known to 2^-39.
+*The fallback* begins the same walk at the answer of an interior-point method, which needs no face to begin with and
+does not mind rows that repeat one another. The reduction and the certificate are the kernels'; PIQP's own verdict is
+never used, and its answer is measured in persons as any other. The reduced program
+(`tallyveil.kernels.family.program`) has a variable r = Q x - y for each answer of several cells, so that the objective
+is diagonal and the rows are sparse; the form with blocks of H took 3 to 800 times longer on redistricting families. If
+no face is certified, both are done again with the differences from a close point: floats hold 53 bits, and a count of
+billions leaves too few of them. Worked case: a count of 2^32 with a measurement of 2^32 + 0.25 is known to 2^-20 only;
+in the difference from 2^32 - 2^14 the measurement is 2^14 + 0.25, known to 2^-39.
 """
 
 from __future__ import annotations

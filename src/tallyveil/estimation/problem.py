@@ -155,14 +155,36 @@ class RoundingStage:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyProblem:
-    """A parent and its C children on the parent's support of s cells.
+class FamilyOfGeounits:
+    """A parent and its C children, by name.
 
     Attributes:
         geocode: Geocode of the parent (of the root itself, at a root).
         geolevel: Geolevel of that geounit.
         children: Geocodes of the children, C of them. At a root they are the root itself, or several roots that
             constraints bind together.
+    """
+
+    geocode: str
+    geolevel: str
+    children: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """The family in words, for messages."""
+        return f"geolevel '{self.geolevel}', geounit '{self.geocode}'"
+
+    @property
+    def n_children(self) -> int:
+        """C."""
+        return len(self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyProblem(FamilyOfGeounits):
+    """A parent and its C children on the parent's support of s cells.
+
+    Attributes:
         support: Cell numbers where the parent may be above zero, int64 of shape (s,).
         parent_counts: The parent's counts, int64 of shape (s,); None at a root.
         measured: Noisy measurements of the children.
@@ -171,9 +193,6 @@ class FamilyProblem:
         rounding: Stages of the rounding, in order of importance; at least one.
     """
 
-    geocode: str
-    geolevel: str
-    children: tuple[str, ...]
     support: Integers
     parent_counts: Integers | None
     measured: tuple[MeasuredQuery, ...]
@@ -189,16 +208,6 @@ class FamilyProblem:
         self._check_shapes()
         self._check_names()
         self._check_bounds()
-
-    @property
-    def where(self) -> str:
-        """The family in words, for messages."""
-        return f"geolevel '{self.geolevel}', geounit '{self.geocode}'"
-
-    @property
-    def n_children(self) -> int:
-        """C."""
-        return len(self.children)
 
     @property
     def n_cells(self) -> int:
@@ -365,13 +374,10 @@ release."""
 
 
 @dataclass(frozen=True, slots=True)
-class TileProblem:
+class TileProblem(FamilyOfGeounits):
     """A parent and its C children on s columns in G groups.
 
     Attributes:
-        geocode: Geocode of the parent (of the root itself, at a root).
-        geolevel: Geolevel of that geounit.
-        children: Geocodes of the children, C of them; at a root the root itself alone.
         columns: A cell that stands for each column, int64 of shape (s,).
         parent_counts: The parent's counts of the columns, int64 of shape (s,); None at a root. Then the columns are
             free, and only the groups' totals are fixed.
@@ -385,9 +391,6 @@ class TileProblem:
             multiples of 1/16.
     """
 
-    geocode: str
-    geolevel: str
-    children: tuple[str, ...]
     columns: Integers
     parent_counts: Integers | None
     group: Int32s
@@ -412,16 +415,6 @@ class TileProblem:
         self._check_measured()
         self._check_chain()
         self._check_sums()
-
-    @property
-    def where(self) -> str:
-        """The family in words, for messages."""
-        return f"geolevel '{self.geolevel}', geounit '{self.geocode}'"
-
-    @property
-    def n_children(self) -> int:
-        """C."""
-        return len(self.children)
 
     @property
     def n_columns(self) -> int:

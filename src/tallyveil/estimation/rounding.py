@@ -45,7 +45,6 @@ from tallyveil.kernels.rounding.flow import (
     SETTLED,
     UNPROVED,
     attained,
-    laminar_forest,
     round_by_flow,
 )
 from tallyveil.kernels.rounding.network_simplex import INFEASIBLE, ONE, STOPPED, TOO_LARGE, Bounds, Entries
@@ -345,18 +344,6 @@ def snap(estimate: Floats, allowed: Bools) -> Snapped:
     part[(part <= 1) | (part >= ONE - 1)] = 0
     child, cell = np.nonzero(allowed)
     return Snapped(child, cell, floor, part)
-
-
-def is_laminar(labels: Sequence[Int32s]) -> bool:
-    """Whether the answers of all queries are nested or disjoint, two by two.
-
-    With nested answers (of rounding queries and constraints together) the rounding is a network flow, and its
-    linear program has a whole-number optimum.
-
-    Args:
-        labels: Label arrays of one length; -1: in no answer.
-    """
-    return len(labels) == 0 or bool(laminar_forest(np.stack(labels).astype(np.int32))[0])
 
 
 def _finish_flow(problem: FamilyProblem, snapped: Snapped, flow: FlowAnswer) -> RoundedCounts:

@@ -4,6 +4,7 @@ It is made from the plan and from the list of files alone, so the same release g
 the names of folders (`geolevel`, `query`) are properties of the file's resource.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -13,13 +14,14 @@ import polars as pl
 
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import HISTOGRAM, MICRODATA
-from tallyveil.files.manifest import ListedFile, listed_file
+from tallyveil.files.manifest import ListedFile, Manifest, listed_file
+from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.files.marks import mark_lines
 from tallyveil.files.tables import TABLES
 from tallyveil.schema.schema import Schema, schema_from_mapping, unit_of
 from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.read import published_schema, published_tags
-from tallyveil.storage.write import write_json
+from tallyveil.storage.write import json_text, write_json
 
 DATA_PACKAGE: Final = "datapackage.json"
 PROFILE: Final = "https://datapackage.org/profiles/2.0/datapackage.json"
@@ -88,6 +90,22 @@ def data_package(
     }
 
 
+def require_markable_package(root: Path, manifest: Manifest) -> None:
+    """Refuse a finished release whose `datapackage.json` cannot be marked, because it is not what the manifest lists.
+
+    A process that was killed while it marked the release may have left the file with the new marks alone.
+
+    Raises:
+        StoreError: the file is missing or was changed.
+    """
+    stated = manifest.digests.get(DATA_PACKAGE)
+    if stated is None:
+        return
+    unmarked = json_text(_marked(root, manifest.body["plan"], manifest.warnings))
+    if hashlib.sha256(unmarked.encode()).hexdigest() != stated:
+        require_unchanged(root, manifest, root / DATA_PACKAGE)
+
+
 def marked_package(root: Path, plan: Mapping[str, Any], warnings: Iterable[str]) -> ListedFile:
     """Say the marks that a finished release has now in its `datapackage.json`; the other arguments as above.
 
@@ -96,11 +114,14 @@ def marked_package(root: Path, plan: Mapping[str, Any], warnings: Iterable[str])
     Raises:
         StoreError: the file is damaged, or cannot be written.
     """
-    path = root / DATA_PACKAGE
-    content = read_json_object(path, "Restore the file from a copy.")
-    # Only the marks change; what the files hold was described when they were written.
-    write_json(path, {**content, "description": _description(plan, warnings)})
+    write_json(root / DATA_PACKAGE, _marked(root, plan, warnings))
     return listed_file(root, DATA_PACKAGE)
+
+
+def _marked(root: Path, plan: Mapping[str, Any], warnings: Iterable[str]) -> JsonObject:
+    content = read_json_object(root / DATA_PACKAGE, "Restore the file from a copy.")
+    # Only the marks change; what the files hold was described when they were written.
+    return {**content, "description": _description(plan, warnings)}
 
 
 def _description(plan: Mapping[str, Any], warnings: Iterable[str]) -> str:

@@ -7,13 +7,29 @@ from pathlib import Path
 from tallyveil.accounting.events import UNPROTECTED, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import LedgerEntry
 from tallyveil.errors import StoreError
-from tallyveil.files.data_package import DATA_PACKAGE, marked_package
+from tallyveil.files.data_package import DATA_PACKAGE, marked_package, require_markable_package
 from tallyveil.files.finished import ledger_record
 from tallyveil.files.intervals import INTERVALS, README
+from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.storage.json_files import read_text_file
 from tallyveil.storage.write import write_text
+
+
+def require_markable(root: Path, manifest: Manifest) -> None:
+    """Refuse a release whose files cannot take the mark, before its ledger says that somebody looked.
+
+    Args:
+        root: Folder of the release.
+        manifest: Its manifest.
+    Raises:
+        StoreError: a file that takes the mark is missing, was changed or cannot be read.
+    """
+    require_markable_package(root, manifest)
+    readme = root / INTERVALS / README
+    if readme.is_file():
+        _text_of(readme)
 
 
 def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:

@@ -29,13 +29,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
-from tallyveil.errors import GeographyError, StoreError
+from tallyveil.errors import GeographyError
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import PublicCounts, sum_triplets, sums_between
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema, Unit
 from tallyveil.storage.paths import file_name, inside
-from tallyveil.storage.read import UNREADABLE, read_parquet
 from tallyveil.storage.write import write_json, write_parquet
 
 
@@ -546,34 +545,6 @@ def write_evaluation(run_dir: Path, evaluation: Evaluation, metadata: Mapping[st
     write_parquet(folder / ARTEFACTS_FILE, evaluation.artefacts, tags)
     write_json(folder / JSON_FILE, {**evaluation.to_mapping(), "metadata": dict(metadata)})
     return folder / JSON_FILE
-
-
-def read_evaluation(run_dir: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read the errors and artefacts that `write_evaluation` wrote.
-
-    Raises:
-        StoreError: there is no evaluation in the folder, or it cannot be read.
-    """
-    folder = run_dir / FOLDER
-    return _read(folder / TABLE_FILE, COLUMNS), _read(folder / ARTEFACTS_FILE, ARTEFACT_COLUMNS)
-
-
-def _read(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
-    try:
-        frame = read_parquet(path)
-    except UNREADABLE as error:
-        raise _not_an_evaluation(path, type(error).__name__) from None
-    # A file of another version could have columns with other meanings.
-    if frame.schema != pl.Schema(columns):
-        raise _not_an_evaluation(path, "its columns are others")
-    return frame
-
-
-def _not_an_evaluation(path: Path, reason: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot be read as an evaluation ({reason}). Evaluate the release first.",
-        code="input-unreadable",
-    )
 
 
 def write_errors(out: Path, tables: Mapping[str, pl.DataFrame], metadata: Mapping[str, Any]) -> Path:

@@ -34,8 +34,6 @@ from tallyveil.geography.spine import (
 )
 from tallyveil.printable import present_columns, short_name, some_names
 
-"""Largest number of characters of a geocode."""
-
 
 def spine_from_prefixes(geocodes: TextColumn, geolevels: Sequence[str], lengths: Sequence[int]) -> Spine:
     """Spine whose geounits are given by prefixes of the finest geocode.

@@ -26,11 +26,25 @@ file of the kernel is the same. It does not look at the files of what the kernel
 replaces, too. So each module has a folder for each digest of its sources, which are its own and those of all modules of
 this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
 of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
+
+numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
+seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
+removes files that do not fit their seals, and their code is compiled again. A file without a seal, or with
+an older one, is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
+
+**Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
+digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
+machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
+In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
+reads the index. The files have seals, too.
 """
 
+import atexit
 import hashlib
 import inspect
 import logging
+import os
+import pickletools
 import re
 import shutil
 import sys
@@ -39,9 +53,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import llvmlite
@@ -70,6 +85,18 @@ ROOM = 1 << 21
 """Bytes that a disk must take before code is kept on it. The code of the largest kernel has 1.4 MB. With half of it, a
 disk that is nearly full could stop a command when numba writes the code; with twice as much, code that fits would now
 and then be compiled anew by every command."""
+
+SEAL = ".sha256"
+"""What the name of a seal has after that of its file."""
+
+CARRIED = Path(__file__).with_name("carried")
+"""Compiled code that a wheel has brought along. It is only read: an installation may be read-only."""
+
+BASELINES = {
+    "x86-64-v3": "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave",
+    "generic": "",
+}
+"""Processors for which a wheel carries code, by LLVM's names, the best first, and what a machine must have for each."""
 
 # numba says little about its own types
 _config: Any = numba.config
@@ -163,9 +190,13 @@ def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, An
         before, folder = _config.CACHE_DIR, code_folder(function.__module__)
         _config.CACHE_DIR = str(folder)
         try:
-            return cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
+            jitted = cast(Kernel, numba.njit(arguments, cache=folder is not None, **options)(function))
         finally:
             _config.CACHE_DIR = before
+    # With its types stated, the kernel has been compiled by now, and the process may be killed before it ends.
+    if arguments is not None and folder is not None:
+        seal(folder)
+    return jitted
 
 
 @cache
@@ -272,17 +303,16 @@ def code_folder(module: str) -> Path | None:
 @cache
 def _prepared(folder: Path) -> Path | None:
     """A folder into which numba can write: this one, or a copy of it if it is read-only; None if there is neither."""
+    # Once for each folder and process.
     try:
         _make(folder)
+        _remove_damaged(folder)
     except OSError as error:
-        # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
-        if any(folder.rglob("*.nbc")):
-            return Path(shutil.copytree(folder, Path(_copies().name) / folder.parent.name / folder.name))
-        _say_not_kept(kernels_folder(), str(error.strerror))
-        return None
-    # Once for each folder and process.
-    for path in folder.rglob("*.nb[ci]"):
-        _remove_if_cut_off(path)
+        copy = _copied(folder)
+        if copy is None:
+            _say_not_kept(kernels_folder(), str(error.strerror))
+        return copy
+    atexit.register(seal, folder)
     return folder
 
 
@@ -300,20 +330,177 @@ def _make(folder: Path) -> None:
             with suppress(FileNotFoundError):  # another process removes it, too
                 if other.stat().st_mtime < oldest:
                     shutil.rmtree(other, ignore_errors=True)
+    _place_carried(folder)
     # Tried by writing, not by asking: rights and free space say little on network disks and under quotas.
     with TemporaryFile(dir=folder) as trial:
         if not any(folder.rglob("*.nbc")):
             trial.write(bytes(ROOM))
 
 
-def _remove_if_cut_off(path: Path) -> None:
-    """Remove a file that a power cut left without its end: numba could not read it.
+def _copied(folder: Path) -> Path | None:
+    """A copy of a read-only folder for this process, with carried code; None if there is no code, or no room."""
+    # An image of a machine is warmed up once, and read-only afterwards. numba reads no code where it cannot write.
+    with suppress(OSError):
+        copy = Path(_copies().name) / folder.parent.name / folder.name
+        for path in folder.rglob("*.nb[ci]*"):
+            place = copy / path.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # what cannot be read is left out
+                # Contents and times alone: with the rights of a read-only folder, the copy would be as read-only.
+                shutil.copyfile(path, place)
+                os.utime(place, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        _remove_damaged(copy)
+        _place_carried(copy)
+        if any(copy.rglob("*.nbc")):
+            return copy
+    return None
 
-    numba keeps pickles, and each of them ends in a full stop.
+
+def _place_carried(folder: Path) -> None:
+    """Copy carried code that fits to a folder of code, if this installation has none there.
+
+    Raises:
+        OSError: The code cannot be written there.
     """
-    with suppress(FileNotFoundError):  # another process removes it, too
-        if not path.read_bytes().endswith(b"."):
-            path.unlink()
+    module = folder.parent.name
+    # Of many modules a wheel carries nothing, which is no mismatch.
+    if _config.DISABLE_JIT or not (CARRIED / module).is_dir():
+        return
+    place = folder / _name_of_numba(str(sys.modules[module].__file__))
+    if place.is_dir():
+        return
+    codes = _carried(module)
+    if not codes:
+        _say_not_fitting(CARRIED)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        whole = Path(temporary) / place.name
+        whole.mkdir()
+        for name, code in codes.items():
+            (whole / name).write_bytes(code)
+        # All at once, so that no process sees an index without the code. Another process may have been first.
+        with suppress(OSError):
+            whole.rename(place)
+
+
+def _carried(module: str) -> dict[str, bytes]:
+    """The undamaged files of code that fit a module's sources, this compiler, Python and machine; none if none fit."""
+    for name in covered_baselines():
+        folder = CARRIED / module / sources_digest(module, baseline(name))[:20]
+        codes = _codes(folder)
+        with suppress(OSError):  # what cannot be read is as if it was not there
+            if codes and all(map(_fits_seal, codes)):
+                return {path.name: path.read_bytes() for path in codes}
+    return {}
+
+
+def covered_baselines() -> list[str]:
+    """The names in `BASELINES` whose code this process can use, the best first."""
+    if _config.CPU_NAME is not None or _config.CPU_FEATURES is not None:
+        # Whoever chose a processor gets the code of this one, and no other.
+        return [name for name in BASELINES if baseline(name) == this_processor()]
+    features = this_processor().features.split(",")
+    return [
+        name
+        for name, needed in BASELINES.items()
+        if {f"+{feature}" for feature in needed.split()} <= {*features}
+    ]
+
+
+@cache
+def _name_of_numba(file: str) -> str:
+    """How numba names the folder with the code of a file, which it does by the place of the file."""
+    # numba says the name for any function of that file, and makes a folder for it.
+    function = FunctionType((lambda: None).__code__.replace(co_filename=file), {})
+    with _folders:
+        before, _config.CACHE_DIR = _config.CACHE_DIR, _copies().name
+        try:
+            return Path(str(numba.njit(cache=True)(function).stats.cache_path)).name
+        finally:
+            _config.CACHE_DIR = before
+
+
+@cache  # once, not for each module
+def _say_not_fitting(folder: Path) -> None:
+    logger.warning(
+        "the compiled code in %s is damaged, or for other sources or another numba, Python or processor, so the first "
+        "command compiles it anew",
+        folder,
+    )
+
+
+def _codes(folder: Path) -> list[Path]:
+    """The files that numba has written into a folder: indexes and compiled code."""
+    return list(folder.rglob("*.nb[ci]"))
+
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(path.name + SEAL)
+
+
+def seal(folder: Path) -> None:
+    """Seal the files that have no seal, or that numba has written since."""
+    for path in _codes(folder):
+        with suppress(OSError):  # the disk is full, or another process has removed it
+            if not _is_sealed(path):
+                _seal_of(path).write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Remove the code of kernels of which a file is damaged, and seal the rest.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    for damaged in _codes(folder):
+        if _is_whole(damaged):
+            continue
+        # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
+        kernel = re.sub(r"(\.\d+)?\.nb[ci]$", ".", damaged.name)
+        for path in damaged.parent.iterdir():
+            if path.name.startswith(kernel):
+                with suppress(FileNotFoundError):  # another process removes it, too
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    seal(folder)
+
+
+def _is_sealed(path: Path) -> bool:
+    """Whether a file has a seal that is not older than the file.
+
+    Raises:
+        OSError: The file cannot be looked at.
+    """
+    sealed = _seal_of(path)
+    return sealed.exists() and sealed.stat().st_mtime_ns >= path.stat().st_mtime_ns
+
+
+def _fits_seal(path: Path) -> bool:
+    """Whether a file has the contents that its seal states.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    return _seal_of(path).read_bytes() == hashlib.sha256(path.read_bytes()).hexdigest().encode()
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file can be read and fits its seal or, without a seal of its own time, can be read to its end."""
+    try:
+        if _is_sealed(path):
+            return _fits_seal(path)
+        data = path.read_bytes()
+    except OSError:
+        return False
+    # numba keeps pickles, one after the other. They are looked through here, and nothing of them is run.
+    stream = BytesIO(data)
+    try:
+        while stream.tell() < len(data):
+            for _ in pickletools.genops(stream):
+                pass
+    except ValueError:
+        return False
+    return bool(data)
 
 
 @cache
@@ -362,11 +549,40 @@ def require_kept() -> None:
             )
 
 
+class Processor(NamedTuple):
+    """A processor that code is compiled for, as numba's indexes of code name it."""
+
+    system: str
+    name: str
+    features: str
+
+
+def this_processor() -> Processor:
+    """The processor that numba compiles for: the host's, or what its settings say."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if not _config.ENABLE_AVX:
+        features.update((name, False) for name in features if name.startswith("avx"))
+    return Processor(
+        llvmlite.binding.get_process_triple(),
+        llvmlite.binding.get_host_cpu_name() if _config.CPU_NAME is None else _config.CPU_NAME,
+        features.flatten() if _config.CPU_FEATURES is None else _config.CPU_FEATURES,
+    )
+
+
+def baseline(name: str) -> Processor:
+    """A processor of `BASELINES` on this system."""
+    return Processor(llvmlite.binding.get_process_triple(), name, "")
+
+
 @cache
-def sources_digest(module: str) -> str:
+def sources_digest(module: str, processor: Processor | None = None) -> str:
     """SHA-256 of what compiled code of a loaded module comes from, in hexadecimal.
 
-    These are its source, those of all modules of its package that it imports, the compiler and the processor.
+    These are its source, those of all modules of its package that it imports, the compiler, Python and the processor.
+
+    Args:
+        module: Its name.
+        processor: What the code is compiled for, if not for `this_processor`.
     """
     sources: dict[str, bytes] = {}
     names = [module]
@@ -377,20 +593,13 @@ def sources_digest(module: str) -> str:
             source = _source(name)
             sources[name] = source.digest
             names += source.imported
-    digest = hashlib.sha256(_platform().encode())
+    compiler = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag
+    digest = hashlib.sha256(" ".join(map(str, (*compiler, *(processor or this_processor())))).encode())
     # Sorted, so that the digest does not depend on the order of imports. The zero byte ends a name: no two lists of
     # sources give the same bytes.
     for name, of_source in sorted(sources.items()):
         digest.update(of_source + name.encode() + b"\0")
     return digest.hexdigest()
-
-
-@cache
-def _platform() -> str:
-    """The compiler and the processor that it compiles for."""
-    processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
-    chosen = _config.CPU_NAME, _config.CPU_FEATURES  # other than the host's, from the environment
-    return " ".join(map(str, (numba.__version__, llvmlite.__version__, *processor, *chosen)))
 
 
 class _SourceFile(NamedTuple):

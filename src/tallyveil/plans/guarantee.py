@@ -143,13 +143,10 @@ def _overall(plan: StatedPlan, allocation: Allocation | None) -> ProvedEpsilon:
     # Nothing below the classical bound is proved before the geography is known.
     if allocation is None and plan.may_bypass:
         classical = _classical(strategy, plan.spent, plan.delta)
-        return ProvedEpsilon(Bounds(0.0, classical), (_classical_name(strategy),))
+        name = "zcdp" if strategy.budget_unit == "rho" else "pure"
+        return ProvedEpsilon(Bounds(0.0, classical), (name,))
     event = plan.event(None if allocation is None else allocation.event())
     return proved_epsilon(event, strategy.neighbours, plan.delta)
-
-
-def _classical_name(strategy: Strategy) -> str:
-    return "zcdp" if strategy.mechanism is Mechanism.DISCRETE_GAUSSIAN else "pure"
 
 
 def _classical(strategy: Strategy, budget: Fraction, delta: Fraction) -> float:

@@ -1,23 +1,15 @@
-"""Predict the memory, the time of each stage and the disk space of a run, from public sizes alone.
+"""Predict the seconds, the memory and the disk space of a run, from public sizes alone.
 
 No record is read. A disk that is too small is refused before anything is spent. The number of people is given
-by the user, or it is forty for each finest geounit, and a curve gives the number of cells that they fill. The
-rates were measured in runs on two cores of a 2020s server and rounded up: Rhode Island (25,181 blocks, 1.05
-million people), a Pennsylvania-size state (421,545 blocks, 12.7 million people) and a US-size country (8
-million blocks, 330 million people).
+by the user, or it is forty for each finest geounit, and a curve gives the number of cells that they fill.
 
-The numbers for outer passes are upper estimates. The work of a pass at a geolevel grows with its *entries*:
-the children of all parents, times the cells that a parent fills. A family is solved in one piece, so the
-largest family decides the memory. Their rates were measured as processor time with the persons and the units
-of the Demographic and Housing Characteristics: Rhode Island (25,181 blocks), a made-up state of 50,000
-blocks, and for roots, counties and memory one of 421,545 blocks. They were rounded up. They are not divided
-by the number of cores, because the largest family of a geolevel is the work of one core.
+A prediction adds up amounts of work, each times a constant of this module. Seconds are those of a run on two idle
+cores of a 2020s server whose kernels are compiled. They and the memory are meant to be right within a factor of 1.5,
+both ways; `benchmarks/predictions.py` compares them with runs, and the constants were fitted to it.
 
-Since then Newton's method of the passes has become faster, so the predictions are further above what is
-measured. The largest family that was measured has 1,351 children and 22 million unknown counts.
-
-Lift passes were measured with the persons and the units of 25,181 blocks, whose files agree. A family of a
-lift pass reaches down to the finest geounits, so that each geolevel takes about as long as any other.
+The work of an outer pass at a geolevel grows with its *entries*: the children of all parents, times the cells that a
+parent fills. A family is solved in one piece on one core, so a large family needs much memory. A family of a lift
+pass reaches down to the finest geounits, so that each geolevel takes about as long as any other.
 """
 
 import shutil
@@ -139,172 +131,121 @@ FILLED_IN_PASSES: Final = (
 """Persons or units in a geounit, and how many cells of the Demographic and Housing Characteristics they fill: the
 larger number of the two products, measured up to a million; the last point is an extrapolation."""
 
-
-@dataclass(frozen=True, slots=True)
-class PassRates:
-    """Measured costs of one unit of work.
-
-    Attributes:
-        base_bytes: The program with its libraries, compiled kernels and the schema.
-        entry_bytes: A non-zero cell of a geolevel, true and estimated.
-        person_bytes: A record while records are read.
-        family_bytes: An entry of the family that is being solved.
-        lift_bytes: A finest geounit below the family of a lift pass that is being split.
-        records: Seconds to read a record.
-        agreed: Seconds to read and compile the constraints of a finest geounit.
-        root: Seconds of all passes at the root.
-        estimate_top, estimate, estimate_finest: Seconds of an entry in all passes: below the root; at geolevels
-            between; at the finest geolevel, where families are small.
-        lift: Seconds of a finest geounit in a lift pass, at each geolevel: its flows reach down to the finest geounits.
-        whole: Seconds to put a non-zero cell of the finest geolevel together from all passes.
-        checks: Seconds to check a non-zero cell of a geolevel.
-    """
-
-    base_bytes: int = 500 << 20
-    entry_bytes: int = 36
-    person_bytes: int = 60
-    family_bytes: int = 60
-    lift_bytes: int = 4 << 10
-    records: float = 1.5e-6
-    agreed: float = 40e-6
-    root: float = 8.0
-    estimate_top: float = 15e-6
-    estimate: float = 6e-6
-    estimate_finest: float = 1e-6
-    lift: float = 80e-6
-    whole: float = 5e-6
-    checks: float = 2.5e-6
-
-
-PASS_RATES: Final = PassRates()
-
-
-def largest_family_bytes(sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
-    """Memory of the largest family of any geolevel. Its parent has as large a share of the people as its
-    children are of all geounits of their geolevel."""
-    # The root is no one's child; the 0 keeps the maximum defined for a spine of the root alone.
-    entries = [0.0]
-    for most, n in zip(sizes.most_children[1:], sizes.geounits[1:], strict=True):
-        entries.append(most * cells_of(sizes.people * most / n, FILLED_IN_PASSES))
-    return int(rates.family_bytes * max(entries))
-
-
-def largest_lift_bytes(lifts: tuple[bool, ...], sizes: Sizes, rates: PassRates = PASS_RATES) -> int:
-    """Memory of the largest family of any lift pass, the one at the root; 0 without lift passes."""
-    return rates.lift_bytes * sizes.geounits[-1] if any(lifts) else 0
-
-
-def pass_seconds(
-    lifts: tuple[bool, ...],
-    levels: tuple[str, ...],
-    sizes: Sizes,
-    filled: tuple[int, ...],
-    rates: PassRates = PASS_RATES,
-) -> list[tuple[str, float]]:
-    """Seconds of every pass, and of putting their counts together.
-
-    What a geolevel takes is divided equally among the passes that are no lift passes.
-
-    Args:
-        lifts: Whether each pass is a lift pass.
-        levels: Geolevels, root first.
-        sizes: Public sizes.
-        filled: Number of non-zero cells at each geolevel.
-        rates: Measured costs.
-    """
-    # The root has no parent to take entries from, so its seconds are a constant.
-    each = [rates.root]
-    for number in range(1, len(levels)):
-        # Children, times the cells that an average parent fills: entries as the module defines them.
-        entries = sizes.geounits[number] * filled[number - 1] / sizes.geounits[number - 1]
-        rate = rates.estimate_top if number == 1 else rates.estimate
-        each.append((rates.estimate_finest if number == len(levels) - 1 else rate) * entries)
-    estimated, lifted = lifts.count(False), rates.lift * sizes.geounits[-1]
-    stages = [
-        (f"pass {number} of {level}", lifted if is_lift else seconds / estimated)
-        for number, is_lift in enumerate(lifts, start=1)
-        for level, seconds in zip(levels, each, strict=True)
-    ]
-    return [*stages, ("whole cells", rates.whole * filled[-1])]
-
-
-# Bytes of a mebibyte.
-MIB: Final = 1 << 20
 ANSWERS_PER_CELL: Final = 2.5
 """Number of answers on the support, over all queries of redistricting data, for each cell of the support."""
 
+MIB: Final = 1 << 20
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured costs of one unit of work.
+START: Final = 2.6
+"""Seconds to start Python, to load modules and compiled kernels, and to write what every release has: all that a
+release of twenty blocks takes. The first run on a machine also compiles kernels, which takes a minute more."""
 
-    Attributes:
-        base_bytes: The program with its libraries and compiled kernels.
-        piece_bytes: Memory for the work on one piece of a geolevel, which does not depend on the size of the geolevel.
-        geounit_bytes: Text and offsets of a geounit.
-        entry_bytes: A non-zero cell of a geolevel, true and estimated.
-        bound_bytes: Lower and upper bound of one answer of one geounit.
-        summing_bytes: A non-zero cell of the finest geolevel while a file of it is read.
-        measure_bytes: Noisy values held at once, on two cores.
-        geography, records, bounds, histogram, microdata, zeros, no_zeros, checks: Seconds to read a finest
-            geounit; a cell or (in one row a person) a person; to compile a bound; to write a cell, a person, a row
-            of a table with zeros, a row of one without; to check a cell or a row.
-        measure, read: Seconds of a noisy value, on two cores: drawn and written; read for intervals.
-        estimate, estimate_finest: Seconds of a non-zero cell, measured on the support, estimated and rounded, on two
-            cores; at the finest geolevel, where families are easy.
-        estimate_undetermined: More seconds of a pass, on two cores, of a cell of the parent's support in a geounit,
-            where the detailed query is not measured; of about a hundred answers.
-        tree: Seconds to draw or read a noisy value and to add it up, for the values of the tree, on two cores.
-        tree_bytes: Memory of a cell of a geounit above the finest geolevel, or of an answer if these are more, for the
-            values of the tree.
-        sweep_bytes: Memory of a cell or an answer of a geounit while a sweep up the spine works on it.
-        interval, covariance: Seconds to compute and write an interval; to compute the covariances of a finest geounit.
-        interval_bytes: Memory of a cell of a geounit above the finest geolevel, while intervals are made.
-        apart_bytes: Memory of a geounit above the finest geolevel, while intervals of one table with 64 atoms are made.
-        kept_bytes: Memory of the noisy values that are kept so that they are read only once.
-        compile: Seconds to load the compiled kernels. The first run takes a minute more.
-        disk_*: Bytes of a file's geounit, cell, person, row or noisy value.
-    """
+ROW: Final = 0.15e-6
+"""Seconds to read a row of records, to count a cell of a geolevel, and to write or to check a row of a table."""
 
-    base_bytes: int = 300 * MIB
-    piece_bytes: int = 350 * MIB
-    geounit_bytes: int = 48
-    entry_bytes: int = 16
-    bound_bytes: int = 8
-    summing_bytes: int = 28
-    measure_bytes: int = 700 * MIB
-    geography: float = 0.5e-6
-    records: float = 0.2e-6
-    bounds: float = 0.2e-6
-    histogram: float = 0.3e-6
-    microdata: float = 0.3e-6
-    zeros: float = 0.12e-6
-    no_zeros: float = 0.3e-6
-    checks: float = 0.2e-6
-    measure: float = 25e-9
-    read: float = 20e-9
-    estimate: float = 3e-6
-    estimate_finest: float = 2e-6
-    estimate_undetermined: float = 1.8e-6
-    tree: float = 7e-9
-    tree_bytes: int = 4
-    sweep_bytes: int = 200
-    interval: float = 0.6e-6
-    covariance: float = 12e-6
-    interval_bytes: int = 40
-    apart_bytes: int = 600_000
-    kept_bytes: int = 1 << 30
-    compile: float = 4.0
-    disk_geounit: float = 2.0
-    disk_entry: float = 3.0
-    disk_person: float = 0.6
-    disk_zeros: float = 1.2
-    disk_no_zeros: float = 4.0
-    disk_value: float = 1.0
-    disk_interval: float = 6.5
+VALUE: Final = 25e-9
+"""Seconds to draw and to write a noisy value: half of the time of a large state all of whose
+measurements are written."""
 
+SWEPT: Final = 5e-9
+"""Seconds to draw or read a noisy value again and to add it up, for values of the tree."""
 
-RATES: Final = Rates()
+ESTIMATED: Final = 2.5e-6
+"""Seconds to estimate and to round a cell that is not zero. Geolevels differ: from 1 to 3 microseconds, and 17 where a
+family has 1,351 children; but most cells are in the finest geounits, where families are easy."""
+
+UNDETERMINED: Final = 1.8e-6
+"""More seconds of a pass, for a cell of the parent's support in a geounit whose geolevel does not measure the detailed
+query: every such cell stays in the family, however small."""
+
+RECORD: Final = 1.7e-6
+"""Seconds to read a record for outer passes: it is put into groups of every pass."""
+
+ROOT: Final = 0.9
+"""Seconds of all outer passes at the root, which has no parent whose filled cells would measure its work."""
+
+ENTRY: Final = 1.4e-6
+"""Seconds of an entry in all outer passes: a child, times a cell that its parent fills."""
+
+FINEST_ENTRY: Final = 0.45e-6
+"""The same at the finest geolevel, where families are small, and both cores have work to the end."""
+
+LIFTED: Final = 20e-6
+"""Seconds of a finest geounit in a lift pass, at each geolevel: its flows reach down to the finest geounits."""
+
+INTERVALS, APART = 0.6, 5.0
+"""Seconds to load what makes intervals and to invert the covariances; and those of a table that has a model of its own,
+whose covariances are of the 50 to 100 atoms that its queries tell apart."""
+
+INTERVAL: Final = 0.4e-6
+"""Seconds to compute an interval and to write it twice."""
+
+READ: Final = 18e-9
+"""Seconds to read a noisy value for intervals, for each model that it is read for."""
+
+BASE_BYTES: Final = 390 * MIB
+"""Memory of the program with its libraries and compiled kernels: what a release of twenty blocks needs."""
+
+PASSES_BYTES: Final = 130 * MIB
+"""More of it with outer passes: their kernels, and the groups of a schema of a million cells."""
+
+GEOUNIT_BYTES: Final = 48
+"""Memory of the text and the offsets of a geounit."""
+
+CELL_BYTES: Final = 24
+"""Memory of a non-zero cell of a geolevel, true and estimated."""
+
+BOUND_BYTES: Final = 8
+"""Memory of the lower and the upper bound of an answer of a geounit."""
+
+NOISE_BYTES, MOST_NOISE_BYTES = 20, 600 * MIB
+"""Memory of a noisy value of a geolevel while it is drawn and written, and the most of all: values are drawn in pieces
+by two threads, whose size does not depend on the geolevel."""
+
+ROW_BYTES, MOST_ROWS = 100, 1 << 20
+"""Memory of a row of microdata while it is written and checked, and the most rows at a time."""
+
+SUMMED_BYTES: Final = 28
+"""Memory of a non-zero cell of the finest geolevel while a file of it is read."""
+
+WHOLE_BYTES: Final = 100
+"""Memory of a non-zero cell of a geolevel while the cells of outer passes are put together, written and checked."""
+
+FAMILY_BYTES: Final = 16
+"""Memory of an entry of the largest family of an outer pass."""
+
+LIFTED_BYTES: Final = 4 << 10
+"""Memory of a finest geounit below the family of a lift pass that is being split."""
+
+SWEPT_BYTES, SWEEP_BYTES = 4, 200
+"""Memory for values of the tree: of a cell of a geounit above the finest geolevel, or of an answer if these are more;
+and of a cell or an answer of the geounit on which a sweep up the spine works."""
+
+INTERVALS_BYTES: Final = 100 * MIB
+"""Memory of what makes intervals. It is added to that of the release, of which the system gets little back."""
+
+INTERVAL_BYTES: Final = 12
+"""Memory of an interval."""
+
+ABOVE_BYTES: Final = 40
+"""Memory of a cell of a geounit above the finest geolevel, while intervals are made."""
+
+APART_BYTES: Final = 600_000
+"""The same of a geounit, where each table has a model of its own with, say, 64 atoms."""
+
+KEPT_BYTES, MOST_KEPT = 2, 1 << 30
+"""Memory of a noisy value that is kept so that it is read only once, and the most of all."""
+
+DISK_GEOUNIT, DISK_CELL, DISK_PERSON, DISK_VALUE = 2.0, 3.0, 0.6, 1.1
+"""Bytes in files of a finest geounit, a non-zero cell, a row of microdata and a noisy value."""
+
+DISK_ZEROS, DISK_NO_ZEROS, DISK_INTERVAL = 1.2, 4.0, 13.0
+"""Bytes in files of a row of a table with zeros, of a row of a table without, and of an interval, which is written in
+intervals/ and once more in the tables."""
+
+DISK_BASE: Final = 8 * MIB
+"""Plan, manifest, page and log, which hardly depend on the release. No disk may be found too small after the spend, so
+numbers of bytes in files are rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +255,7 @@ class Resources:
     Attributes:
         sizes: Sizes of the population.
         memory: Largest resident memory, bytes.
-        seconds: By stage, in the order of the run.
+        seconds: By stage, on two cores, in the order of the run.
         disk: Size of the release folder, bytes.
     """
 
@@ -329,13 +270,12 @@ class Resources:
         return sum(seconds for _, seconds in self.seconds)
 
 
-def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resources:
+def predict(plan: ReleasePlan, sizes: Sizes) -> Resources:
     """Predict the resources that a run of a plan needs for a population of given sizes.
 
     Args:
         plan: The release.
         sizes: Public sizes, as `sizes_of_spine` or `sizes_of_blocks` give them.
-        rates: Measured costs.
     Raises:
         ConfigError: the sizes do not have as many geolevels as the plan.
     """
@@ -346,96 +286,62 @@ def predict(plan: ReleasePlan, sizes: Sizes, *, rates: Rates = RATES) -> Resourc
             code="bad-flag",
         )
     work = _work(plan, sizes)
-    return Resources(
-        sizes, _memory(work, sizes, rates), _seconds(work, sizes, rates), _disk(work, sizes, rates)
-    )
+    return Resources(sizes, _memory(plan, sizes, work), _seconds(plan, sizes, work), _disk(sizes, work))
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Amount of work: non-zero cells, undetermined cells and noisy values by geolevel, noisy values that a sweep up the
-    spine reads and numbers that it keeps, in all and of a geounit, bounds, rows of tables and of intervals, and for
-    each outer pass whether it is a lift pass."""
+    """Amount of work.
 
-    entries: tuple[int, ...]
-    undetermined: tuple[int, ...]
+    Attributes:
+        cells: Non-zero cells of each geolevel.
+        values: Noisy values that are written at each geolevel.
+        bounds: Answers with bounds, of all geounits.
+        zeros, no_zeros: Rows of tables with zeros, and of tables without.
+        people: Rows of microdata.
+        rows_read: Rows of records.
+        intervals: Intervals of all tables.
+    """
+
+    cells: tuple[int, ...]
     values: tuple[int, ...]
-    tree: int
-    swept: int
-    sweep_row: int
     bounds: int
     zeros: int
     no_zeros: int
     people: int
     rows_read: int
     intervals: int
-    cells_above: int
-    apart_above: int
-    readings: int
-    levels: tuple[str, ...]
-    passes: tuple[bool, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of tables and microdata."""
+        return self.zeros + self.no_zeros + self.people
 
 
 def _work(plan: ReleasePlan, sizes: Sizes) -> _Work:
-    levels = plan.geolevels
     # Outer passes fill cells differently, because each pass divides the counts of the one before.
-    entries = filled_cells(sizes, plan.schema.size, FILLED_IN_PASSES if plan.outer else FILLED_CELLS)
+    cells = filled_cells(sizes, plan.schema.size, FILLED_IN_PASSES if plan.outer else FILLED_CELLS)
     groups = [plan.query(name) for name in plan.tables]
-    dense = sum(group.size for group in groups if has_zeros(group))
-    bounds = 0
-    # Bounds are summed upward, so a constraint costs its own geolevel and all above it.
-    for item in plan.bounds:
-        reach = levels.index(item.geolevel) + 1
-        bounds += sum(sizes.geounits[:reach]) * plan.query(item.query).size
-    for invariant in plan.invariants:
-        reach = max(levels.index(name) for name in invariant.geolevels) + 1
-        bounds += sum(sizes.geounits[:reach]) * plan.query(invariant.query).size
-    for drawn in plan.subspace:
-        reach = levels.index(drawn.geolevel) + 1
-        bounds += sum(sizes.geounits[:reach]) * plan.query(drawn.query).size
-    swept, apart = _swept(plan), plan.tables_apart
-    # What public files decide is taken at its worst: no record is read for a prediction.
+    # What has bounds, and its finest geolevel: bounds are summed upward, to all geolevels above.
+    bounded = [(item.query, item.geolevel) for item in plan.bounds]
+    bounded += [(item.query, item.geolevel) for item in plan.subspace]
+    bounded += [(item.query, max(item.geolevels, key=plan.geolevels.index)) for item in plan.invariants]
     return _Work(
-        entries=entries,
-        undetermined=_undetermined(plan, sizes),
-        values=_values_written(plan, sizes, entries),
-        tree=sum(n * size for n, (size, _) in zip(sizes.geounits, swept, strict=True)),
-        swept=sum(n * most for n, (_, most) in zip(sizes.geounits[:-1], swept[:-1], strict=True)),
-        sweep_row=max(most for _, most in swept),
-        bounds=bounds,
-        zeros=dense * sum(sizes.geounits),
-        no_zeros=sum(entries) * sum(not has_zeros(group) for group in groups),
+        cells=cells,
+        values=_values_written(plan, sizes, cells),
+        bounds=sum(
+            plan.query(query).size * sum(sizes.geounits[: plan.geolevels.index(level) + 1])
+            for query, level in bounded
+        ),
+        zeros=sum(group.size for group in groups if has_zeros(group)) * sum(sizes.geounits),
+        no_zeros=sum(cells) * sum(not has_zeros(group) for group in groups),
         people=sizes.people if plan.microdata else 0,
-        rows_read=entries[-1] if plan.records.count is not None else sizes.people,
+        rows_read=cells[-1] if plan.records.count is not None else sizes.people,
         intervals=0 if plan.intervals is None else sum(group.size for group in groups) * sum(sizes.geounits),
-        cells_above=0 if apart else plan.schema.size * sum(sizes.geounits[:-1]),
-        apart_above=sum(sizes.geounits[:-1]) if apart else 0,
-        readings=len(plan.tables) if apart else 1,
-        levels=levels,
-        passes=tuple(outer_pass.part is not None for outer_pass in plan.outer),
     )
 
 
-def _undetermined(plan: ReleasePlan, sizes: Sizes) -> tuple[int, ...]:
-    """Cells of the parents' supports, over all geounits of each geolevel that does not measure the detailed query.
-
-    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people. Cells count once
-    for each pass: the last pass takes longer the more passes there are whose answers it keeps.
-    """
-    undetermined, support = [], plan.schema.size
-    # From the root down; the support of a geolevel is what the one above has filled.
-    for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
-        # The last outer pass is fitted to a query that tells its cells apart.
-        detailed = bool(plan.outer) or any(
-            plan.query(name).is_detailed for name in plan.strategy.queries(level)
-        )
-        undetermined.append(0 if detailed else n * support * len(plan.estimation_of(level).passes))
-        # A geounit of n people fills at most n cells, and at least one.
-        support = min(plan.schema.size, max(1, sizes.people // n))
-    return tuple(undetermined)
-
-
-def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -> tuple[int, ...]:
+def _values_written(plan: ReleasePlan, sizes: Sizes, cells: tuple[int, ...]) -> tuple[int, ...]:
     """Number of noisy values that are written at each geolevel."""
     values = []
     for number, (level, n) in enumerate(zip(plan.geolevels, sizes.geounits, strict=True)):
@@ -445,97 +351,146 @@ def _values_written(plan: ReleasePlan, sizes: Sizes, entries: tuple[int, ...]) -
         answers = sum(plan.query(name).size for name in written)
         if plan.measurements == "support" and number > 0:
             # Cells that a mean parent fills; on the support, answers follow these and not the size of the query.
-            support = entries[number - 1] / sizes.geounits[number - 1]
+            support = cells[number - 1] / sizes.geounits[number - 1]
             answers = min(answers, round(ANSWERS_PER_CELL * support))
         values.append(n * answers)
     return tuple(values)
 
 
-def _swept(plan: ReleasePlan) -> list[tuple[int, int]]:
-    """For a geounit of each geolevel, the noisy values that a sweep up the spine reads, and the numbers that it keeps.
+def _undetermined(plan: ReleasePlan, sizes: Sizes) -> list[int]:
+    """Cells of the parents' supports, over all geounits of each geolevel that does not measure the detailed query.
 
-    Nothing is known to be zero. It keeps cells or, where it goes query by query, answers; public inputs decide.
+    Nothing pushes these cells to zero, so a support can have as many cells as the geounit has people. Cells count once
+    for each pass: the last pass takes longer the more passes there are whose answers it keeps.
     """
-    if not plan.uses_tree:
-        return [(0, 0)] * len(plan.geolevels)
-    answers = [
-        sum(plan.query(name).size for name in plan.strategy.queries(level)) for level in plan.geolevels
+    undetermined, support = [], plan.schema.size
+    # From the root down; the support of a geolevel is what the one above has filled.
+    for level, n in zip(plan.geolevels, sizes.geounits, strict=True):
+        detailed = any(plan.query(name).is_detailed for name in plan.strategy.queries(level))
+        undetermined.append(0 if detailed else n * support * len(plan.estimation_of(level).passes))
+        # A geounit of n people fills at most n cells, and at least one.
+        support = min(plan.schema.size, max(1, sizes.people // n))
+    return undetermined
+
+
+def _swept(plan: ReleasePlan) -> list[int]:
+    """For a geounit of each geolevel, the noisy values that a sweep up the spine reads, whatever is known to be zero:
+    no record is read, and no public input is open."""
+    return [
+        sum(plan.query(name).size for name in plan.strategy.queries(level)) if plan.uses_tree else 0
+        for level in plan.geolevels
     ]
-    # At least all cells: which of cells and answers are kept is known only when the bounds are read.
-    return [(size, max(size, plan.schema.size)) for size in answers]
 
 
-def _memory(work: _Work, sizes: Sizes, rates: Rates) -> int:
-    held = rates.geounit_bytes * sum(sizes.geounits) + rates.entry_bytes * sum(work.entries)
-    held += (
-        rates.bound_bytes * work.bounds + rates.tree_bytes * work.swept + rates.sweep_bytes * work.sweep_row
-    )
-    # The file of the finest counts is read at the start and at the end, never while noise is drawn.
-    passing = max(rates.summing_bytes * work.entries[-1], rates.measure_bytes)
-    released = rates.base_bytes + rates.piece_bytes + held + passing
-    if work.passes:
-        # Outer passes hold more of an entry; the difference is added, since the rest is counted above.
-        held += (PASS_RATES.entry_bytes - rates.entry_bytes) * sum(work.entries)
-        reading = PASS_RATES.person_bytes * work.rows_read
-        largest = max(largest_family_bytes(sizes), largest_lift_bytes(work.passes, sizes))
-        released = PASS_RATES.base_bytes + held + max(reading, largest)
-    if not work.intervals:
-        return int(released)
-    # Intervals are made when the release is finished, and its memory has been freed.
-    # Estimates and variances take as much as the noisy values themselves.
-    noisy = min(rates.kept_bytes, 2 * sum(work.values))
-    above = rates.interval_bytes * work.cells_above + rates.apart_bytes * work.apart_above
-    return int(max(released, rates.base_bytes + above + noisy))
-
-
-def _seconds(work: _Work, sizes: Sizes, rates: Rates) -> tuple[tuple[str, float], ...]:
-    finest = sizes.geounits[-1]
-    record, agreed = (PASS_RATES.records, PASS_RATES.agreed) if work.passes else (0.0, 0.0)
-    stages = [
-        ("read geography", rates.geography * finest),
-        ("read records", rates.records * (work.rows_read + sum(work.entries)) + record * work.rows_read),
-        ("compile constraints", rates.bounds * work.bounds + agreed * finest),
-        ("compile kernels", rates.compile),
+def _memory(plan: ReleasePlan, sizes: Sizes, work: _Work) -> int:
+    held = BASE_BYTES + GEOUNIT_BYTES * sum(sizes.geounits)
+    held += CELL_BYTES * sum(work.cells) + BOUND_BYTES * work.bounds
+    # What is needed for a time only; of these, one after the other.
+    passing = [
+        SUMMED_BYTES * work.cells[-1],
+        min(NOISE_BYTES * max(work.values), MOST_NOISE_BYTES),
+        ROW_BYTES * min(work.people, MOST_ROWS),
     ]
-    if work.tree:
-        stages.append((TREE_VALUES, rates.tree * work.tree))
-    stages += _estimate_seconds(work, sizes, rates)
-    stages.append(("microdata", rates.microdata * work.people))
-    stages.append(("tables", rates.zeros * work.zeros + rates.no_zeros * work.no_zeros))
-    rows = work.zeros + work.no_zeros + work.people
-    cell = PASS_RATES.checks if work.passes else 2 * rates.checks
-    stages.append(("checks", cell * sum(work.entries) + rates.zeros * rows))
+    if plan.outer:
+        held += PASSES_BYTES
+        passing += [WHOLE_BYTES * sum(work.cells), largest_family_bytes(sizes)]
+        passing += [LIFTED_BYTES * sizes.geounits[-1] if any(_lifts(plan)) else 0]
+    if plan.uses_tree:
+        # At least all cells: which of cells and answers are kept is known only when the bounds are read.
+        kept = [max(size, plan.schema.size) for size in _swept(plan)]
+        held += SWEPT_BYTES * _total(kept[:-1], sizes.geounits[:-1]) + SWEEP_BYTES * max(kept)
     if work.intervals:
-        interval_seconds = rates.covariance * finest + rates.interval * work.intervals
-        stages.append(("intervals", interval_seconds + rates.read * work.readings * sum(work.values)))
+        held += INTERVALS_BYTES + INTERVAL_BYTES * work.intervals
+        above = sum(sizes.geounits[:-1])
+        # Noisy values are kept for one model of all cells; for models of tables they are read again.
+        held += (
+            APART_BYTES * above
+            if plan.tables_apart
+            else ABOVE_BYTES * above * plan.schema.size + min(KEPT_BYTES * sum(work.values), MOST_KEPT)
+        )
+    return held + max(passing)
+
+
+def largest_family_bytes(sizes: Sizes) -> int:
+    """Memory of the largest family of any geolevel in outer passes. Its parent has as large a share of the people as
+    its children are of all geounits of their geolevel."""
+    # The root is no one's child; the 0 keeps the maximum defined for a spine of the root alone.
+    entries = [0.0]
+    for most, n in zip(sizes.most_children[1:], sizes.geounits[1:], strict=True):
+        entries.append(most * cells_of(sizes.people * most / n, FILLED_IN_PASSES))
+    return int(FAMILY_BYTES * max(entries))
+
+
+def _lifts(plan: ReleasePlan) -> list[bool]:
+    """Whether each outer pass is a lift pass."""
+    return [outer.part is not None for outer in plan.outer]
+
+
+def _total(each: Sequence[int], geounits: Sequence[int]) -> int:
+    """A number of a geounit of each geolevel, over all geounits."""
+    return sum(size * n for size, n in zip(each, geounits, strict=True))
+
+
+def _seconds(plan: ReleasePlan, sizes: Sizes, work: _Work) -> tuple[tuple[str, float], ...]:
+    record = RECORD if plan.outer else 0.0
+    stages = [
+        ("start", START),
+        ("read records", ROW * (work.rows_read + sum(work.cells)) + record * work.rows_read),
+    ]
+    if plan.uses_tree:
+        stages.append((TREE_VALUES, SWEPT * _total(_swept(plan), sizes.geounits)))
+    measured = zip(plan.geolevels, work.values, strict=True)
+    stages += [(f"measure {level}", VALUE * values) for level, values in measured]
+    if plan.outer:
+        stages += pass_seconds(_lifts(plan), plan.geolevels, sizes, work.cells)
+    else:
+        undetermined = zip(plan.geolevels, work.cells, _undetermined(plan, sizes), strict=True)
+        stages += [
+            (f"estimate {level}", ESTIMATED * cells + UNDETERMINED * more)
+            for level, cells, more in undetermined
+        ]
+    stages.append(("microdata", ROW * work.people))
+    stages.append(("tables", ROW * (work.zeros + work.no_zeros)))
+    # The cells of a geolevel are read, and once more to be added up to those above.
+    stages.append(("checks", ROW * (work.rows + 2 * sum(work.cells))))
+    if work.intervals:
+        models, covariances = (len(plan.tables), APART) if plan.tables_apart else (1, INTERVALS)
+        each = covariances + READ * sum(work.values)
+        stages.append(("intervals", models * each + INTERVAL * work.intervals))
     return tuple(stages)
 
 
-def _estimate_seconds(work: _Work, sizes: Sizes, rates: Rates) -> list[tuple[str, float]]:
-    """Seconds to measure and to estimate."""
-    if work.passes:  # these draw their noise themselves
-        written = zip(work.levels, work.values, strict=True)
-        measured = [(f"measure {level}", rates.measure * values) for level, values in written]
-        return [*measured, *pass_seconds(work.passes, work.levels, sizes, work.entries)]
-    stages = []
-    for number, level in enumerate(work.levels):
-        stages.append((f"measure {level}", rates.measure * work.values[number]))
-        rate = rates.estimate_finest if level == work.levels[-1] else rates.estimate
-        seconds = (rate + rates.histogram) * work.entries[number]
-        stages.append(
-            (f"estimate {level}", seconds + rates.estimate_undetermined * work.undetermined[number])
+def pass_seconds(
+    lifts: Sequence[bool], levels: Sequence[str], sizes: Sizes, cells: Sequence[int]
+) -> list[tuple[str, float]]:
+    """Seconds of every outer pass. What a geolevel takes is divided equally among the passes that are no lift passes.
+
+    Args:
+        lifts: Whether each pass is a lift pass.
+        levels: Geolevels, root first.
+        sizes: Public sizes.
+        cells: Number of non-zero cells at each geolevel.
+    """
+    each = [ROOT]
+    for number in range(1, len(levels)):
+        # Children, times the cells that an average parent fills.
+        entries = sizes.geounits[number] * cells[number - 1] / sizes.geounits[number - 1]
+        each.append((FINEST_ENTRY if number == len(levels) - 1 else ENTRY) * entries)
+    return [
+        (
+            f"pass {number} of {level}",
+            LIFTED * sizes.geounits[-1] if is_lift else seconds / lifts.count(False),
         )
-    return stages
+        for number, is_lift in enumerate(lifts, start=1)
+        for level, seconds in zip(levels, each, strict=True)
+    ]
 
 
-def _disk(work: _Work, sizes: Sizes, rates: Rates) -> int:
-    size = rates.disk_geounit * sizes.geounits[-1] + rates.disk_entry * sum(work.entries)
-    size += rates.disk_person * work.people + rates.disk_value * sum(work.values)
-    size += rates.disk_zeros * work.zeros + rates.disk_no_zeros * work.no_zeros
-    if work.intervals:  # written in intervals/ and once more in the tables
-        size += 2 * rates.disk_interval * work.intervals
-    # 8 MiB for plan, manifest, page and log, which hardly depend on the release.
-    return int(size) + 8 * MIB
+def _disk(sizes: Sizes, work: _Work) -> int:
+    size = DISK_GEOUNIT * sizes.geounits[-1] + DISK_CELL * sum(work.cells)
+    size += DISK_PERSON * work.people + DISK_VALUE * sum(work.values)
+    size += DISK_ZEROS * work.zeros + DISK_NO_ZEROS * work.no_zeros + DISK_INTERVAL * work.intervals
+    return int(size) + DISK_BASE
 
 
 def warn_small_machine(resources: Resources, memory: int | None = None) -> str | None:

@@ -352,9 +352,8 @@ def refuse_conflicts(tables: Sequence[ConstraintTable], spine: Spine, schema: Sc
             continue
         for level, lower in enumerate(table.lower):
             conflict = np.any(lower[:, ~reachable] > 0, axis=1)
-            _refuse(
-                conflict, _first_geounits(table, level), spine, level, (table.name, "the structural zeros")
-            )
+            first_geounits = _starts_of(table.groups_at(level), len(lower))
+            _refuse(conflict, first_geounits, spine, level, (table.name, "the structural zeros"))
     # Both orders, because each table may be the one that asks for too much.
     for asking, allowing in permutations(tables, 2):
         covers = _counts_everybody(allowing.query, schema)
@@ -468,10 +467,6 @@ def _sum_groups(values: NarrowArray, groups: Integers) -> NarrowArray:
 def _starts_of(groups: Integers | None, n_rows: int) -> Integers:
     """The first geounit of each row of bounds."""
     return np.arange(n_rows) if groups is None else np.unique(groups, return_index=True)[1].astype(np.int64)
-
-
-def _first_geounits(table: ConstraintTable, level: int) -> Integers:
-    return _starts_of(table.groups_at(level), len(table.lower[level]))
 
 
 def _conflicts(

@@ -302,7 +302,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             )
             for level in at_once["geolevels"]
         ),
-        pairs=tuple((power_of_ten(other), _epsilon(files.spent, other)) for other in _deltas(delta))
+        pairs=tuple(
+            (power_of_ten(other), _epsilon(files.spent, other)) for other in OTHER_DELTAS if other != delta
+        )
         if gaussian
         else (),
         invariants=tuple(
@@ -367,10 +369,6 @@ def _how_exact(stated: dict[str, Any], *, drawn: bool) -> str:
     # Without any composed part the lower bound is 0 and says nothing.
     composed = f" The part that was composed exactly has ε ≥ {known}." if Fraction(known) else ""
     return f"It follows from {by}, {why}. A smaller ε may hold.{composed}"
-
-
-def _deltas(declared: Fraction) -> list[Fraction]:
-    return [delta for delta in OTHER_DELTAS if delta != declared]
 
 
 def _geolevels(names: Sequence[str]) -> str:

@@ -413,9 +413,9 @@ def _row_title(canvas: Canvas, title: str, middle: float) -> None:
         canvas.text((_LEFT - 8, middle + 12.5 * (number - (len(lines) - 1) / 2)), line, anchor="end")
 
 
-def wrapped(title: str, width: float, size: float = SIZE) -> list[str]:
+def wrapped(title: str, width: float) -> list[str]:
     """A title on one line or two, cut where it is still too long."""
-    most = int(width / (_LETTER * size))
+    most = int(width / (_LETTER * SIZE))
     if len(title) <= most:
         return [title]
     # At the last space that leaves a first line of at most this length; without one, in the middle of a word.

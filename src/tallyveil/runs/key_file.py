@@ -1,8 +1,7 @@
 """The secrets of a run, and `private/run.json`, which keeps them while the run is unfinished.
 
-Every field of the file is authenticated with the key itself, so that no field can be changed without it.
-
-Work on what an earlier run has published draws no noise and spends nothing, and its ledger says who did.
+Every field of the file is authenticated with the key itself, so that no field can be changed without it. Work on what
+an earlier run has published draws no noise and spends nothing, and its ledger says who did.
 """
 
 import hashlib

@@ -46,7 +46,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
 from tallyveil.runs.status import Progress
 from tallyveil.storage.json_files import JsonObject
-from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, store_error, write_text
+from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, json_text, store_error, write_text
 from tallyveil.version import VERSION
 
 
@@ -266,9 +266,8 @@ def run_once(
         # The ledger is read again: somebody may have written to it during hours of work.
         require_one_spend(out, ledger_entries(out, draws=asked.draws), job, run.run_id)
         content = _manifest(run, job, body, checks, work.performance()).to_mapping()
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         # From here on a kill leaves a folder that needs neither the key nor the inputs.
-        folder.seal(text.encode())
+        folder.seal(json_text(content).encode())
         folder.publish()
         # Every file was compared with its digest a moment ago (`run.files`), so the last step need not do so.
         _close(folder, last, looked=True)

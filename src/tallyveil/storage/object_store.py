@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.addresses import address_of, is_object, object_name
+from tallyveil.storage.addresses import address_of, object_name
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import write_file
 
@@ -357,11 +357,6 @@ class StorePlace:
     def put(self, name: str, content: BinaryIO) -> None:
         """As `Place.put`. Where writing is interrupted, a part of the file may be there."""
         put_object(self.address / name, content, PUBLISHED)
-
-
-def place_of(path: Path) -> Place:
-    """The place of a path or an address."""
-    return StorePlace(path) if is_object(path) else FolderPlace(path)
 
 
 def digest_at(place: Place, name: str) -> str:

@@ -7,6 +7,7 @@ damaged, and every fault becomes one kind of error.
 
 import csv
 import difflib
+import errno
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -562,6 +563,9 @@ def names_of_tag(path: Path, text: str) -> tuple[str, ...]:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
+        # Before it is opened: a pipe that nobody writes to would be waited for without end.
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "it is no file", str(path))
         yield
     except UNREADABLE as error:
         raise StoreError(

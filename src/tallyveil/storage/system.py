@@ -137,7 +137,9 @@ def open_to_read(name: str | Path, *, folder: int | None = None) -> int:
     """
     if WINDOWS:
         _refuse_link(Path(name))
-    return os.open(name, os.O_RDONLY | _flag("O_NOFOLLOW") | _flag("O_BINARY"), dir_fd=folder)
+    # Without waiting: a pipe that nobody writes to would be waited for without end. It is read as an empty file.
+    flags = os.O_RDONLY | _flag("O_NOFOLLOW") | _flag("O_BINARY") | _flag("O_NONBLOCK")
+    return os.open(name, flags, dir_fd=folder)
 
 
 def open_folder(path: Path) -> int | None:

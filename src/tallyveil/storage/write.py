@@ -70,7 +70,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON with keys in the given order, complete or absent. It raises the errors of `write_file`."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """The text that `write_json` writes."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_parquet(

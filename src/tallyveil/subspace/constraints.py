@@ -1,17 +1,13 @@
 """Integer linear constraints on the cells of a table: their normal forms, and those with a closed form.
 
-Hermite and Smith normal forms of integer matrices, with their unimodular transformations.
+Hermite and Smith normal forms are exact, on integers of any size (python-flint). The routines are for dense matrices
+of a few hundred rows and columns. `tallyveil.subspace.lattice` reduces larger systems to that size.
 
-Arithmetic is exact, on integers of any size (python-flint). The routines are for dense matrices of moderate
-size, with a few hundred rows and columns. `tallyveil.subspace.lattice` reduces larger systems to that size.
-
-Recognises, from the matrix alone, constraint systems whose lattices have closed forms.
-
-Cells with the same column form a *block*: the constraints depend only on the sum of a block. If the distinct
-columns are linearly independent, A z = 0 holds exactly if every block sums to zero. The lattice is then a
-direct sum of root lattices (vectors that sum to zero), one for each block. One sum, disjoint sums and nested
-(laminar) sums are of this kind. Nested sums are, because the part of an outer set outside its inner sets also
-sums to zero. Two-way margins have the other closed form.
+Systems whose lattices have closed forms are recognised from the matrix alone. Cells with the same column form a
+*block*: the constraints depend only on the sum of a block. If the distinct columns are linearly independent, A z = 0
+holds exactly if every block sums to zero. The lattice is then a direct sum of root lattices (vectors that sum to
+zero), one for each block. One sum, disjoint sums and nested (laminar) sums are of this kind; nested sums, because the
+part of an outer set outside its inner sets also sums to zero. Two-way margins have the other closed form.
 """
 
 from collections.abc import Iterable, Sequence

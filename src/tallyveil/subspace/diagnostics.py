@@ -88,7 +88,6 @@ def meeting_times(
     pairs: int,
     longest: int,
     *,
-    start: npt.ArrayLike | None = None,
     first_pair: int = 0,
     observer: SweepObserver | None = None,
 ) -> MeetingTimes:
@@ -100,7 +99,6 @@ def meeting_times(
         lag: 1 or more; see `choose_lag`.
         pairs: Number of independent pairs.
         longest: Number of sweeps after the lag at which a pair is given up.
-        start: Where both chains start; zero by default. Bounds hold for chains with this start.
         first_pair: Number of the first pair, to run more pairs with the same key.
         observer: Receives the number of finished pairs.
     Raises:
@@ -124,7 +122,7 @@ def meeting_times(
     if observer is not None:
         observer.stage_started("coupling", pairs)
     for pair in range(pairs):
-        ahead, behind = chain_start(plan, start), chain_start(plan, start)
+        ahead, behind = chain_start(plan, None), chain_start(plan, None)
         _lead(plan, lead, first_pair + pair, lag, ahead)
         times[pair] = _meet(plan, stream, first_pair + pair, longest, ahead, behind)
         if observer is not None:
@@ -135,7 +133,7 @@ def meeting_times(
     return MeetingTimes(lag, longest, times)
 
 
-def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLike | None = None) -> int:
+def choose_lag(plan: ChainPlan, key: bytes, longest: int) -> int:
     """A lag near the time that most of a few pilot pairs take to meet. A much shorter lag would make the bound loose.
 
     Raises:
@@ -145,7 +143,7 @@ def choose_lag(plan: ChainPlan, key: bytes, longest: int, *, start: npt.ArrayLik
     for attempt in range(_ATTEMPTS):
         # New pairs in every attempt, other than those that suggested its lag.
         first = _PILOT_CHAIN + attempt * _PILOTS
-        pilots = meeting_times(plan, key, lag, _PILOTS, longest, start=start, first_pair=first)
+        pilots = meeting_times(plan, key, lag, _PILOTS, longest, first_pair=first)
         if 4 * pilots.unmet >= _PILOTS:
             raise SolverError(
                 f"Coupling: {pilots.unmet} of {_PILOTS} pilot pairs of chains did not meet in {longest} sweeps. "

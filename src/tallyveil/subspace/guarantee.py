@@ -1,38 +1,26 @@
 """The guarantee of noise on a lattice, the distance that it rests on, and how far the noise reaches.
 
-The guarantee depends on the distance between the two tables: it is smooth differential privacy on the classes
-of tables with the same invariants. A mechanism M is (epsilon, delta)-private on these classes if, for tables
-x and x' at distance r >= 1,
+The guarantee is smooth differential privacy on the classes of tables with the same invariants. A mechanism M is
+(epsilon, delta)-private on these classes if, for tables x and x' at distance r >= 1,
 
     Pr[M(x) in E] <= exp(epsilon r) Pr[M(x') in E] + (exp(epsilon r) - 1) / (exp(epsilon) - 1) delta.
 
 Source: Dharangutte, Gao, Gong, Yu 2022, Definition 2, Propositions 6 and 7, Theorem 10.
 
-*The distance* (`nearest_tables`, `require_record`). A guarantee at a distance is about pairs of tables that
-agree on the invariants and are at most that far apart. It can promise less than it seems to, for two reasons.
-First, the declared distance can be below what one record moves under the neighbour relation. The guarantee
-then leaves out the change of one record, and understates its cost. Second, the invariants can forbid every
-change of one record. Then the nearest pairs differ by several records, and there is no pair below their
-distance. So the distance of the nearest pairs is found, distances that protect nobody are refused, and what
-the other distances protect is said.
+*The distance* (`nearest_tables`, `require_record`). Such a guarantee can promise less than it seems to. If the
+declared distance is below what one record moves, it understates the cost of a record. If the invariants forbid every
+change of one record, the nearest pairs differ by several. So the distance of the nearest pairs is found, distances
+that protect nobody are refused, and what the others protect is said.
 
-*How far the noise reaches* (`tail_bound`). Problem. Wanted is a bound on Pr[|z| >= t] that holds for every t,
-for noise on a lattice of dimension m. The norm is that of the law; for the Gaussian it is l2.
-
-Steps. Let Z(e) be the sum of exp(-e |z|) over the lattice. For 0 < s < 1,
+*How far the noise reaches* (`tail_bound`): a bound on Pr[|z| >= t] for every t, on a lattice of dimension m, in the
+norm of the law. Let Z(e) be the sum of exp(-e |z|) over the lattice. For 0 < s < 1,
 
     Pr[|z| >= t] <= exp(-(1 - s) e t) Z(s e) / Z(e) <= exp(-(1 - s) e t) s^-m,
 
-and s = m / (e t) gives the least bound, (exp(1) e t / m)^m exp(-e t). In the same way the Gaussian has
-(exp(1) t^2 / (m v))^(m/2) exp(-t^2 / (2 v)). docs/proofs/integer-subspace.md, section 8, proves Z(s e) <=
-s^-m Z(e).
-
-Stopping rule. Where s would be 1 or more, the bound is 1.
-
-Worked case. Nine dimensions and e = 1/4: at t = 120 the bound is (exp(1) * 30 / 9)^9 exp(-30) = 3.9e-5.
-
-Source: Banaszczyk 1993, Lemma 1.5, for the Gaussian; Dharangutte et al. 2022, Theorems 12 and 15, for
-`paper_tail`.
+and s = m / (e t) gives the least bound, (exp(1) e t / m)^m exp(-e t). For the Gaussian it is (exp(1) t^2 / (m
+v))^(m/2) exp(-t^2 / (2 v)). Where s would be 1 or more, the bound is 1. Worked case: nine dimensions and e = 1/4 have
+at t = 120 the bound (exp(1) * 30 / 9)^9 exp(-30) = 3.9e-5. Proof: docs/proofs/integer-subspace.md, section 8. Source:
+Banaszczyk 1993, Lemma 1.5, for the Gaussian; Dharangutte et al. 2022, Theorems 12 and 15, for `paper_tail`.
 """
 
 import math

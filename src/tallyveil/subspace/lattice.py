@@ -1,13 +1,8 @@
 """The lattice of all changes to a table that leave its invariants unchanged, and its bases.
 
-Bases of the integer kernel of a constraint system, in closed form or from the Hermite normal form.
-
-All bases here are bases over the integers: every integer solution of A z = 0 is an integer combination of the
-columns. They are sparse if the structure allows it.
-
-Short lattice bases (LLL) and shortest vectors of small lattices.
-
-Source: Dharangutte, Gao, Gong, Yu 2022, Proposition 8.
+All bases here are bases over the integers, in closed form or from the Hermite normal form: every integer solution of A
+z = 0 is an integer combination of the columns. They are sparse if the structure allows it. Small lattices also have
+short bases (LLL) and shortest vectors. Source: Dharangutte, Gao, Gong, Yu 2022, Proposition 8.
 """
 
 import math
@@ -94,14 +89,12 @@ class PivotColumns:
     Attributes:
         chosen: Their numbers.
         rows: Independent rows of A; their number is the rank.
-        hermite: fmpz_mat [rank, rank], the Hermite form of the chosen columns in those rows.
         transform: fmpz_mat, unimodular: the chosen columns times this matrix are the Hermite form followed by zeros.
-        inverse: fmpq_mat, the inverse of `hermite`.
+        inverse: fmpq_mat [rank, rank], the inverse of the Hermite form of the chosen columns in those rows.
     """
 
     chosen: tuple[int, ...]
     rows: tuple[int, ...]
-    hermite: Any
     transform: Any
     inverse: Any
 
@@ -138,7 +131,7 @@ def pivot_columns(columns: Integers) -> PivotColumns:
         if not missing:
             break
         chosen = [*chosen, *missing]
-    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), square, transform, inverse)
+    return PivotColumns(tuple(int(order[j]) for j in chosen), tuple(rows), transform, inverse)
 
 
 def _kernel_between(columns: Integers, pivots: PivotColumns) -> list[Entries]:

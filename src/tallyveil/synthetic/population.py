@@ -184,43 +184,6 @@ class SyntheticPopulation:
     geography: pl.DataFrame
     facilities: pl.DataFrame | None
 
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return self.geography.height
-
-    @property
-    def n_persons(self) -> int:
-        """Number of people, or of housing units if the records are housing units."""
-        return int(self.records["count"].sum())
-
-
-def make_population(
-    preset: str,
-    n_blocks: int | None,
-    seed: int,
-    like: PublishedCounts | None = None,
-    n_people: int | None = None,
-    n_states: int | None = None,
-) -> SyntheticPopulation:
-    """Make up a whole population. `make_states` takes less memory and raises the same errors.
-
-    Args:
-        preset, n_blocks, seed, like, n_people, n_states: As in `make_states`.
-    Returns:
-        The population.
-    """
-    # All states are held at once; `make_states` gives the same people one state at a time.
-    states = list(make_states(preset, n_blocks, seed, like, n_people, n_states))
-    facilities = [state.facilities for state in states if state.facilities is not None]
-    return SyntheticPopulation(
-        preset,
-        seed,
-        pl.concat([state.records for state in states]),
-        pl.concat([state.geography for state in states]),
-        pl.concat(facilities) if facilities else None,
-    )
-
 
 def make_states(
     preset: str,
@@ -513,11 +476,6 @@ def with_kinds(entities: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
     return entities.join(kinds, on="geocode", how="left", maintain_order="left").select(
         pl.exclude("latitude", "longitude"), "latitude", "longitude"
     )
-
-
-def write_population(population: SyntheticPopulation, directory: Path) -> dict[str, Path]:
-    """Write a population as Parquet files. It does what `write_states` does for one state."""
-    return write_states([population], directory)
 
 
 def write_states(states: Iterable[SyntheticPopulation], directory: Path) -> dict[str, Path]:

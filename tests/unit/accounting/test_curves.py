@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from tallyveil.accounting import curves, envelope
-from tallyveil.accounting.curves import beta_at, knot_at, search_cost, zcdp_cost
+from tallyveil.accounting.curves import betas_at, knot_at, search_cost, zcdp_cost
 from tallyveil.accounting.engines.choose import NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.gridded import Gridded
@@ -79,7 +79,7 @@ def tradeoff(factors, alpha: float) -> float:
     "alpha", [Fraction(1, 100), Fraction(1, 5), Fraction(1, 2), Fraction(9, 10), Fraction(999, 1000)]
 )
 def test_beta_is_that_of_the_best_test(factors, alpha) -> None:
-    _, found = beta_at(choose_engine(factors), factors, alpha)
+    _, found = betas_at(choose_engine(factors), factors, [alpha])[0]
     truth = tradeoff(factors, float(alpha))
     assert found.lower - 1e-9 <= truth <= found.upper + 1e-9
     assert found.width < 1e-9
@@ -88,8 +88,8 @@ def test_beta_is_that_of_the_best_test(factors, alpha) -> None:
 @pytest.mark.parametrize("alpha", [Fraction(0), Fraction(1)])
 def test_certain_tests_err_in_one_way_only(alpha) -> None:
     factors = SMALL[0]
-    assert beta_at(choose_engine(factors), factors, alpha)[1].upper == 1 - alpha
-    assert beta_at(NoLoss(), (), Fraction(1, 4))[1].lower == 0.75
+    assert betas_at(choose_engine(factors), factors, [alpha])[0][1].upper == 1 - alpha
+    assert betas_at(NoLoss(), (), [Fraction(1, 4)])[0][1].lower == 0.75
 
 
 def test_levels_worth_drawing_fall_with_the_loss() -> None:
@@ -269,8 +269,8 @@ def test_off_the_lattice_the_trade_off_function_follows_from_delta_alone() -> No
     exact, dithered = choose_engine(factors), Dithered.build(factors, 1e-7)
     assert dithered is not None
     for alpha in (Fraction(1, 10**6), Fraction(1, 20), Fraction(1, 2), Fraction(999, 1000)):
-        _, wanted = beta_at(exact, factors, alpha)
-        _, found = beta_at(dithered, factors, alpha)
+        _, wanted = betas_at(exact, factors, [alpha])[0]
+        _, found = betas_at(dithered, factors, [alpha])[0]
         assert found.lower <= wanted.upper
         assert wanted.lower <= found.upper
         assert found.width < 1e-6
@@ -285,7 +285,7 @@ def test_without_close_bounds_of_delta_beta_stays_between_0_and_1_less_alpha() -
             level = Bounds(-math.inf, -1e3) if epsilon > 0 else Bounds(-0.1, 0.0)
             return Tails(unknown, level, unknown)
 
-    _, found = beta_at(Blank(), (GaussianLoss(Fraction(2), 1, 1),), Fraction(1, 20))
+    _, found = betas_at(Blank(), (GaussianLoss(Fraction(2), 1, 1),), [Fraction(1, 20)])[0]
     assert found.lower == 0.0
     assert 0.95 <= found.upper < 0.95 + 1e-12
 
@@ -329,7 +329,7 @@ def test_noise_that_protects_nobody_needs_no_search(monkeypatch) -> None:
     factors = (GaussianLoss(Fraction(1, 4000), 1, 2),)
     engine = choose_engine(factors)
     assert zcdp_cost(factors) > curves._PROTECTS_NOBODY
-    _, beta = beta_at(engine, factors, Fraction(1, 100))
+    _, beta = betas_at(engine, factors, [Fraction(1, 100)])[0]
     assert 0 == beta.lower < beta.upper <= 1e-300
     assert curves._of_nobody(engine, factors, Fraction(0)) is None
     less = (GaussianLoss(Fraction(1, 400), 1, 2),)

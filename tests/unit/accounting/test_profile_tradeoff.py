@@ -12,7 +12,6 @@ from tallyveil.accounting.curves import (
     _cap,
     _Places,
     _Search,
-    beta_at,
     betas_at,
     betas_from_profile,
     zcdp_cost,
@@ -38,7 +37,7 @@ def test_delta_alone_gives_the_errors_of_the_best_tests(factors) -> None:
     engine = choose_engine(merged(factors))
     found = betas_from_profile(engine, zcdp_cost(factors), ALPHAS)
     for alpha, (_, beta) in zip(ALPHAS, found, strict=True):
-        _, wanted = beta_at(engine, merged(factors), alpha)
+        _, wanted = betas_at(engine, merged(factors), [alpha])[0]
         assert beta.lower <= wanted.upper
         assert wanted.lower <= beta.upper
         assert beta.width < 1e-9

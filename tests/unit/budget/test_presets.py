@@ -65,10 +65,10 @@ def test_every_measured_query_is_in_exactly_one_pass(name: str) -> None:
     assert preset.summary
     assert preset.source
     for geolevel in preset.strategy.geolevels:
-        measured = [query for step in preset.passes_of(geolevel) for query in step]
+        measured = [query for step in dict(preset.passes)[geolevel] for query in step]
         assert sorted(measured) == sorted(preset.strategy.queries(geolevel))
         finest = "detailed" if "dhc-units" not in name else "sex*hhage*hisp*race*elderly*ten3*hhtype"
-        assert preset.rounding_of(geolevel)[-1][-1] == finest
+        assert dict(preset.rounding)[geolevel][-1][-1] == finest
 
 
 @pytest.mark.parametrize("name", strategy_preset_names())
@@ -76,18 +76,9 @@ def test_every_query_fits_its_schema(name: str) -> None:
     preset = load_strategy_preset(name)
     schema = load_preset(SCHEMAS.get(name, "pl94-persons"))
     for geolevel in preset.strategy.geolevels:
-        rounded = [query for step in preset.rounding_of(geolevel) for query in step]
+        rounded = [query for step in dict(preset.rounding)[geolevel] for query in step]
         for query in (*preset.strategy.queries(geolevel), *rounded):
             assert schema.query(query).size >= 1
-
-
-def test_an_unknown_geolevel_is_refused() -> None:
-    preset = load_strategy_preset("redistricting-state-rooted")
-    for steps in (preset.passes_of, preset.rounding_of):
-        with pytest.raises(
-            BudgetError, match=r"^preset redistricting-state-rooted has no geolevel US; it has State,"
-        ):
-            steps("US")
 
 
 @pytest.mark.parametrize("name", DHC)
@@ -97,8 +88,8 @@ def test_outer_passes_and_their_chains_are_nested(name: str) -> None:
     assert [len(one.rounding) for one in preset.outer] == CHAINS[name]
     for geolevel in preset.strategy.geolevels:
         stages = [(*one.rounding, one.cells) for one in preset.outer]
-        assert preset.rounding_of(geolevel) == tuple(stages)
-        assert preset.passes_of(geolevel) == (preset.strategy.queries(geolevel),)
+        assert dict(preset.rounding)[geolevel] == tuple(stages)
+        assert dict(preset.passes)[geolevel] == (preset.strategy.queries(geolevel),)
     cells = np.random.default_rng(1).integers(0, schema.size, 20_000)
     for one in preset.outer:
         for coarse, fine in pairwise((*one.rounding, one.cells)):
@@ -149,14 +140,14 @@ def test_the_order_of_estimation_and_its_slack() -> None:
     cells = ("hhgq*votingage*hispanic*cenrace", "detailed")  # one query, counted twice as in production
     chain = ("hhgq", "hhgq*hispanic", "hhgq*hispanic*cenrace", *cells)
     for geolevel in ("State", "County", "Tract", "Block_Group"):
-        first, second = preset.passes_of(geolevel)
+        first, second = dict(preset.passes)[geolevel]
         assert first == ("total",)
         assert len(second) == 10
-        assert preset.rounding_of(geolevel) == (("total",), chain)
+        assert dict(preset.rounding)[geolevel] == (("total",), chain)
     for geolevel, n_queries in (("US", 10), ("Block", 11)):
-        (only,) = preset.passes_of(geolevel)
+        (only,) = dict(preset.passes)[geolevel]
         assert len(only) == n_queries
-        assert preset.rounding_of(geolevel) == (("total", *chain),)
+        assert dict(preset.rounding)[geolevel] == (("total", *chain),)
 
 
 @pytest.mark.parametrize("passes", [[["total"]], [["total"], ["total", "*"]], [["*"], ["nothing"]], []])
@@ -172,8 +163,8 @@ def test_one_state_by_itself_is_estimated_as_in_the_national_run() -> None:
     )
     assert alone.strategy.geolevels == national.strategy.geolevels[1:]
     for geolevel in alone.strategy.geolevels:
-        assert alone.passes_of(geolevel) == national.passes_of(geolevel)
-        assert alone.rounding_of(geolevel) == national.rounding_of(geolevel)
+        assert dict(alone.passes)[geolevel] == dict(national.passes)[geolevel]
+        assert dict(alone.rounding)[geolevel] == dict(national.rounding)[geolevel]
         for query in alone.strategy.queries(geolevel):
             assert alone.strategy.share(geolevel, query) == national.strategy.share(geolevel, query)
     assert (alone.slack, alone.delta) == (national.slack, national.delta)

@@ -49,7 +49,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("path", FUNCTIONS, ids=" ".join)
 def test_help_shows_every_word_and_every_flag(path, width):
     shown = helped(path, width)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.tiles import least_deviation_reference, least_squares_reference
+from tests.samples import ten
 from tests.unit.estimation.tile_samples import problem_of, random_tiles
 
 from tallyveil.errors import ConstraintError, SchemaError
@@ -27,7 +28,7 @@ def require_sums(problem, counts):
         assert np.array_equal(counts.sum(axis=0), problem.parent_counts)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", ten(range(24)))
 def test_estimates_are_those_of_a_quadratic_program(seed):
     problem, _ = random_tiles(seed, root=seed % 6 == 5, uneven=seed % 3 == 1)
     solution = estimate_tiles(problem, backward_error_persons=1e-7)
@@ -70,7 +71,7 @@ def test_the_backward_error_is_that_of_the_measurements():
     assert largest > 0.01
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", ten(range(12)))
 def test_roundings_deviate_least(seed):
     problem, _ = random_tiles(seed, root=seed % 4 == 3)
     solution = estimate_tiles(problem)

@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.outer_worlds import write_persons
+from tests.unit.explore.nodes import node_needed
 from tests.unit.explore.numerics.compared import (
     page_variances,
     python_variances,
     random_districts,
     require_equal,
 )
-from tests.unit.explore.numerics.in_node import ask_node, node_needed
+from tests.unit.explore.numerics.in_node import ask_node
 
 import tallyveil.explore.district as module
 from tallyveil.errors import StoreError

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.explore.numerics.in_node import node_needed
+from tests.unit.explore.nodes import node_needed
 
 import tallyveil.explore
 

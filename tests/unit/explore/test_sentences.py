@@ -1,6 +1,7 @@
 """What a page says about one count."""
 
-from tests.unit.explore.workbench.in_node import ask_node, node_needed
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.workbench.in_node import ask_node
 
 pytestmark = node_needed
 

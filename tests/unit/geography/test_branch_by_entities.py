@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.samples import ten
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_columns
@@ -10,7 +11,7 @@ from tallyveil.geography.optimise import CutByEntities, optimise_spine
 from tallyveil.geography.steps import cut_by_entities
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", ten(range(40)))
 def test_parts_are_the_classes_of_every_geounit(random_spine, random_family, seed):
     rng = np.random.default_rng([81, seed])
     spine = random_spine(rng, int(rng.integers(2, 30)), 4)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.samples import every
+from tests.samples import every, ten
 
 from tallyveil.errors import BudgetError, GeographyError
 from tallyveil.geography.build import spine_from_columns, spine_from_prefixes
@@ -82,7 +82,7 @@ def contents(spine, shares):
 
 
 @pytest.mark.parametrize("rule", list(BypassRule))
-@pytest.mark.parametrize("seed", every(3, range(300)))
+@pytest.mark.parametrize("seed", ten(every(3, range(300))))
 def test_same_spine_and_shares_as_the_literal_algorithm(seed, rule, random_spine):
     rng = np.random.default_rng([71, seed])
     spine = random_spine(rng, int(rng.integers(1, 25)), int(rng.integers(1, 6)))
@@ -107,7 +107,7 @@ def test_same_spine_and_shares_as_the_literal_algorithm(seed, rule, random_spine
     assert contents(again.spine, same) == contents(made.spine, ordered)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", ten(range(30)))
 def test_a_single_child_leaves_the_spine_as_it_was(seed, random_spine):
     """Under zCDP only shares move: the geounit that takes its only child's place keeps its geocode."""
     rng = np.random.default_rng([72, seed])
@@ -222,7 +222,7 @@ def given_to_children(gamma, parent, children):
     return after
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", ten(range(60)))
 def test_theorem_2_on_its_side_no_variance_rises(seed, random_spine):
     rng, spine, parent, children, gamma, _ = theorem_case(seed, random_spine, 1)
     edge = (len(children) - 1) * gamma[parent] / 2
@@ -232,7 +232,7 @@ def test_theorem_2_on_its_side_no_variance_rises(seed, random_spine):
     assert np.all(after <= before * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", ten(range(60)))
 def test_theorem_2_on_the_other_side_some_variance_rises(seed, random_spine):
     rng, spine, parent, children, gamma, level = theorem_case(seed, random_spine, 2)
     gamma[children] = (len(children) - 1) * gamma[parent] / 2 * rng.choice([0.1, 0.5, 0.9])
@@ -245,7 +245,7 @@ def test_theorem_2_on_the_other_side_some_variance_rises(seed, random_spine):
         assert np.all(after[rows] > before[rows] * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", ten(range(60)))
 def test_under_zcdp_more_children_raise_some_variance_and_one_child_none(seed, random_spine):
     _, spine, parent, children, gamma, _ = theorem_case(seed, random_spine, 1)
     before, _ = variances(spine, gamma, 0.5)

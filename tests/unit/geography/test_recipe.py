@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.samples import ten
 
 from tallyveil.errors import GeographyError
 from tallyveil.geography.build import spine_from_prefixes
@@ -9,7 +10,7 @@ from tallyveil.geography.entities import off_spine_distances, recipe_of
 from tallyveil.geography.tables import entities_from_pairs
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", ten(range(60)))
 def test_recipes_sum_to_the_entity_and_are_as_long_as_the_distance(seed, random_spine, random_family):
     rng = np.random.default_rng([43, seed])
     spine = random_spine(rng, int(rng.integers(1, 60)), int(rng.integers(1, 6)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.oracles import address as oracles
+from tests.samples import ten
 
 from tallyveil.kernels import noise as kernels
 
@@ -64,7 +65,7 @@ LISTED = kernels.Listed(
 """Three geounits with four answers, seven with none, none with one answer, and two with ten."""
 
 
-@pytest.mark.parametrize("first", range(32))
+@pytest.mark.parametrize("first", ten(range(32)))
 @pytest.mark.parametrize("n_draws", [1, 5, 32])
 def test_listed_addresses(first: int, n_draws: int) -> None:
     results = []

@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -64,14 +65,71 @@ def test_code_is_taken_from_disk(kernel, tmp_path):
     assert kernels_folder() == tmp_path / "codes" / "tallyveil" / "kernels"
 
 
-@pytest.mark.parametrize("left", [b"", bytes(100), None], ids=["empty", "zeros", "cut"])
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_a_file_without_its_end_is_as_if_it_was_not_there(kernel, tmp_path, left, ending):
+def flip(path: Path) -> None:
+    """Change a bit in the middle of a file. Its time stays, as that of a file on a failing disk does."""
+    data, before = path.read_bytes(), path.stat()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+DAMAGE = {
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(100),
+    "cut": lambda data: data[:-9],
+    "cut after a full stop": lambda data: data[: data.index(b".") + 1],
+    "other bytes that end in a full stop": lambda data: b"nothing that numba wrote.",
+}
+
+
+@pytest.fixture(params=["nbi", "nbc"])
+def ending(request):
+    """The ending of an index, and of compiled code."""
+    return request.param
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "unsealed"])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_as_if_it_was_not_there(kernel, tmp_path, ending, damage, sealed):
+    """A process that is killed leaves files without a seal."""
     answered(kernel())
+    kernel()
     (path,) = tmp_path.rglob(f"*.{ending}")
-    path.write_bytes(path.read_bytes()[:-9] if left is None else left)
+    path.write_bytes(damage(path.read_bytes()))
+    if not sealed:
+        path.with_name(path.name + compiled.SEAL).unlink()
     assert answered(kernel()) == (2, False)
     assert answered(kernel()) == (2, True)
+
+
+def test_a_changed_byte_in_the_code_never_runs(kernel, tmp_path, ending):
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob(f"*.{ending}")
+    flip(path)
+    assert answered(kernel()) == (2, False)
+    assert answered(kernel()) == (2, True)
+
+
+def test_a_folder_or_a_lost_link_in_the_place_of_code_is_removed(kernel, tmp_path, ending):
+    answered(kernel())
+    for put in (lambda path: (path / "within").mkdir(parents=True), lambda path: path.symlink_to("nowhere")):
+        (path,) = tmp_path.rglob(f"*.{ending}")
+        path.unlink()
+        put(path)
+        assert answered(kernel()) == (2, False)
+        assert answered(kernel()) == (2, True)
+
+
+def test_code_is_sealed_when_the_process_ends(kernel, tmp_path):
+    """The seal is not only that of the next process, which would take a damaged file as it is."""
+    act = "import sys; sys.path.insert(0, sys.argv[1]); from kernel_on_disk import kernel; print(kernel(1))"
+    place = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "codes")}
+    ended = subprocess.run([sys.executable, "-c", act, tmp_path / "package"], env=place, check=True)
+    assert ended.returncode == 0
+    (path,) = tmp_path.rglob("*.nbc")
+    flip(path)
+    assert answered(kernel()) == (2, False)
 
 
 def no_space(**_):
@@ -103,6 +161,32 @@ def test_code_is_read_where_it_cannot_be_written(kernel, monkeypatch):
     answered(kernel())
     monkeypatch.setattr(compiled, "TemporaryFile", no_space)
     assert answered(kernel()) == (2, True)
+
+
+def test_damaged_code_is_not_read_where_it_cannot_be_written(kernel, tmp_path, monkeypatch, ending):
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob(f"*.{ending}")
+    flip(path)
+    monkeypatch.setattr(compiled, "TemporaryFile", no_space)
+    assert answered(kernel()) == (2, False)
+
+
+def test_a_copy_of_a_read_only_folder_can_be_written_to(kernel, tmp_path, monkeypatch):
+    answered(kernel())
+    monkeypatch.setattr(compiled, "TemporaryFile", no_space)
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir() and "codes" in path.parts]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        assert answered(kernel()) == (2, True)
+        used = compiled.code_folder("kernel_on_disk")
+        assert used is not None
+        assert not used.is_relative_to(tmp_path)
+        assert all(folder.stat().st_mode & 0o200 for folder in used.rglob("*") if folder.is_dir())
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
 
 
 def test_what_is_not_kept_is_refused(kernel, monkeypatch, tmp_path):

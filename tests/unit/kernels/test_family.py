@@ -12,6 +12,7 @@ from tests.oracles.block_program import reduced_cost, residual_persons
 from tests.oracles.certificate import squared_deviation_reference
 from tests.oracles.interior_point import solve_interior
 from tests.oracles.reduction import reduce_pass
+from tests.samples import ten
 
 from tallyveil.estimation.least_squares import constraint_bounds, pass_arrays
 from tallyveil.estimation.problem import (
@@ -112,7 +113,7 @@ def as_point(twin, x, cell_price, row_price):
     return ReferencePoint(x[twin.child, twin.cell], cell_price, row_price)
 
 
-@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+@pytest.mark.parametrize(("seed", "detailed", "root"), ten(CASES))
 def test_reduction(seed, detailed, root):
     (program, group, share), (twin, merging) = both(seed, detailed, root)
     np.testing.assert_array_equal(group, merging.group)
@@ -142,7 +143,7 @@ def test_reduction(seed, detailed, root):
         np.testing.assert_array_equal(program.sums, twin.sums)
 
 
-@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+@pytest.mark.parametrize(("seed", "detailed", "root"), ten(CASES))
 def test_reduced_costs_and_residual(seed, detailed, root):
     (program, _, _), (twin, _) = both(seed, detailed, root)
     x, cell_price, row_price = random_point(program, seed)
@@ -159,7 +160,7 @@ def test_reduced_costs_and_residual(seed, detailed, root):
     assert residual(program, x, cell_price, row_price)[0] == np.inf
 
 
-@pytest.mark.parametrize(("seed", "detailed", "root"), CASES)
+@pytest.mark.parametrize(("seed", "detailed", "root"), ten(CASES))
 def test_a_face_is_solved_as_a_dense_system_is(seed, detailed, root):
     (program, _, _), (twin, _) = both(seed, detailed, root)
     ridged = bool(program.ridge.max() > 0)
@@ -271,7 +272,7 @@ def solved(program, state):
     return compiled(solve_program)(program, state, all_compiled(PARTS))
 
 
-@pytest.mark.parametrize(("seed", "detailed", "root"), CASES[::3])
+@pytest.mark.parametrize(("seed", "detailed", "root"), ten(CASES[::3]))
 def test_polish(seed, detailed, root):
     """Both polishes, from the same interior point, end at the same counts."""
     (program, _, _), (twin, _) = both(seed, detailed, root)

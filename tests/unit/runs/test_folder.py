@@ -212,6 +212,8 @@ def test_entries_are_read_as_what_they_are(out):
         assert folder.read("nothing") is None
         (folder.private / "sub").mkdir()
         assert folder.read("sub") == b""
+        os.mkfifo(folder.private / "pipe")  # and it is not waited for
+        assert folder.read("pipe") == b""
         (folder.private / "link").symlink_to("/etc/hostname")
         with pytest.raises(StoreError):
             folder.read("link")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.samples import ten
 
 from tallyveil.schema import counts as module
 from tallyveil.schema.counts import (
@@ -111,7 +112,7 @@ def test_families_add_up_to_their_parents(monkeypatch, entries):
     assert np.array_equal(found, summed)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", ten(range(20)))
 def test_areas_that_overlap_add_up_their_members(seed, monkeypatch):
     """Beside sums over dense arrays, an area at a time or several."""
     rng = np.random.default_rng([7, seed])

@@ -7,7 +7,7 @@ from tests.object_store import ObjectStore
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.addresses import addressed
-from tallyveil.storage.object_store import FolderPlace, StorePlace, digest_at, place_of
+from tallyveil.storage.object_store import FolderPlace, StorePlace, digest_at
 
 NAMES = ("manifest.json", "tables/geolevel=A%2A/query=a b/part-0.parquet", "intervals/é [1].parquet")
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -16,12 +16,12 @@ EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 @pytest.fixture(params=["folder", "store"])
 def place(request, tmp_path, monkeypatch):
     if request.param == "folder":
-        yield place_of(tmp_path / "release")
+        yield FolderPlace(tmp_path / "release")
         return
     with ObjectStore("bucket") as store:
         for name, value in store.environment().items():
             monkeypatch.setenv(name, value)
-        yield place_of(addressed("s3://bucket/a release"))
+        yield StorePlace(addressed("s3://bucket/a release"))
 
 
 def test_what_is_put_is_there(place):

@@ -1,5 +1,6 @@
 """Parquet files of a release that somebody damaged: one error that names the file, whatever is wrong with it."""
 
+import os
 import random
 from contextlib import suppress
 
@@ -38,6 +39,19 @@ def test_a_missing_or_damaged_file_is_named(path, reader, content):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"table\[1\]\.parquet cannot be read") as caught:
+        reader(path)
+    assert caught.value.code == "release-unreadable"
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("planted", ["folder", "pipe"])
+def test_what_is_no_file_is_refused_and_not_waited_for(path, reader, planted):
+    path.unlink()
+    if planted == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
     with pytest.raises(StoreError, match=r"table\[1\]\.parquet cannot be read") as caught:
         reader(path)
     assert caught.value.code == "release-unreadable"

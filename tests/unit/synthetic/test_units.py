@@ -46,7 +46,7 @@ def test_a_block_has_units_if_and_only_if_the_facilities_say_so(country):
         housing = units.facilities.filter(hhgq="household")
         assert set(units.records["geocode"]) == set(housing["geocode"])
         vacant = units.records.filter(h1="vacant")["count"].sum()
-        assert 0.05 < vacant / units.n_persons < 0.2
+        assert 0.05 < vacant / units.records["count"].sum() < 0.2
 
 
 def test_a_state_does_not_depend_on_those_before_it(country):

@@ -1,51 +1,29 @@
-"""Engines in ball arithmetic: the integer polynomial, plain enumeration, and one normal loss.
+"""Engines in ball arithmetic, which prove every error: the integer polynomial, plain enumeration, and one normal loss.
 
-*`Proved`*: the law of the total loss as one polynomial with integer coefficients, with every error proved.
-
-The problem: enclose the law of L = W + h Z, Z on the integers, in exact arithmetic.
-
-The variables: `bits`, the precision; coefficient z of the polynomial, the mass of Z = z in multiples of
-2^-bits, rounded down; m = 2 W / h, a whole number, with which Q(Z >= z) = P(Z <= -m - z).
-
-The steps:
+*`Proved`* encloses the law of L = W + h Z, Z on the integers, as one polynomial with integer coefficients. Coefficient
+z is the mass of Z = z in multiples of 2^-`bits`, rounded down. m = 2 W / h is a whole number, with which Q(Z >= z) =
+P(Z <= -m - z).
 
 1. Enclose the probabilities of every factor in balls, and round them down to multiples of 2^-bits.
-2. Multiply the factors as integer polynomials, exactly. After each product round down again and cut off far
-   values.
-3. The missing mass is one minus all that was found. Each step only removes mass, so the true probability of
-   any set lies between the mass found there and that plus the missing mass.
+2. Multiply the factors as integer polynomials, exactly. After each product round down again and cut off far values.
+3. The missing mass is one minus all that was found. Each step only removes mass, so the true probability of any set
+   lies between the mass found there and that plus the missing mass.
 
-Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: one answer has the masses 1/3
-and 2/3, rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of
-256 missing.
+Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: one answer has the masses 1/3 and 2/3,
+rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of 256 missing.
 
-*`Enumeration`* of every combination of losses: plainly right, and slow.
+*`Enumeration`* of every combination of losses is plainly right, and slow. It needs no lattice, so that it is the best
+engine for a few losses that share none and have little Gaussian noise beside them, and the tests compare the other
+engines with it. A table maps each value of a loss, an exact fraction, to its probability, a ball; each answer adds its
+losses and multiplies the probabilities. More generally the transform E exp(z L) is the sum of exp(z a) f(1 / y) over
+the values a of the table, with y = z + 1/2 and polynomials f. A loss that takes the values in the table has constants
+f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In the
+end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
+(docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0, which widens the bounds by at most one
+minus the probability that the table holds. All other losses have finite tables, so every delta keeps its digits.
 
-The problem: the law of the sum of a few independent losses.
-
-The variables: a table maps each value of a loss, an exact fraction, to its probability, a ball. No lattice is
-needed. More generally the transform E exp(z L) is the sum of exp(z a) f(1 / y) over the values a of the table, with y =
-z + 1/2 and polynomials f. A loss that takes the values in the table has constants f. That of real Laplace noise takes
-epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)).
-
-The steps: begin with the table {0: 1}. For each answer, add every loss of the answer to every loss of the
-table and multiply the polynomials. Then exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an
-inverse transform in closed form (docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0. What was
-cut off, under P and under Q, is at most one minus the probability that the table holds, so it widens the bounds by that
-much. All other losses have finite tables, so nothing is cut off and every delta keeps its digits.
-
-Example: two answers of sensitivity 1 with discrete Laplace noise of scale t, a = exp(-1 / t). The table ends
-with -2/t: a^2 / (1 + a)^2, 0: 2 a / (1 + a)^2 and 2/t: 1 / (1 + a)^2.
-
-The tests compare the other engines with `Enumeration`. It is also the best one for a few losses that share no lattice
-and have little Gaussian noise beside them, as benchmarks/README.md shows.
-
-*`Normal`*: one normal loss, in closed form: delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon /
-mu).
-
-All real answers with normal noise together are one such answer with the sum of the squared mu. Ball
-arithmetic evaluates the formula, with a precision that is raised until the difference has 60 proved bits.
-
+*`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -
+exp(epsilon) Phi(-mu / 2 - epsilon / mu), with a precision that is raised until the difference has 60 proved bits.
 Source: Balle, Wang 2018, Theorem 8.
 """
 
@@ -222,36 +200,6 @@ class Proved(DeltaByTails):
             # Balls: the two masses cancel where epsilon is large, and their width says how far.
             return first, second, first - rational(epsilon).exp() * second
 
-    def epsilon_ball(self, delta: Fraction) -> arb:
-        """The epsilon, perhaps negative, at which the divergence is exactly `delta`.
-
-        Raises:
-            BudgetError: delta is not between 0 and 1, both excluded.
-            SolverError: delta is too small for the bits kept.
-        """
-        if not 0 < delta < 1:
-            raise BudgetError(f"delta must lie between 0 and 1, both excluded, got {delta}.")
-        with precision(self.bits + 64):
-            wanted = rational(delta)
-            low, high = self.lowest - 1, self.lowest + len(self.masses_from)
-            while high - low > 1:  # delta falls with epsilon; it is above `wanted` at low, below at high
-                middle = (low + high) // 2
-                first, second = self._tails_from(middle + 1)
-                excess = first - self._loss(middle).exp() * second - wanted
-                # Neither above nor below: the ball holds the wanted delta, so the masses are too rough to say.
-                if not (excess > 0 or excess < 0):
-                    raise _undecided(delta, self.bits)
-                low, high = (middle, high) if excess > 0 else (low, middle)
-            first, second = self._tails_from(low + 1)
-            # P - exp(epsilon) Q = delta, solved for epsilon between two losses, where both tails are constants.
-            epsilon = ((first - wanted) / second).log()  # between two losses both tails stay the same
-            if low >= self.lowest and not (epsilon >= self._loss(low) and epsilon <= self._loss(low + 1)):
-                raise _undecided(delta, self.bits)
-            return epsilon
-
-    def _loss(self, z: int) -> arb:
-        return rational(self.lattice.offset + self.lattice.step * z)
-
     def _tails_from(self, z: int) -> tuple[arb, arb]:
         """P(Z >= z) and Q(Z >= z)."""
         # 2 W / h is whole by the definition of the lattice, so the mirror of a point is a point.
@@ -264,13 +212,6 @@ class Proved(DeltaByTails):
 
     def _found_from(self, z: int) -> fmpz:
         return self.masses_from[min(max(z - self.lowest, 0), len(self.masses_from) - 1)]
-
-
-def _undecided(delta: Fraction, bits: int) -> SolverError:
-    return SolverError(
-        f"delta = {float(delta):.3g} is too small to be resolved by {bits} bits. Build the oracle with a smaller "
-        "least_delta."
-    )
 
 
 def _reach(variance: float, bits: int) -> int:

@@ -1,23 +1,15 @@
 """Points of a lattice: the place of an epsilon, Gaussian sums, and the nodes of a trapezoid rule.
 
-The place of an epsilon among the values that a loss on a lattice can take: in exact integers, or surely
-rounded.
+The place of an epsilon among the values of a loss on a lattice is found in exact integers, or surely rounded.
 
-Sums of a Gaussian over the integers from one on, at many places at once, with error bounds.
+*Sums of a Gaussian over the integers from one on*, with error bounds. Key: V variance, y first integer, u = y /
+sqrt(V), R(y) = sum over k >= 0 of exp(-(2 y k + k^2) / (2 V)), so that the sum over z >= y of exp(-z^2 / (2 V)) is
+exp(-y^2 / (2 V)) R(y). R is summed term by term where that takes few terms. Elsewhere it is the integral, which is a
+scaled complementary error function, with the corrections of Euler and Maclaurin. The bounds hold where exp, expm1,
+log, log1p and erfc of the platform are right to 16 units in the last place; docs/proofs/closed-form.md derives them.
 
-Key: V variance, y first integer, u = y / sqrt(V), R(y) = sum over k >= 0 of exp(-(2 y k + k^2) / (2 V)), so
-that the sum over z >= y of exp(-z^2 / (2 V)) is exp(-y^2 / (2 V)) R(y).
-
-Step: R is summed term by term where that takes few terms. Elsewhere it is the integral, which is a scaled
-complementary error function, with the corrections of Euler and Maclaurin.
-
-Error bounds hold where exp, expm1, log, log1p and erfc of the platform are right to 16 units in the last
-place. Every formula and bound is derived in docs/proofs/closed-form.md.
-
-The points of a trapezoid rule on a lattice at which a transform of Gaussian factors is not negligible.
-
-The rule has N points theta_j = 2 pi j / N. On a shifted contour, the transform of the Gaussian part of Z is
-at most its value without a shift, and that is exp(-F(u)) C or less at the frequency u = theta / h
+*The trapezoid rule* has N points theta_j = 2 pi j / N. On a shifted contour, the transform of the Gaussian part of Z
+is at most its value without a shift, and that is exp(-F(u)) C or less at the frequency u = theta / h
 (`loss_transform`). So the scan for revivals finds all points that count without looking at every one of N.
 """
 

@@ -1,26 +1,17 @@
-"""The moments of a loss, the tilt that moves its mean, and the largest value that it can have.
+"""The moments of a loss, the tilt that moves its mean to an epsilon, and the largest value that it can have.
 
-The logarithm of the moment generating function of a loss, K(s) = ln E exp(s L), and the moments it gives.
+K(s) = ln E exp(s L) is the logarithm of the moment of the loss L. The law tilted by s has the density exp(s L - K(s))
+with respect to that of L, the mean K'(s) and the variance K''(s). Tilts are computed in floats; no bound rests on how
+near the mean is to the epsilon.
 
-The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half
-of their variance.
-
-A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over
-integers x of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m)
-/ S(0) differs from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum, and
-randomized response has three terms. A normal loss has K(s) = s (s + 1) mu^2 / 2. A loss of real Laplace noise has
-K(s) = ln(cosh a + (epsilon / 2) sinh(a) / a) - epsilon / 2 with a = (s + 1/2) epsilon.
+The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half of their
+variance. A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over
+integers x of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0)
+differs from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum, and
+randomized response has three terms. A normal loss has K(s) = s (s + 1) mu^2 / 2. A loss of real Laplace noise has K(s) =
+ln(cosh a + (epsilon / 2) sinh(a) / a) - epsilon / 2 with a = (s + 1/2) epsilon.
 
 Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
-
-The largest loss that a composition can have, if there is one.
-
-Tilts of a loss: the one that moves its mean to an epsilon, and how far the tilted law spreads.
-
-The variables: K(s) = ln E exp(s L), the logarithm of the moment of the loss L. The law tilted by s has the
-density exp(s L - K(s)) with respect to that of L, the mean K'(s) and the variance K''(s).
-
-Tilts are computed in floats. No bound rests on how near the mean is to the epsilon.
 """
 
 import math

@@ -149,7 +149,7 @@ def runs_in(folder: Path) -> tuple[Path, ...]:
     return ledgers
 
 
-def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee":
+def published_guarantee(joint: JointLedgers) -> "Guarantee":
     """The exact guarantee of what several runs on the same people published together.
 
     It covers everything that budgets paid for. It does not cover the results of the acts in `joint.non_private`,
@@ -157,7 +157,6 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
 
     Args:
         joint: The ledgers, from `read_joint`.
-        engine: As in `compose`.
 
     Raises:
         BudgetError: a run used an insecure test key or added no noise, so that nothing it published is protected.
@@ -165,7 +164,7 @@ def published_guarantee(joint: JointLedgers, engine: str = "auto") -> "Guarantee
     from tallyveil.accounting.guarantee import compose
 
     require_protection(joint)
-    return compose(joint.paid, neighbours=joint.neighbours, engine=engine)
+    return compose(joint.paid, neighbours=joint.neighbours)
 
 
 def published_epsilon(joint: JointLedgers, delta: Fraction) -> ProvedEpsilon:

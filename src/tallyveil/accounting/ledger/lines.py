@@ -62,9 +62,9 @@ def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
 def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
     kind = mapping.get("kind") if isinstance(mapping, Mapping) else None
     # An error and never skipped: nobody would count the cost of a skipped event.
-    if not isinstance(kind, str) or kind not in _READERS:
+    if not isinstance(kind, str) or kind not in {*_PLAIN, *_READERS}:
         raise BudgetError(
-            f"unknown privacy event {as_given(kind)}; known are {', '.join(_READERS)}. "
+            f"unknown privacy event {as_given(kind)}; known are {', '.join([*_PLAIN, *_READERS])}. "
             "Read the file with the version of Tallyveil that wrote it, or a later one."
         )
     # Counted by hand, as a recursion that fails in Python's own limit has no words for the reader.
@@ -72,17 +72,60 @@ def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
         raise BudgetError(
             f"privacy events are nested more than {DEEPEST} deep. Write them side by side in one SequentialEvent."
         )
-    return _READERS[kind](mapping, depth)
+    if kind in _READERS:
+        return _READERS[kind](mapping, depth)
+    event, arguments = _PLAIN[kind]
+    _check_keys(mapping, set(arguments))
+    return event(*(read(mapping, key) for key, read in arguments.items()))
 
 
-def _read_gaussian(keys: Mapping[str, Any], _: int) -> DiscreteGaussian:
-    _check_keys(keys, {"variance", "sensitivity", "multiplicity"})
-    return DiscreteGaussian(_text(keys, "variance"), keys["sensitivity"], keys["multiplicity"])
+def _given(keys: Mapping[str, Any], key: str) -> Any:
+    return keys[key]
 
 
-def _read_laplace(keys: Mapping[str, Any], _: int) -> DiscreteLaplace:
-    _check_keys(keys, {"scale", "sensitivity", "multiplicity"})
-    return DiscreteLaplace(_text(keys, "scale"), keys["sensitivity"], keys["multiplicity"])
+def _text(keys: Mapping[str, Any], key: str) -> str:
+    text = keys[key]
+    # A JSON number would be read as a float, which is not the fraction that was meant.
+    if not isinstance(text, str):
+        raise BudgetError(
+            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}."
+        )
+    return text
+
+
+def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    texts = keys[key]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BudgetError(
+            f"'{key}' of a {keys['kind']} event must be a list of texts, got {as_given(texts)}."
+        )
+    return tuple(texts)
+
+
+_PLAIN: Mapping[
+    str, tuple[Callable[..., PrivacyEvent], Mapping[str, Callable[[Mapping[str, Any], str], Any]]]
+] = {
+    "discrete_gaussian": (
+        DiscreteGaussian,
+        {"variance": _text, "sensitivity": _given, "multiplicity": _given},
+    ),
+    "discrete_laplace": (DiscreteLaplace, {"scale": _text, "sensitivity": _given, "multiplicity": _given}),
+    "integer_subspace_gaussian": (
+        IntegerSubspaceGaussian,
+        {"variance": _text, "squared_distance": _given, "invariants": _texts, "total_variation": _text},
+    ),
+    "gaussian": (Gaussian, {"variance": _text, "sensitivity": _text, "multiplicity": _given}),
+    "laplace": (Laplace, {"scale": _text, "sensitivity": _text, "multiplicity": _given}),
+    "randomized_response": (
+        RandomizedResponse,
+        {"epsilon": _text, "options": _given, "multiplicity": _given},
+    ),
+    "approximate_dp": (ApproximateDP, {"epsilon": _text, "delta": _text, "multiplicity": _given}),
+    "zcdp": (ZCDP, {"rho": _text}),
+    "invariant": (InvariantEvent, {"statement": _text}),
+    "non_private": (NonPrivateEvent, {"reason": _text}),
+}
+"""Events that hold no other events: the class, and how each of its arguments is read, in their order."""
 
 
 def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLaplace:
@@ -97,41 +140,6 @@ def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLa
         _text(keys, "total_variation"),
         keys.get("restricted", False),
     )
-
-
-def _read_subspace_gaussian(keys: Mapping[str, Any], _: int) -> IntegerSubspaceGaussian:
-    _check_keys(keys, {"variance", "squared_distance", "invariants", "total_variation"})
-    return IntegerSubspaceGaussian(
-        _text(keys, "variance"),
-        keys["squared_distance"],
-        _texts(keys, "invariants"),
-        _text(keys, "total_variation"),
-    )
-
-
-def _read_real_gaussian(keys: Mapping[str, Any], _: int) -> Gaussian:
-    _check_keys(keys, {"variance", "sensitivity", "multiplicity"})
-    return Gaussian(_text(keys, "variance"), _text(keys, "sensitivity"), keys["multiplicity"])
-
-
-def _read_real_laplace(keys: Mapping[str, Any], _: int) -> Laplace:
-    _check_keys(keys, {"scale", "sensitivity", "multiplicity"})
-    return Laplace(_text(keys, "scale"), _text(keys, "sensitivity"), keys["multiplicity"])
-
-
-def _read_response(keys: Mapping[str, Any], _: int) -> RandomizedResponse:
-    _check_keys(keys, {"epsilon", "options", "multiplicity"})
-    return RandomizedResponse(_text(keys, "epsilon"), keys["options"], keys["multiplicity"])
-
-
-def _read_approximate(keys: Mapping[str, Any], _: int) -> ApproximateDP:
-    _check_keys(keys, {"epsilon", "delta", "multiplicity"})
-    return ApproximateDP(_text(keys, "epsilon"), _text(keys, "delta"), keys["multiplicity"])
-
-
-def _read_zcdp(keys: Mapping[str, Any], _: int) -> ZCDP:
-    _check_keys(keys, {"rho"})
-    return ZCDP(_text(keys, "rho"))
 
 
 def _read_sampled(keys: Mapping[str, Any], depth: int) -> PoissonSampled:
@@ -163,33 +171,13 @@ def _read_worst(keys: Mapping[str, Any], depth: int) -> WorstEvent:
     return WorstEvent(_events(keys, "branches", depth), keys["chosen"])
 
 
-def _read_invariant(keys: Mapping[str, Any], _: int) -> InvariantEvent:
-    _check_keys(keys, {"statement"})
-    return InvariantEvent(_text(keys, "statement"))
-
-
-def _read_non_private(keys: Mapping[str, Any], _: int) -> NonPrivateEvent:
-    _check_keys(keys, {"reason"})
-    return NonPrivateEvent(_text(keys, "reason"))
-
-
 _READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
-    "discrete_gaussian": _read_gaussian,
-    "discrete_laplace": _read_laplace,
     "integer_subspace_laplace": _read_subspace_laplace,
-    "integer_subspace_gaussian": _read_subspace_gaussian,
-    "gaussian": _read_real_gaussian,
-    "laplace": _read_real_laplace,
-    "randomized_response": _read_response,
-    "approximate_dp": _read_approximate,
-    "zcdp": _read_zcdp,
     "poisson_sampled": _read_sampled,
     "sequential": _read_sequential,
     "parallel": _read_parallel,
     "adaptive": _read_adaptive,
     "worst": _read_worst,
-    "invariant": _read_invariant,
-    "non_private": _read_non_private,
 }
 
 
@@ -201,25 +189,6 @@ def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent
             f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."
         )
     return tuple(_read(event, depth + 1) for event in events)
-
-
-def _text(keys: Mapping[str, Any], key: str) -> str:
-    text = keys[key]
-    # A JSON number would be read as a float, which is not the fraction that was meant.
-    if not isinstance(text, str):
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}."
-        )
-    return text
-
-
-def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    texts = keys[key]
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be a list of texts, got {as_given(texts)}."
-        )
-    return tuple(texts)
 
 
 def _check_keys(keys: Mapping[str, Any], wanted: set[str]) -> None:

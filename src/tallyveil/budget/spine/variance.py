@@ -1,31 +1,17 @@
-"""How accurately a spine answers a query: variances, precisions and measures of geounits and areas.
+"""How accurately a spine answers a query: variances, precisions and measures of its geounits, entities and other areas.
 
-Variance of the answer of every geounit and entity, by generalised least squares on the tree.
+Problem. Every geounit's answer is the sum of its children's answers. Each geounit may have one measurement with known
+precision (1 / variance). Wanted is the variance of the best linear unbiased estimate of every geounit and entity.
 
-Problem. Every geounit's answer is the sum of its children's answers. Each geounit may have one measurement
-with known precision (1 / variance). Wanted is the variance of the best linear unbiased estimate of every
-geounit and entity.
+Steps. A pass up the tree computes `below`, the variance from the measurements in a geounit's own subtree: precisions
+add, and the variances of the children add to that of their sum. A pass down computes `variance`, which uses all
+measurements. With g = v / s, where v is the child's `below` and s its sum over all children of the parent, the
+variance of the child is v (1 - g) + g^2 x variance of the parent. For an entity, `raise_parts` carries its slope and
+its spread from each geolevel to the next coarser one; its variance is the sum over the roots of spread + slope^2 x
+variance of the root. Each pass visits every geolevel once.
 
-Steps. A pass up the tree computes `below`, the variance from the measurements in a geounit's own subtree:
-precisions add, and the variances of the children add to that of their sum. A pass down computes `variance`,
-which uses all measurements. With g = v / s, where v is the child's `below` and s its sum over all children of
-the parent,
-    variance of the child = v (1 - g) + g^2 x variance of the parent.
-For an entity, `raise_parts` carries its slope and its spread from each geolevel to the next coarser one; its
-variance is the sum over the roots of spread + slope^2 x variance of the root.
-
-Stopping rule. Each pass visits every geolevel once.
-
-Worked case. A root and its two children are each measured with variance 1. `below` is 1 for the children and
-1 / (1 + 1/2) = 2/3 for the root, which is also its `variance`. For a child g = 1/2, so its variance is 1/2 +
-1/4 x 2/3 = 2/3.
-
-Precision with which a strategy measures one answer, such as the total, in every geounit.
-
-How accurately a spine answers a query for areas: its own geounits, entities, and the geounits of another
-spine.
-
-How a release measures totals, on the spine made by its steps and on the spine of its geography.
+Worked case. A root and its two children are each measured with variance 1. `below` is 1 for the children and 1 / (1 +
+1/2) = 2/3 for the root, which is also its `variance`. For a child g = 1/2, so its variance is 1/2 + 1/4 x 2/3 = 2/3.
 """
 
 import math

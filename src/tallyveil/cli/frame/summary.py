@@ -1,4 +1,4 @@
-"""The summary of a finished release, for every command that makes one."""
+"""The closing summary of a release or of measurements, for every command that makes one."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from tallyveil.cli.frame.tables import show_marks
 from tallyveil.cli.frame.terminal import say
 
 if TYPE_CHECKING:
+    from tallyveil.api.opened import Measurements
     from tallyveil.api.released import Release
     from tallyveil.cli.frame.screen import Screen
     from tallyveil.files.manifest import Manifest
@@ -85,7 +86,7 @@ def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> No
     unit = unit_of(words.get("unit"), words.get("units"))
     table.add_row(unit.many, f"{sizes['records']:,} (as published)")
     table.add_row("geounits", geounits)
-    table.add_row("files", f"{len(manifest.files)}, {sum(f.bytes for f in manifest.files) / 1e6:.1f} MB")
+    table.add_row("files", _files(manifest))
     table.add_row("checks passed", str(len(manifest.checks)))
     table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
@@ -93,3 +94,50 @@ def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> No
         if (out / folder).is_dir():
             table.add_row(folder, str(out / folder))
     console.print(table)
+
+
+def finish_measurements(measurements: "Measurements", out: Path, quiet: bool, as_json: bool) -> None:
+    """Print the closing summary of measurements, drawn or imported."""
+    if as_json:
+        say(json.dumps(_measurements_summary(measurements, out)))
+    elif not quiet:
+        _show_measurements(measurements, out)
+
+
+def _measurements_summary(measurements: "Measurements", out: Path) -> dict[str, Any]:
+    from tallyveil.files.marks import marks_of
+
+    manifest = measurements.manifest
+    return {
+        "name": manifest.body["name"],
+        "run": manifest.run,
+        **marks_of(manifest).entry(),
+        "already_finished": measurements.already_finished,
+        **({"imported": manifest.body["imported"]} if "imported" in manifest.body else {}),
+        "privacy": manifest.privacy,
+        "out": str(out),
+    }
+
+
+def _show_measurements(measurements: "Measurements", out: Path) -> None:
+    from rich.table import Table
+
+    manifest = measurements.manifest
+    imported = manifest.body.get("imported")
+    # An import spends nothing, so that another one costs nothing either.
+    another = None if imported else "new measurements"
+    console = opened_summary(manifest, out, measurements.already_finished, "these measurements", another)
+    table = Table(title=f"Measurements of {manifest.body['name']} (run {manifest.run})", show_header=False)
+    if imported:
+        table.add_row("imported", imported["statement"])
+        table.add_row("rho", f"{imported['rho_of_variances']} by the variances of the files")
+    table.add_row("privacy", manifest.privacy["statement"])
+    for invariant in manifest.privacy["invariants"]:
+        table.add_row("published exactly", invariant)
+    table.add_row("files", _files(manifest))
+    table.add_row("next", f"tallyveil estimate {out} --out FOLDER")
+    console.print(table)
+
+
+def _files(manifest: "Manifest") -> str:
+    return f"{len(manifest.files)}, {sum(file.bytes for file in manifest.files) / 1e6:.1f} MB"

@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+class GroupedRows:
+    """Rows of a table that begin with their group. A group is named once, and a line parts it from the next."""
+
+    def __init__(self, table: "Table") -> None:
+        self._table = table
+        self._last: tuple[str, ...] | None = None
+
+    def add(self, group: tuple[str, ...], *cells: str) -> None:
+        """Add a row: the cells that name its group, and the others."""
+        if self._last not in (None, group):
+            self._table.add_section()
+        self._table.add_row(*(("",) * len(group) if group == self._last else group), *cells)
+        self._last = group
+
+
 def plain_table(*names: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> "Table":
     """A table without lines between its columns.
 

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
@@ -103,40 +103,6 @@ def region_of(spine: Spine, geounits: ArrayLike) -> Region:
             f"its number in the spine, or give {n} booleans."
         )
     return Region(numbers, np.ones(len(numbers)))
-
-
-def region_of_geounit(spine: Spine, level: int, geounit: int) -> Region:
-    """The set of the finest geounits in a geounit."""
-    offsets = spine.finest_offsets(level)
-    inside = np.arange(offsets[geounit], offsets[geounit + 1], dtype=np.int64)
-    return Region(inside, np.ones(len(inside)))
-
-
-def regions_by_label(spine: Spine, labels: Sequence[str | None] | NDArray[np.str_]) -> dict[str, Region]:
-    """For each label, the set of finest geounits that have it. None and "" mean no label.
-
-    Args:
-        spine: The hierarchy.
-        labels: One for each finest geounit, in the spine's order.
-    Raises:
-        GeographyError: the number of labels is not the number of finest geounits.
-    """
-    if len(labels) != spine.n_geounits(spine.finest):
-        raise GeographyError(
-            f"there are {len(labels)} labels for {spine.n_geounits(spine.finest)} {spine.geolevels[-1]} geounits. "
-            "Give one label for each."
-        )
-    column = np.array([label or "" for label in labels], dtype=np.str_)
-    names, number = np.unique(column, return_inverse=True)
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(names) + 1))
-    return {
-        str(name): Region(
-            order[starts[i] : starts[i + 1]].astype(np.int64), np.ones(starts[i + 1] - starts[i])
-        )
-        for i, name in enumerate(names.tolist())
-        if name
-    }
 
 
 def _combined(*parts: tuple[Region, float]) -> Region:
@@ -385,21 +351,10 @@ def level_answers(estimate: TreeEstimate, level: int, questions: Questions, *, w
     Returns:
         Arrays of shape (n_geounits, questions).
     """
-    runs = [run for _, _, run in stream_answers(estimate, level, questions, workers=workers)]
+    runs = [run for _, _, run in LevelAnswers.of(estimate, level, questions).stream(workers=workers)]
     return Answers(
         np.concatenate([run.estimates for run in runs]), np.concatenate([run.variances for run in runs])
     )
-
-
-def stream_answers(
-    estimate: TreeEstimate, level: int, questions: Questions, *, workers: int = 1
-) -> Iterator[tuple[int, int, Answers]]:
-    """The result of `level_answers` for some thousand geounits at a time, so that memory is limited.
-
-    Yields:
-        First geounit, one past the last, and their answers in shape (geounits, questions).
-    """
-    return LevelAnswers.of(estimate, level, questions).stream(workers=workers)
 
 
 def at_once_of(spine: Spine, level: int) -> int:
@@ -438,11 +393,13 @@ class LevelAnswers:
     def stream(
         self, within: tuple[int, int] | None = None, *, workers: int = 1
     ) -> Iterator[tuple[int, int, Answers]]:
-        """Answers of geounits, `at_once` together; the arguments are those of `stream_answers`.
+        """Answers of geounits, `at_once` together, so that memory is limited.
 
         Args:
             within: The first geounit, a multiple of `at_once`, and one past the last; None for all.
             workers: Number of threads.
+        Yields:
+            First geounit, one past the last, and their answers in shape (geounits, questions).
         """
         with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
             for start, stop, coefficients in self._coefficients(within or (0, len(self.row)), pool):
@@ -483,11 +440,7 @@ def region_variances(
 
 
 def answer_covariance(
-    covariance: TreeCovariance,
-    asked: tuple[Region, Questions],
-    other: tuple[Region, Questions],
-    *,
-    workers: int = 1,
+    covariance: TreeCovariance, asked: tuple[Region, Questions], other: tuple[Region, Questions]
 ) -> Floats:
     """Covariances between the estimates of questions about two regions; shape (questions of the first, of the other).
 
@@ -495,18 +448,17 @@ def answer_covariance(
         covariance: Covariances of the tree.
         asked: A region and the questions about it.
         other: Another region and its questions.
-        workers: Number of threads.
     Returns:
         In squared counts; NaN if one of the two answers is not determined.
     """
-    blocks = region_covariance(covariance, asked[0], other[0], workers=workers)[0]
+    blocks = region_covariance(covariance, asked[0], other[0])[0]
     left, right = asked[1].rows(), other[1].rows()
     out = np.empty((len(left), len(right)))
     # Row by row: the Gram blocks of all pairs of questions would not fit into memory at once.
     for row, query in zip(out, left, strict=True):
         row[:] = gram(covariance.algebra, np.broadcast_to(query, right.shape), right) @ blocks
     for axis, (region, questions) in enumerate((asked, other)):
-        unknown = region_unknown(covariance, region, workers=workers)
+        unknown = region_unknown(covariance, region)
         if unknown is not None:
             np.moveaxis(out, axis, 0)[questions.unknown(unknown)[0]] = np.nan
     return out

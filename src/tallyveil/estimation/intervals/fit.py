@@ -46,7 +46,6 @@ from tallyveil.kernels.tree.sweep import (
     answer_rows,
     finest_rows,
 )
-from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.measurements.store import measurement_folder
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import published_columns, published_height, read_published
@@ -62,27 +61,6 @@ class AnswerRows(Protocol):
     def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
         """Answers of geounits start to stop - 1, as integers. The answers of the queries follow one another."""
         ...
-
-
-class SourceRows:
-    """Rows from a source of measurements, requested when they are needed."""
-
-    def __init__(self, source: MeasurementSource, spine: Spine) -> None:
-        self._source = source
-        self._spine = spine
-
-    def rows(self, level: int, queries: Sequence[QueryGroup], start: int, stop: int) -> Numbers:
-        """Answers of geounits start to stop - 1, in the smallest integer type that can represent them."""
-        out = np.empty((stop - start, sum(group.size for group in queries)), np.int64)
-        place = 0
-        for group in queries:
-            answers = np.arange(group.size, dtype=np.int64)
-            geolevel = self._spine.geolevels[level]
-            measured = self._source.measure(geolevel, group.name, start, stop, answers)
-            # Layers are asked for one by one, and each holds the answers of the whole query group.
-            out[:, place : place + group.size] = measured.values
-            place += group.size
-        return narrowed(out)
 
 
 class MeasuredLevels(Protocol):

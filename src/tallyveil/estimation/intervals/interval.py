@@ -1,37 +1,28 @@
 """Intervals for counts and for ratios of two counts, from unbiased estimates and their variances.
 
-There are two kinds of intervals for counts with the stated coverage: the unified interval, for counts, which
-cannot be negative; and the normal interval, for anything else, such as differences. docs/intervals.md
-explains why no other kind is offered. Discrete Laplace noise has estimates and standard errors, and no
-intervals. Worked case: an estimate is 3.2 with standard error 2, that is x = 1.6. At level 0.95 the unified
-interval is 0 to 2 x (1.6 + 1.96) = 7.12; rounded inward to integers, it is 0 to 7. The normal interval is
--0.72 to 7.12.
+Counts, which cannot be negative, have the unified interval; anything else, such as a difference, the normal one.
+docs/intervals.md explains why no other kind is offered. Discrete Laplace noise has estimates and standard errors, and
+no intervals. Worked case: an estimate of 3.2 with standard error 2 has at level 0.95 the unified interval 0 to 7.12,
+rounded inward to integers 0 to 7, and the normal interval -0.72 to 7.12.
 
-*The unified interval of Feldman and Cousins*, in units of the standard error. One normal observation x has
-variance 1 and a mean m >= 0. Wanted is an interval for m that is never empty and covers m with exactly the
-given probability, whatever m is. For each m, values x are accepted in decreasing order of their likelihood
-under m relative to that under the best mean for x, which is max(x, 0), until their probability is the level.
-The interval of x contains every m that accepts x. Let the acceptance of m end at m + d. Its lower end is m -
-d if that is not negative, and m/2 - d^2/(2 m) otherwise: at these two points both ends have the same
-likelihood ratio. Bisection finds the d for which the acceptance has the probability of the level. The ends
-are tabulated over m and interpolated as functions of x. Stopping rule: bisection makes a fixed number of
-steps, which exhausts double precision. Worked case: at level 0.95, x = 5 gives 5 - 1.96 = 3.04 to 6.96, and x
-= 0 gives 0 to 1.96. Source: Feldman and Cousins 1998, Phys. Rev. D 57, 3873, section IV.B and table X.
+*The unified interval of Feldman and Cousins* (1998, Phys. Rev. D 57, 3873, section IV.B and table X), in units of the
+standard error. x is normal with variance 1 and mean m >= 0. Wanted is an interval that is never empty and covers m
+with exactly the level, whatever m is. For each m, values x are accepted in decreasing order of their likelihood under
+m relative to that under max(x, 0), until their probability is the level. The interval of x contains every m that
+accepts x. Let the acceptance of m end at m + d. Its lower end has the same likelihood ratio: m - d if that is not
+negative, and m/2 - d^2/(2 m) otherwise. Bisection finds d in a fixed number of steps, which exhausts double precision.
+The ends are tabulated over m and interpolated as functions of x. Worked case: at 0.95, x = 5 gives 3.04 to 6.96, and x
+= 0 gives 0 to 1.96.
 
-*Ratios (Fieller).* The estimates a and b of two counts are normal with known covariance. Wanted are all
-ratios r that the estimates do not contradict. The counts are not negative, and the second is above zero. So r
-is at least 0, and a share is at most 1. If r is the true ratio, a - r b is normal with mean 0 and variance
-V(r) = Var a - 2 r Cov(a, b) + r^2 Var b. So r is kept if (a - r b)^2 <= z^2 V(r). This is a quadratic
-inequality, A r^2 - 2 B r + C <= 0, with A = b^2 - z^2 Var b, B = a b - z^2 Cov(a, b) and C = a^2 - z^2 Var a.
-The true ratio is kept with exactly the level, however small b is. If b is further from zero than z standard
-errors, A is positive, and the kept ratios are an interval. Otherwise they are everything outside an interval,
-or every number. Then b may be zero, and the ratio may be of any size. No interval of bounded length can have
-its level for every truth (Gleser and Hwang 1987). The result is the least and the greatest kept ratio from 0
-to `most`. The greatest is infinite where every large ratio is kept. If none is kept, the result is the
-possible ratio nearest to a / b, or every ratio if b is not above zero. These rules add ratios and take away
-none that is possible. Worked case: a = 10 and b = 100 are independent with standard errors 2 and 5, and z =
-2. A = 9900, B = 1000, C = 84. The ends are (1000 -+ sqrt(1000^2 - 9900 x 84)) / 9900, that is 0.0596 and
-0.1425.
+*Ratios (Fieller).* The estimates a and b of two counts are normal with known covariance. If r is the true ratio, a - r
+b is normal with mean 0 and variance V(r) = Var a - 2 r Cov(a, b) + r^2 Var b. So r is kept if (a - r b)^2 <= z^2 V(r),
+that is A r^2 - 2 B r + C <= 0 with A = b^2 - z^2 Var b, B = a b - z^2 Cov(a, b) and C = a^2 - z^2 Var a, and the true
+ratio is kept with exactly the level. If b is further from zero than z standard errors, A is positive, and the kept
+ratios are an interval. Otherwise they are everything outside an interval, or every number: no interval of bounded
+length can have its level for every truth (Gleser and Hwang 1987). The result is the least and the greatest kept ratio
+from 0 to `most` (a share is at most 1), infinite where every large ratio is kept. If none is kept, it is the possible
+ratio nearest to a / b, or every ratio if b is not above zero. Worked case: a = 10 and b = 100, independent, with
+standard errors 2 and 5, and z = 2: A = 9900, B = 1000, C = 84, and the ends are 0.0596 and 0.1425.
 """
 
 import math

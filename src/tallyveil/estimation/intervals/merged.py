@@ -1,38 +1,26 @@
 """The model of one table: a flat schema of atoms, whose queries are sums of noisy answers.
 
-The flat schema has one attribute, the atom. A measured query becomes one query of this schema for each number of terms
-of its sums, because the variance of a sum is that number times the variance of one answer. Everything else is then as
-for a small schema: the algebra of blocks, the sweeps, regions and intervals (`tallyveil.estimation.intervals`).
+A schema has a million cells, and a table a hundred answers, so least squares over all cells is out of reach. The flat
+schema has one attribute, the atom. A measured query becomes one query of this schema for each number of terms of its
+sums, because the variance of a sum is that number times the variance of one answer: a query with variance 2 and sums
+of 5, 5 and 6 answers becomes one query of two answers with variance 10 and one of one answer with variance 12.
+Everything else is as for a small schema (`tallyveil.estimation.intervals`).
 
-Worked case. A query with variance 2 has sums of 5, 5 and 6 answers. It becomes one query of two answers with variance
-10, and one of one answer with variance 12.
+*Atoms* are sets of possible cells that neither the table nor its estimate divides. For every attribute, the levels
+that the table treats alike are merged. The atoms are the combinations of merged levels that have a possible cell. They
+are divided further by the groups of measured queries, the smallest query first, as long as there are few atoms: the
+more atoms, the more of the measurements' information is used. An attribute is *even* if every query either sums it or
+asks for it level by level, and no zero names it. Exchanging two levels that the table merges then changes nothing, so
+dividing them would use no further information. Worked case: a table asks for sex; queries measure sex by age, and the
+age groups young and old by race. Race is even, and the table sums it. So there are 4 atoms, sex by young and old,
+whatever the number of races.
 
-*Atoms of a table* are sets of possible cells that neither the table nor its estimate divides.
-
-Problem. A schema has a million cells, and a table has a hundred answers. Least squares over all cells is out of reach.
-
-Steps. For every attribute, the levels that the table treats alike are merged. The atoms are the combinations of merged
-levels that have a possible cell. They are divided further by the groups of measured queries, the smallest query first,
-as long as there are few atoms. The more atoms, the more of the measurements' information is used.
-
-An attribute is *even* if every query either sums it or asks for it level by level, and no zero names it. Exchanging two
-levels that the table merges then changes nothing in the problem. So the estimate of the table depends only on sums over
-such levels, and dividing them would use no further information.
-
-Worked case. A table asks for sex. Queries measure sex by age, and the age groups young and old by race. Race is even,
-and the table sums it. So the atoms are sex by young and old: 4 atoms, whatever the number of races.
-
-*Sums* of a query's noisy answers are such as are sums of atoms.
-
-Problem. A measured query divides the cells otherwise than the atoms do. Wanted are the finest groups of its answers
-whose cells are together some whole atoms.
-
-Steps. Atoms and answers with a possible cell in common are joined. A group is a connected component. Cells that the
-query leaves out join their atoms to nothing that is measured, so a component with such cells is not used. Answers
-without a possible cell are noise around zero and belong to no group.
-
-Worked case. The atoms are ages 0 to 4, 5 to 17, and 18 or older. A query counts single years 0 to 9 and, together, 10
-or older. Its answers 0 to 4 are one group of 5 answers. Its other answers are one group of 6, which is two atoms.
+*Sums* of a query's noisy answers are the finest groups of answers whose cells are together some whole atoms. Atoms and
+answers with a possible cell in common are joined, and a group is a connected component. Cells that the query leaves
+out join their atoms to nothing that is measured, so a component with such cells is not used. Answers without a
+possible cell are noise around zero and belong to no group. Worked case: the atoms are ages 0 to 4, 5 to 17, and 18 or
+older; a query counts single years 0 to 9 and, together, 10 or older. Its answers 0 to 4 are one group. Its other
+answers are one group of 6, which is two atoms.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -175,7 +175,10 @@ def spine_of(file: ReleaseFile) -> SpineInput | None:
     preset = None if table.preset is None else load_spine_preset(table.preset)
     columns = _columns(table, preset)
     families = (*columns, *table.overlapping)
-    steps = _preset_steps(table, preset, file.geography.geolevels) if preset else _own_steps(table, families)
+    if preset:
+        steps = _preset_steps(table, preset, file.geography.geolevels)
+    else:
+        steps = tuple(_step(item, families) for item in table.steps)
     geolevels = geolevels_after(file.geography.geolevels, steps)
     _refuse_repeated(families, (*file.geography.geolevels, *geolevels))
     _refuse_unknown(file.outputs.entities, families, "[outputs] entities")
@@ -197,10 +200,6 @@ def _columns(table: SpineTable, preset: SpinePreset | None) -> tuple[str, ...]:
     """The columns of families: those that the preset needs and the file does not name, then those it names."""
     needed = () if preset is None else preset.families
     return (*(name for name in needed if name not in table.families), *table.families)
-
-
-def _own_steps(table: SpineTable, families: Sequence[str]) -> tuple[Step, ...]:
-    return tuple(_step(item, families) for item in table.steps)
 
 
 def _preset_steps(table: SpineTable, preset: SpinePreset, geolevels: Sequence[str]) -> tuple[Step, ...]:

@@ -1,35 +1,21 @@
-"""Certified probabilities of single cells and of sums of independent noise.
+"""Weights of single cells, and certified probabilities of sums of independent cells.
 
-Weights of single cells, and the law of a cell that stands for several.
+*A cell that stands for several* (`joint_law`). If z and -z are both cells of a table, one number decides two cells,
+and its weight is the product of two. In a product of weights, the rates 1 / scale (Laplace) or 1 / variance (Gaussian)
+add up: two cells with the Laplace scale 4 and values x and -x are a cell with scale 2.
 
-Problem. Samplers of tables need the weight of a value, bounds on the weight of large values, and laws whose
-weights are products. If z and -z are both cells of a table, one number decides two cells, and its weight is
-the product of two.
+*Sums* (`SumLaws`). A sum of n independent cells with the same law has the n-fold convolution of the law. A table holds
+its probabilities in units of 2**-bits, and one bound on the error of every entry in these units, which also covers
+sums beyond the table.
 
-Steps. The weight of a Laplace law is exp(-abs(x) / scale), and that of a Gaussian law is exp(-x^2 / (2
-variance)). In a product of weights, the rates 1 / scale or 1 / variance add up.
-
-Worked case. Two cells with the Laplace scale 4 and values x and -x have the joint weight exp(-abs(x) / 2).
-This is a cell with scale 2.
-
-Certified probabilities of sums of independent noise.
-
-Problem. A sum of n independent cells with the same law has the n-fold convolution of the law. Wanted are its
-probabilities, with a proved bound on the error.
-
-Variables. A table holds integers, in units of 2**-bits, and one bound on the error of every entry in these
-units. The bound also covers sums beyond the table.
-
-Steps.
 - One cell: differences of certified floors (`IntegerLaw.tail_floors`). Each is off by at most 2 units.
-- A sum of two parts: let p, q be the exact laws and P, Q their tables with errors a, b. Every entry of P * Q
-  / 2**bits is off by at most a |q|_1 + b |P|_1, where |q|_1 = 1 and |P|_1 is below 1 + 1 / b. Rounding down
-  adds one unit. So the new error is a + b + 2.
+- A sum of two parts: let p, q be the exact laws and P, Q their tables with errors a, b. Every entry of P * Q / 2**bits
+  is off by at most a |q|_1 + b |P|_1, where |q|_1 = 1 and |P|_1 is below 1 + 1 / b. Rounding down adds one unit. So
+  the new error is a + b + 2.
+- n cells are halved until single cells remain.
 
-Stopping rule. n cells are halved until single cells remain.
-
-Worked case. In units of 2**-4, let one cell have the table 4, 8, 4. For two cells the product is 16, 64, 96,
-64, 16; divided by 2**4 it is the table 1, 4, 6, 4, 1.
+Worked case. In units of 2**-4, let one cell have the table 4, 8, 4. For two cells the product is 16, 64, 96, 64, 16;
+divided by 2**4 it is the table 1, 4, 6, 4, 1.
 """
 
 import math

@@ -1,33 +1,16 @@
-"""Uniform numbers at addresses, and draws of one of finitely many outcomes from their digits.
+"""Uniform numbers at addresses, digit by digit, and draws of one of finitely many outcomes from their digits.
 
-Uniform numbers at addresses, for the samplers of one release: in batches, or digit by digit.
+Each draw of a vector has a number, and each uniform number within it has a site. The noise source turns the address
+(geolevel, query, draw, site) into the digits of that number: the first 64 at once for whole batches, further digits on
+request. So no result depends on how draws are batched.
 
-Problem. A sampler needs uniform numbers with as many digits as a decision takes. The result must not depend
-on how draws are batched.
+*A choice* (`ChoiceTable`). Outcomes 0, 1, ..., n - 1 have real probabilities that ball arithmetic can compute to any
+precision. F(j) is the probability of the outcomes up to j, and U a uniform number. The outcome is the j with F(j - 1)
+<= U < F(j), or n if U is at least F(n - 1). The first 64 digits of U are compared with the certified first 64 digits
+of every F. Where they are equal to those of some F, more digits are read until they differ.
 
-Steps. Each draw of a vector has a number, and each uniform number within it has a site. The noise source
-turns the address (geolevel, query, draw, site) into the digits of that uniform number: the first 64 at once
-for whole batches, further digits on request.
-
-Worked case. A sampler with 4 sites for each trial uses sites 0 to 3 in trial 0 and sites 4 to 7 in trial 1,
-whatever trials or draws are computed together.
-
-Draws one of finitely many outcomes, or none of them, with certified probabilities.
-
-Problem. Outcomes 0, 1, ..., n - 1 have real probabilities that ball arithmetic can compute to any precision.
-Wanted is a draw with exactly these probabilities.
-
-Variables. F(j) is the probability of the outcomes up to j, with F(-1) = 0. U is a uniform number, read digit
-by digit.
-
-Steps. The outcome is the j with F(j - 1) <= U < F(j), or n if U is at least F(n - 1). The first 64 digits of
-U are compared with the certified first 64 digits of every F. If they are equal to those of some F, more
-digits are read and compared.
-
-Stopping rule. The comparison ends at the first digits that differ.
-
-Worked case. Two outcomes have probabilities 1/2 and 1/4. U = 0.6 gives outcome 1, because 1/2 <= 0.6 < 3/4. U
-= 0.9 gives index 2: neither of them.
+Worked case. Two outcomes have probabilities 1/2 and 1/4. U = 0.6 gives outcome 1, because 1/2 <= 0.6 < 3/4. U = 0.9
+gives index 2: neither of them.
 """
 
 from collections.abc import Callable, Iterator

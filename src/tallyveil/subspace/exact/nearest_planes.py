@@ -1,49 +1,29 @@
 """The lattice Gaussian on any lattice, by nearest planes with rejection.
 
-The basis of a table all of whose sums along one attribute vanish, and its orthogonal form, both in closed
-form.
-
-The problem: nearest planes need a basis and its Gram-Schmidt form, in exact fractions. For a general lattice
-this takes the cube of the dimension, and the fractions grow. Where a table of n_1 x ... x n_k cells keeps the
-sums of all its *lines* (all cells that differ in one attribute alone), both are known. For three attributes
-these are all two-way margins.
-
-The variables: A_n is the lattice of n integers with sum zero, with the basis a_i = e_i - e_(i+1), i = 1 ..
-n - 1. Its Gram-Schmidt form is a*_i, with a_i = a*_i - ((i - 1) / i) a*_(i-1) and |a*_i|^2 = (i + 1) / i.
-
-The lattice of the table is the tensor product of A_(n_1) .. A_(n_k). Its basis vectors are all products of
-the a_i, in the order of the cells. The tensor products of the a*_i are orthogonal. Multiplied out, the
-formula for a_i gives each basis vector as its own product of a*_i plus earlier ones, so they are its
-Gram-Schmidt form. A coefficient's centre then depends on at most 2^k - 1 later coefficients, with the
-denominator (i_1 + 1) ... (i_k + 1).
-
-The steps: look for sizes n_1 .. n_k whose product is the number of cells and for which the product of all
-n_i - 1 is the dimension, with the cells in this order. Then test that the constraints vanish on the basis. The
-two lattices then span the same space. Both hold all integer vectors of this space, so they are equal.
-
-Example: 3 x 3 x 3 cells with all two-way margins have dimension 8, and the last basis vector has |b*|^2 = (3
-/ 2)^3.
-
 Problem. Wanted are lattice vectors z with probability proportional to exp(-|z|^2 / (2 variance)).
 
-Variables. b_1 .. b_m is a basis and b*_i its orthogonalised (Gram-Schmidt) form. s_i^2 = variance / |b*_i|^2.
-rho_i(c) is the sum of exp(-(x - c)^2 / (2 s_i^2)) over all integers x, and rho_i = rho_i(0).
+Variables. b_1 .. b_m is a basis and b*_i its orthogonalised (Gram-Schmidt) form. s_i^2 = variance / |b*_i|^2. rho_i(c)
+is the sum of exp(-(x - c)^2 / (2 s_i^2)) over all integers x, and rho_i = rho_i(0).
 
-Steps. Coefficients are drawn from the last to the first. The later coefficients determine a centre c for
-coefficient i. The coefficient is x with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i. By Poisson summation
-rho_i(c) is at most rho_i; with the remaining probability the trial fails. So a trial gives the vector z with
-probability exactly exp(-|z|^2 / (2 variance)) / (product of the rho_i).
+Steps. Coefficients are drawn from the last to the first. The later coefficients determine a centre c for coefficient
+i. The coefficient is x with probability exp(-(x - c)^2 / (2 s_i^2)) / rho_i. By Poisson summation rho_i(c) is at most
+rho_i; with the remaining probability the trial fails. So a trial gives the vector z with probability exactly
+exp(-|z|^2 / (2 variance)) / (product of the rho_i).
 
-Stopping rule. Trials are repeated until one succeeds (`TrialSampler`). A trial succeeds with probability at
-least the product of rho_i(1/2) / rho_i, which is near 1 if every s_i is above about 1. The theorem below
-assumes such a threshold; here the probability is computed.
+Stopping rule. Trials are repeated until one succeeds (`TrialSampler`). A trial succeeds with probability at least the
+product of rho_i(1/2) / rho_i, which is computed, and is near 1 if every s_i is above about 1. Worked case: s_i^2 = 1/4
+has rho_i = 1.271 and rho_i(1/2) = 1.235. With centre 1/2 the coefficient fails with probability 0.03, and with s_i^2 =
+1 with 1e-8.
 
-Worked case. If s_i^2 = 1/4, then rho_i = 1.271 and rho_i(1/2) = 1.235. With centre 1/2 the coefficient fails
-with probability 1 - 1.235 / 1.271 = 0.03. If s_i^2 = 1, it fails with probability 1e-8.
+*The basis in closed form* (`tensor_orthogonalised`), where a table of n_1 x ... x n_k cells keeps the sums of all its
+lines, which are cells that differ in one attribute alone. The integers with sum zero have the basis a_i = e_i -
+e_(i+1), of which the Gram-Schmidt form is a*_i = a_i + ((i - 1) / i) a*_(i-1), with |a*_i|^2 = (i + 1) / i. The tensor
+products of the a_i are a basis of the table's lattice, and those of the a*_i its Gram-Schmidt form. A centre then
+depends on at most 2^k - 1 later coefficients, with the denominator (i_1 + 1) ... (i_k + 1). For a general lattice the
+form takes the cube of the dimension, and its fractions grow.
 
-Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022),
-after Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here each coefficient has
-its own.
+Source: Brakerski, Langlois, Peikert, Regev, Stehle 2013, Lemma 2.3 (Theorem 16 of Dharangutte et al. 2022), after
+Gentry, Peikert, Vaikuntanathan 2008. There the rejection comes at the end; here each coefficient has its own.
 """
 
 import math

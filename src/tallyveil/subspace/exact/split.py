@@ -1,41 +1,26 @@
 """The cells of a block given their sum, drawn exactly by divide and conquer over certified tables of sums.
 
-Alias tables for splitting a block whose cells sum to zero. One look-up decides nearly every split.
-
-Problem. A node of a tree holds n cells with sum t. The sum s of its left half has probability L(s) R(t - s) /
-W(t), where L, R and W are the laws of the sums of the left half, the right half and all n cells. Wanted are
-draws of s with exactly this law, in one look-up.
-
-Steps. A table (`kernels.subspace.sums`) gives each s slightly less than its probability, and the rest to the
-outcome "undecided". An undecided s is drawn by inversion from exactly what the table leaves out
-(`AliasTables.given`). So each split has the same law as by inversion, if no table gives an outcome more than
-its probability. Rounding, and sums and outcomes that the tables omit, only make a split undecided. In 181
-blocks of 13 laws and 14 sizes, this had a probability below 2**-23 at every node. docs/proofs/alias-tables.md
-has the proof.
-
-Stopping rule. A table is made with at most `MOST_COLUMN_BITS` bits for its columns. If a node needs more, or
-all tables together need too many entries, there are no alias tables.
-
-Worked case. Four columns have mass 1/4 each. Let s be -1, 0, 1 with probabilities 0.2, 0.6, 0.2. The columns
-of -1 and 1 give them 0.2, and 0.05 to s = 0. The column of 0 gives 0.25 to it, and so does the column of
-"undecided" (up to a tiny rest). The sum for s = 0 is 0.25 + 0.05 + 0.05 + 0.25 = 0.6. One uniform number
-selects a column and a place in it.
-
 Problem. n independent cells with the same law have the sum t. Wanted are draws of the cells given this sum.
 
 Steps. The block is halved again and again, down to single cells. At each node, the sum s of the left half has
-probability L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left half, the right half
-and all cells of the node. The right half gets t - s. A kernel decides nearly every split: with alias tables
-(`AliasTables`) if the block's sum is zero and the tables are small, otherwise in floats with an error margin. A
-split that the kernel leaves undecided is decided here in integers, with more digits of the same uniform
-number and finer tables. So every split has exactly its law, and the support is not truncated.
+probability L(s) R(t - s) / W(t), where L, R and W are the laws of the sums of the left half, the right half and all
+cells of the node. The right half gets t - s. A kernel decides nearly every split. One that it leaves undecided is
+decided here in integers, with more digits of the same uniform number and finer tables, so every split has exactly its
+law.
 
-Stopping rule. The number of digits doubles until the interval that contains the uniform number lies inside
-one outcome's interval; random digits practically always reach this, and after `MOST_WORDS` words an error is
-raised.
+Stopping rule. The number of digits doubles until the interval that contains the uniform number lies inside one
+outcome's interval; random digits practically always reach this, and after `MOST_WORDS` words an error is raised.
 
-Worked case. Four cells have the sum 0. The first split draws s, say 3, so the halves have the sums 3 and -3.
-Two more splits draw the first cell of each half, say 1 and -2. The cells are 1, 2, -2, -1.
+*Alias tables* (`AliasTables`), for blocks whose cells sum to zero, decide a split in one look-up. A table
+(`kernels.subspace.sums`) gives each s slightly less than its probability, and the rest to "undecided"; an undecided s
+is drawn by inversion from exactly what the table leaves out. Rounding and omitted sums only make a split undecided: in
+181 blocks of 13 laws and 14 sizes, with probability below 2**-23 at every node (docs/proofs/alias-tables.md). If a
+node needs more than `MOST_COLUMN_BITS` bits for its columns, or all tables too many entries, the kernel works in
+floats with an error margin instead.
+
+Worked case. Four columns have mass 1/4 each. Let s be -1, 0, 1 with probabilities 0.2, 0.6, 0.2. The columns of -1 and
+1 give them 0.2, and 0.05 to s = 0. The column of 0 gives 0.25 to it, and so does that of "undecided" (up to a tiny
+rest): 0.25 + 0.05 + 0.05 + 0.25 = 0.6. One uniform number selects a column and a place in it.
 """
 
 from collections.abc import Iterator

@@ -1,45 +1,29 @@
 """The grid of a two-way table for look-ahead trials: found, ordered, and its columns told apart by law.
 
-*Finding and ordering the grid.* Problem. Look-ahead trials (`exact.look_ahead`) draw a table whose cells each
-belong to one row and one column. All rows and columns sum to zero. Some cells may be missing. Many systems of
-constraints are such a table, but do not look like one: margins with fixed cells, sums of groups of cells
-within rows, or all two-way margins of a three-way table in which one attribute has two levels.
+Look-ahead trials (`exact.look_ahead`) draw a table whose cells each belong to one row and one column, all of which sum
+to zero; some cells may be missing. Many systems of constraints are such a table, but do not look like one: margins
+with fixed cells, or all two-way margins of a three-way table in which one attribute has two levels. Steps that keep
+the set of allowed noise vectors:
 
-Steps. These changes keep the set of noise vectors that the constraints allow.
 1. A cell that is alone in a constraint is fixed at 0. It is left out.
 2. If one constraint's cells are all in another, larger constraint, they are left out of the larger one.
 3. If every other cell is in two constraints, the cells that are in one only are made a constraint. The other
    constraints imply it, if step 4 finds a grid.
-4. If every cell is in two constraints, these are told apart as rows and columns by colouring: two constraints
-   that share a cell are of different kinds.
-5. If there is no such colouring, pairs are used: a constraint with two cells says that one is minus the
-   other. One of the two then stands for both, and the steps begin again.
+4. If every cell is in two constraints, these are told apart as rows and columns by colouring: two constraints that
+   share a cell are of different kinds.
+5. If there is no such colouring, a constraint with two cells says that one is minus the other. One of the two then
+   stands for both, and the steps begin again, until no pair is left.
 
-The order of the rows matters for the share of trials that succeed. The lowest cell of a column is decided by
-the rows above it. The rows are therefore put in order from the last to the first, each time one with the most
-cells in columns that have a cell already.
+The rows are put in order from the last to the first, each time one with the most cells in columns that have a cell
+already: the rows above the lowest cell of a column decide it, so the order matters for the share of trials that
+succeed.
 
-Stopping rule. Step 5 ends when no pair is left. Then the constraints have another form.
-
-Worked case. In a table with 2 rows, 3 columns and 2 layers, all two-way margins are fixed. The constraint of
-row 1 and column 1 says that the cells of the two layers are z and -z. Layer 1 then is a two-way table with 2
-rows and 3 columns.
-
-*Which columns can share the tables of look-ahead trials.* Problem. Every column has a table g_m for each
-number m of rows (`column_tables`). Tables take time, and so columns with the same cells in the same rows
-should share them.
-
-Variables. The rows are numbered from the last, m = 1, to the first. The lowest cell of a column that is not
-fixed at 0 is *forced*: the rows above it decide its value.
-
-Steps. The first table of a column belongs to its forced cell, and depends on its law alone. Each further cell
-that is not fixed makes a new table from the one before, from its own law and from its exponent. A cell gets
-the exponent V / v, where v is its variance given the sum of its column, and V the sum of v over the row. If
-the cell has variance a and those below it b, then v = a b / (a + b). Exponents are rounded to sixteenths, so
-that the sum of their inverses stays at most 1 and is close to it.
-
-Worked case. All cells have one law, and none is fixed. All columns then share one table for each m, and the
-exponent of every cell is the number of columns.
+*Which columns can share tables.* Every column has a table g_m for each number m of rows, counted from the last
+(`column_tables`). The first belongs to its lowest free cell, and depends on its law alone. Each further free cell
+makes a new table from its own law and an exponent V / v, where v is its variance given the sum of its column (a b / (a
++ b), with a of the cell and b of those below), and V the sum of v over the row. Exponents are rounded to sixteenths,
+so that the sum of their inverses stays at most 1 and is close to it. Where all cells have one law, all columns share
+one table for each m, and the exponent is the number of columns.
 """
 
 import math

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.oracles.spine_matrices import SpineMatrix
 from tests.oracles.variance import raise_parts_reference
+from tests.samples import ten
 
 from tallyveil.budget.spine.variance import entity_parts, entity_variances, spine_variances
 from tallyveil.errors import BudgetError
@@ -30,7 +31,7 @@ def precisions_of(rng, spine, zeros, known=0.0):
     return found
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", ten(range(200)))
 def test_every_variance_is_that_of_dense_least_squares(random_spine, random_family, dense_gls, seed):
     rng = np.random.default_rng([11, seed])
     spine = random_spine(rng, int(rng.integers(1, 14)), int(rng.integers(1, 6)), one_root=bool(seed % 2))
@@ -49,7 +50,7 @@ def test_every_variance_is_that_of_dense_least_squares(random_spine, random_fami
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", ten(range(40)))
 def test_compiled_step_is_its_plain_twin(random_spine, random_family, seed):
     rng = np.random.default_rng([12, seed])
     spine = random_spine(rng, int(rng.integers(2, 30)), 4)

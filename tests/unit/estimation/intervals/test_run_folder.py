@@ -14,11 +14,9 @@ from tallyveil.estimation.intervals.answers import (
     level_variances,
     region_answers,
     region_of,
-    region_of_geounit,
-    regions_by_label,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
-from tallyveil.estimation.intervals.fit import KeptRows, SourceRows, StoredRows, fit_tree
+from tallyveil.estimation.intervals.fit import KeptRows, StoredRows, fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
@@ -57,15 +55,22 @@ def totals(plan, spine, out):
     return {"Region": plan.query("total").apply(*counts.rows(0, 2), 2)}
 
 
+def source_rows(source, geolevel, groups, start, stop):
+    """Answers of all queries side by side, asked for one query at a time."""
+    return np.hstack(
+        [source.measure(geolevel, group.name, start, stop, np.arange(group.size)).values for group in groups]
+    )
+
+
 def test_files_give_the_rows_of_their_source(release):
     plan, spine, model, out = release
-    stored, source = StoredRows(out, model), SourceRows(StoredMeasurements(out, spine), spine)
+    stored, source = StoredRows(out, model), StoredMeasurements(out, spine)
     for level, name in enumerate(spine.geolevels):
         groups = [plan.query(query) for query in plan.strategy.queries(name)]
         n = spine.n_geounits(level)
         whole = stored.rows(level, groups, 0, n)
         assert whole.dtype == np.int16
-        np.testing.assert_array_equal(whole, source.rows(level, groups, 0, n))
+        np.testing.assert_array_equal(whole, source_rows(source, name, groups, 0, n))
         np.testing.assert_array_equal(whole[1:n], stored.rows(level, groups, 1, n))
     kept = KeptRows(stored, largest_bytes=10)
     np.testing.assert_array_equal(kept.rows(2, groups, 3, 9), whole[3:9])
@@ -92,6 +97,10 @@ def test_nothing_depends_on_chunks_or_threads(release, monkeypatch):
     np.testing.assert_array_equal(level_variances(covariance, 2, questions), found[2048, 1][2].variances)
 
 
+def region_of_town(spine, town):
+    return region_of(spine, range(*spine.finest_offsets(1)[town : town + 2].tolist()))
+
+
 def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     plan, spine, model, out = release
     exact = totals(plan, spine, out)
@@ -104,12 +113,10 @@ def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     np.testing.assert_allclose(answers[0].estimates[:, :1], exact["Region"], atol=1e-9)
     assert answers[0].variances[:, 0].max() < 1e-9
     towns = [1, 2, 6]
-    together = (
-        region_of_geounit(spine, 1, 1) + region_of_geounit(spine, 1, 2) + region_of_geounit(spine, 1, 6)
-    )
+    together = region_of_town(spine, 1) + region_of_town(spine, 2) + region_of_town(spine, 6)
     found = region_answers(fit, [together], questions)
     np.testing.assert_allclose(found.estimates[0], answers[1].estimates[towns].sum(axis=0), rtol=1e-12)
-    pairs = [[region_of_geounit(spine, 1, a) for a in towns] for _ in range(2)]
+    pairs = [[region_of_town(spine, a) for a in towns] for _ in range(2)]
     shared = sum(
         answer_covariance(fit.covariance, (a, questions), (b, questions)) for a in pairs[0] for b in pairs[1]
     )
@@ -121,9 +128,9 @@ def test_difference_of_two_regions(release):
     fit = fit_tree(tree_covariance(model), StoredRows(out, model), totals(plan, spine, out))
     total = questions_of(model.algebra, plan.query("total"))
     labels = ["north" if i % 5 else "south" if i else None for i in range(48)]
-    regions = regions_by_label(spine, labels)
-    assert set(regions) == {"north", "south"}
-    north, south = regions["north"], regions["south"]
+    north, south = (
+        region_of(spine, [i for i in range(48) if labels[i] == name]) for name in ("north", "south")
+    )
     found = region_answers(fit, [north, south, north - south], total)
     assert found.estimates[2, 0] == pytest.approx(found.estimates[0, 0] - found.estimates[1, 0])
     shared = answer_covariance(fit.covariance, (north, total), (south, total))[0, 0]
@@ -154,8 +161,6 @@ def test_refusals(release):
     assert refused.value.code == "invariants-missing"
     with pytest.raises(GeographyError, match="outside 0 to 47"):
         region_of(spine, [3, 3])
-    with pytest.raises(GeographyError, match="labels"):
-        regions_by_label(spine, ["a"])
     with pytest.raises(StoreError, match="no measurements"):
         rows.rows(2, [plan.query("home")], 0, 4)
 

@@ -1,7 +1,8 @@
-// Runs the page's numerics without a page. Reads a task as JSON from standard input and writes its answer as JSON.
+// Runs the page's numerics without a page. A task is a line of JSON on the standard input, and its answer one on the output.
 // Infinity and NaN are written as text, because JSON has no such numbers.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
+import { answerLines } from "../answer-lines.mjs";
 
 const [folder] = process.argv.slice(2);
 const { TreeCovariance, districtIntervals, levelOfEach, normalInterval, unifiedInterval } = await import(
@@ -54,5 +55,4 @@ function plain(value) {
   return typeof value === "number" && !Number.isFinite(value) ? String(value) : value;
 }
 
-const { task, ...content } = JSON.parse(readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(tasks[task](content), (_, value) => plain(value)));
+await answerLines(tasks, (_, value) => plain(value));

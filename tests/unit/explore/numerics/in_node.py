@@ -1,23 +1,17 @@
 """Runs the page's numerics under node."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from tests.unit.explore.nodes import answer_of
 
 import tallyveil.explore
 
 NUMERICS = Path(tallyveil.explore.__file__).parent / "app" / "numerics"
 HERE = Path(__file__).parent
-
-node_needed = pytest.mark.skipif(
-    shutil.which("node") is None,
-    reason="node is not installed; it runs the page's JavaScript without a browser",
-)
 
 
 def run_node(script: str, content: dict[str, Any]) -> Any:
@@ -36,7 +30,7 @@ def run_node(script: str, content: dict[str, Any]) -> Any:
 
 def ask_node(task: str, **content: Any) -> Any:
     """The answer of a task of `answers.mjs`."""
-    return run_node("answers.mjs", {"task": task, **content})
+    return answer_of(HERE / "answers.mjs", NUMERICS, task, content)
 
 
 def floats(found: Any) -> np.ndarray:

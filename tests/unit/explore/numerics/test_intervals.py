@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.unit.estimation.intervals.test_against_dense import random_model
-from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.numerics.in_node import ask_node, floats
 
 from tallyveil.estimation.intervals.answers import Answers
 from tallyveil.estimation.intervals.interval import intervals_if_any, intervals_of, rounded_inward

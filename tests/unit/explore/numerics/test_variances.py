@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.unit.estimation.intervals.test_against_dense import features, random_model, with_exact_sums
-from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.numerics.in_node import ask_node, floats
 
 from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance

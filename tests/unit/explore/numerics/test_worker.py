@@ -2,7 +2,8 @@
 
 import numpy as np
 from tests.unit.estimation.intervals.test_against_dense import random_model
-from tests.unit.explore.numerics.in_node import ask_node, floats, node_needed, run_node
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.numerics.in_node import ask_node, floats, run_node
 from tests.unit.explore.numerics.test_variances import queries_of, write_model
 
 pytestmark = node_needed

@@ -1,10 +1,10 @@
-// Answers questions of the tests with the workbench's own modules. A question is JSON on the standard input.
+// Answers questions of the tests with the workbench's own modules. A question is a line of JSON on the standard input.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
+import { answerLines } from "../answer-lines.mjs";
 
 const app = pathToFileURL(`${process.argv[2]}/`);
 const load = (name) => import(new URL(`workbench/${name}.js`, app));
-const question = JSON.parse(readFileSync(0, "utf8"));
 
 /** The plan of a site after some moves. */
 async function moved({ plan, moves }) {
@@ -126,4 +126,4 @@ const tasks = {
 };
 
 const replace = (_, value) => (typeof value === "number" && !Number.isFinite(value) ? String(value) : value);
-process.stdout.write(JSON.stringify(await tasks[question.task](question), replace));
+await answerLines(tasks, replace);

@@ -1,24 +1,16 @@
 """Runs the workbench's modules under node, and makes plans to ask them about."""
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from tests.unit.explore.nodes import answer_of
 
 import tallyveil.explore
 
 APP = Path(tallyveil.explore.__file__).parent / "app"
 SCRIPT = Path(__file__).with_name("answers.mjs")
 STEPS = 100_000
-
-node_needed = pytest.mark.skipif(
-    shutil.which("node") is None,
-    reason="node is not installed; it runs the page's JavaScript without a browser",
-)
 
 SMALL = """# A small release.
 [release]
@@ -76,16 +68,7 @@ LAPLACE = (
 
 def ask_node(task: str, **content: Any) -> Any:
     """The answer of a task of `answers.mjs`."""
-    done = subprocess.run(
-        ["node", str(SCRIPT), str(APP)],
-        input=json.dumps({"task": task, **content}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return answer_of(SCRIPT, APP, task, content)
 
 
 def random_moves(content: Any, rng: np.random.Generator, n: int = 4) -> list[dict[str, Any]]:

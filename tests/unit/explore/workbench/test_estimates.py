@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from tests.unit.explore.workbench.in_node import SMALL, ask_node, node_needed, random_moves
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.workbench.in_node import SMALL, ask_node, random_moves
 
 from tallyveil.explore.workbench import WorkbenchAreas, filled, make_workbench
 from tallyveil.geography.tables import entities_from_columns

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.unit.explore.workbench.in_node import ask_node, node_needed
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.workbench.in_node import ask_node
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.renyi import zcdp_to_epsilon

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomlkit
-from tests.unit.explore.workbench.in_node import LAPLACE, SMALL, STEPS, ask_node, node_needed, random_moves
+from tests.unit.explore.nodes import node_needed
+from tests.unit.explore.workbench.in_node import LAPLACE, SMALL, STEPS, ask_node, random_moves
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.events import Neighbours

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
-from tallyveil.kernels.compiled import all_compiled, compiled
+from tallyveil.kernels.compiled import all_compiled, compiled, njit
 from tallyveil.kernels.tiles.chunk import KERNELS
 from tallyveil.kernels.tiles.direction import (
     apply_blocks,
@@ -18,29 +17,29 @@ from tallyveil.kernels.tiles.solver import gaps_of, solve_component
 from tallyveil.kernels.tiles.tables import Active, Prices, Tables, apply_matrix, fill_matrix, solve_by_steps
 
 
-@njit
+@njit(nogil=True, cache=True)
 def matrices(active, damping, vector, out, matrix):
     fill_matrix(active, damping, matrix)
     apply_matrix(active, damping, vector, out)
 
 
-@njit
+@njit(nogil=True, cache=True)
 def solved_by_steps(active, damping, right):
     solve_by_steps(active, damping, 1e-12, right)
 
 
-@njit
+@njit(nogil=True, cache=True)
 def newton_direction(tables, x, gradient, moves):
     return find_direction(tables, x, gradient, moves, 1e-9)
 
 
-@njit
+@njit(nogil=True, cache=True)
 def face_vector_size(tables, x):
     face = list_face(tables, x)
     return face.inner_begin[tables.upright.size], face.label_step, face.child_step
 
 
-@njit
+@njit(nogil=True, cache=True)
 def preconditioned(tables, x, easing, left, out, product):
     """The preconditioner applied to `left`, and H applied to `left`."""
     face, share = list_face(tables, x), np.empty(left.size)
@@ -54,7 +53,7 @@ def preconditioned(tables, x, easing, left, out, product):
     apply_face(tables, face, left, product)
 
 
-@njit
+@njit(nogil=True, cache=True)
 def gaps(tables, prices, x):
     return gaps_of(tables, prices, x)
 

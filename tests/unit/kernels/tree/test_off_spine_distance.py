@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from tests.oracles.off_spine_distance import raise_level_reference
+from tests.samples import ten
 
 from tallyveil.kernels.tree.off_spine_distance import TouchedGeounits, raise_level
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", ten(range(100)))
 def test_agrees_with_its_twin(seed):
     rng = np.random.default_rng([44, seed])
     n_children = rng.integers(1, 6, int(rng.integers(1, 8)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.oracles.regrouping import regroup_reference
+from tests.samples import ten
 
 from tallyveil.kernels.tree.variance import Container, regroup
 
@@ -31,7 +32,7 @@ def random_container(rng):
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", ten(range(60)))
 def test_same_groups_and_gain(seed):
     rng = np.random.default_rng([21, seed])
     container = random_container(rng)

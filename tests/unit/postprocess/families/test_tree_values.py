@@ -11,7 +11,7 @@ from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.geography.areas import plain_hierarchies, stated_geounits
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import plan_from_mapping
-from tallyveil.plans.resources import RATES, predict, sizes_of_spine
+from tallyveil.plans.resources import BASE_BYTES, predict, sizes_of_spine
 from tallyveil.postprocess.constraints import constraint_table
 from tallyveil.postprocess.families.tree_values import prepared_sweep, swept_values
 from tallyveil.runs.executor import Threads
@@ -102,7 +102,7 @@ def test_many_cells_stay_within_the_prediction(tmp_path, monkeypatch, queries, d
     )
     peak, name = peak_of(plan, hierarchies, constraints)
     assert name == called
-    assert peak < RATES.piece_bytes + tree - own
+    assert peak < tree - BASE_BYTES
     for limit in (
         "GEOUNITS_AT_ONCE",
         "ANSWERS_AT_ONCE",

@@ -1,39 +1,31 @@
 """Covariances of the estimates of a spine for any shares: from the root downwards, and by least squares.
 
-Wanted are mean covariances over the geounits of a geolevel, or over the entities of a family. Every matrix
-carries its derivatives (`Dual`).
+Wanted are mean covariances over the geounits of a geolevel, or over the entities of a family. Every matrix carries its
+derivatives (`Dual`).
 
-*From the root downwards*, before counts are made non-negative integers. A geounit's counts are estimated from
-its own measurements and from its parent's estimate. Nothing below the geounit is used. Let P_l be the
-covariance from a geounit's own measurements at geolevel l. A family of n children is estimated by
-own + (parent - sum of own) / n. A region is a weighted sum of geounits. Let c be its coefficients on the
-children of a parent. The error of the region is then the sum of two parts: the parent's error times the mean
-of c, and the children's own errors, each times its coefficient less this mean. The covariance of the region is
-the sum over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum of c)^2 / n), and
-s_0 is the sum of c^2 over the roots. These weights depend on the geography alone: one pass up the tree for
-each area finds them, before any share is known. Worked case: a root has two children, and one of them is asked
-about: c = (1, 0). At the children, s = 1 - 1/2 = 1/2; at the root, c = 1/2 and s = 1/4. If all are measured
-with variance 1, the variance is 3/4. The least-squares estimate from all measurements has the variance 2/3,
-because it also uses the children's measurements for the root.
+*From the root downwards*, before counts are made non-negative integers, a geounit is estimated from its own
+measurements, with covariance P_l at geolevel l, and from its parent's estimate; a family of n children by own +
+(parent - sum of own) / n. A region is a weighted sum of geounits, with coefficients c on the children of a parent. Its
+error is the parent's error times the mean of c, plus the children's own errors, each times its coefficient less this
+mean. So its covariance is the sum over geolevels of s_l P_l, where s_l is the sum over parents of (sum of c^2 - (sum
+of c)^2 / n), and s_0 the sum of c^2 over the roots. One pass up the tree for each area finds these weights before any
+share is known. Worked case: a root has two children, and one is asked about: s = 1/2 at the children and 1/4 at the
+root. With variance 1 everywhere, the variance is 3/4; by least squares from all measurements it is 2/3.
 
-*Exact sums.* Some answers may be exact for sums of siblings, such as for a State in two parts. A geolevel of
-these sums (`with_sums`) then divides the family's step in two. The errors of the parts differ from the error
-of their sum as before, with n for the parts of one sum. The sum of k parts has the error of k times its mean
-part, of which the covariance is the part's P given the exact answers. So s of the geolevel of sums goes with
-that P, and counts every sum as often as it has parts.
+*Exact sums* of siblings, such as for a State in two parts, are a geolevel of sums (`with_sums`) that divides the
+family's step in two. The errors of the parts differ from the error of their sum as before, with n for the parts of one
+sum. The sum of k parts has the error of k times its mean part, whose covariance is the part's P given the exact
+answers. So s of the geolevel of sums goes with that P, and counts every sum as often as it has parts.
 
-*By least squares* from all measurements, where every geounit of a geolevel is measured with the same
-precision matrix L. Two geounits have the same covariance, given what is measured at and below them, if their
-children are of the same kinds, each the same number of times (`kinds_of`). All finest geounits are of one
-kind. Steps (those of `tallyveil.estimation.intervals.covariance`, by kinds of geounits). Up the tree: S is
-the sum of the children's covariances P, G is the inverse of S, and P = (G + L)^-1. These depend on the
-geounit's kind only. Down: with D = G - G V G for a parent's V, a child has V = P - P D P. This is linear in D
-and in V, so that sums of V over all geounits of a kind are enough. For an entity, T holds the weights of a
-geounit's estimate in that of the entity's part inside it; the parts of a parent's children combine to M, the
-sum of T P, so that the parent has T = M G. The variance is the sum over all entries of T P T', less M G M' of
-the entries above, plus T V T' at the root. Stopping rule: each pass visits every geolevel once. Worked case:
-a root and its two children have one cell, and each is measured with variance 1. A child has P = 1, so that S
-= 2 and G = 1/2; the root has V = 2/3. Then D = 1/2 - 1/6 = 1/3, and each child has V = 1 - 1/3 = 2/3.
+*By least squares* from all measurements, where every geounit of a geolevel has the same precision matrix L. Geounits
+whose children are of the same kinds, each the same number of times, have the same covariance (`kinds_of`). Up the
+tree: S is the sum of the children's covariances P, G is the inverse of S, and P = (G + L)^-1. Down: with D = G - G V G
+for a parent's V, a child has V = P - P D P, which is linear in D and in V, so that sums of V over a kind are enough.
+For an entity, T holds the weights of a geounit's estimate in that of the entity's part inside it, and M, the sum of T
+P over a parent's children, gives the parent T = M G. The variance is the sum of T P T', less M G M' of the entries
+above, plus T V T' at the root. Each pass visits every geolevel once. Worked case: a root and its two children have one
+cell, each measured with variance 1. A child has P = 1, so S = 2 and G = 1/2; the root has V = 2/3. Then D = 1/3, and
+each child has V = 2/3.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ releases.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +15,10 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SchemaError
 from tallyveil.files.histograms import read_histogram
-from tallyveil.files.manifest import listed_file
 from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.tables.definitions import PRESETS, DhcTable, load_table, preset_of, table_names
 from tallyveil.products.dhc.tables.microdata import CHECK, MICRODATA, write_records
-from tallyveil.products.topdown.pl94.layouts import label_rows, table_frames, write_rows
+from tallyveil.products.topdown.pl94.layouts import label_rows, table_frames
 from tallyveil.products.topdown.pl94.publication import CHECKS as NUMBER_CHECKS
 from tallyveil.products.topdown.pl94.publication import (
     GEOCODES,
@@ -27,32 +26,28 @@ from tallyveil.products.topdown.pl94.publication import (
     LABELS,
     NUMBERS,
     PUBLICATION,
-    PUBLICATION_FORMAT,
     README,
     TABLES_FOLDER,
     Publication,
+    PublicationFolder,
     PublishedAreas,
     SourceRelease,
     check_numbers,
     cost_lines,
-    joint_record,
     open_source,
     page,
     published_areas,
-    release_record,
     require,
     source_counts,
-    source_marks,
+    statements,
     tags_of,
 )
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
-from tallyveil.storage.paths import file_name, inside
+from tallyveil.storage.paths import inside
 from tallyveil.storage.read import collect, scan_parquet
-from tallyveil.storage.write import write_json, write_text
-from tallyveil.version import VERSION
 
 _FILES: Final = """\
 tables/<areas>/<table>.parquet    one row for each area: geolevel, geocode, and the columns of the table
@@ -216,8 +211,9 @@ def publish_dhc(
             )
             for records, source in opened.items()
         }
-        job = _DhcPublication(out, sources, published_areas(list(sources.values())), wanted, microdata, csv)
-        return job.publish()
+        releases_read = list(sources.values())
+        folder = PublicationFolder(out, published_areas(releases_read), tags_of(releases_read), csv)
+        return _DhcPublication(folder, sources, wanted, microdata).publish()
 
 
 def _opened(releases: Sequence[Path]) -> dict[str, SourceRelease]:
@@ -270,51 +266,41 @@ def _wanted_tables(records: Sequence[str], names: Sequence[str] | None) -> tuple
 class _DhcPublication:
     """Writes the files of one publication; methods return the paths that they wrote."""
 
-    out: Path
+    folder: PublicationFolder
     sources: dict[str, SourceRelease]
-    areas: PublishedAreas
     tables: tuple[DhcTable, ...]
     microdata: bool
-    csv: bool
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """What every file says of itself."""
-        return tags_of(list(self.sources.values()))
 
     def publish(self) -> Publication:
         """Write everything."""
-        written = self._rows([f"{LABELS}.parquet"], label_rows(tuple(table.layout for table in self.tables)))
-        totals: dict[str, list[pl.Series]] = {name: [] for name in self.areas.names}
+        folder, layouts = self.folder, tuple(table.layout for table in self.tables)
+        written = folder.write([f"{LABELS}.parquet"], iter([label_rows(layouts)]))
+        totals: dict[str, list[pl.Series]] = {name: [] for name in folder.areas.names}
         for records, source in self.sources.items():
             written += self._files_of(records, source, totals)
-        for name in self.areas.names:
-            rows = self.areas.rows(name).with_columns(totals[name])
-            written += self._rows([GEOGRAPHY_FOLDER, f"{file_name(name)}.parquet"], rows)
-        content = self._statements()
-        write_text(self.out / README, readme_text(content, self.areas))
-        whole = {
-            **content,
-            "areas": {name: len(self.areas.codes(name)) for name in self.areas.names},
-            "checks": list(CHECKS if self.microdata else CHECKS[:-1]),
-            "files": [asdict(listed_file(self.out, path)) for path in [README, *written]],
-        }
-        # Last, with the digests of all other files: a folder without it is not finished.
-        write_json(self.out / PUBLICATION, whole)
-        return Publication(whole, len(written) + 1)
+        written += folder.write_geography(totals)
+        content = statements(
+            list(self.sources.values()),
+            [layout.name for layout in layouts],
+            {"microdata": list(self.sources) if self.microdata else []},
+        )
+        checks = CHECKS if self.microdata else CHECKS[:-1]
+        return folder.finish(content, readme_text(content, folder.areas), checks, written)
 
     def _files_of(self, records: str, source: SourceRelease, totals: dict[str, list[pl.Series]]) -> list[str]:
         """Write the microdata and the tables of one release, and add the total of each area to `totals`."""
         finest = read_histogram(source.root, source.finest, source.schema, source.spine)
         written: list[str] = []
-        for name in self.areas.names:
-            counts = source_counts(source, name, self.areas.members(name), finest)
-            if name in self.areas.geolevels:
-                require_same_records(self.out / name, counts, finest, source.schema)
+        for name in self.folder.areas.names:
+            counts = source_counts(source, name, self.folder.areas.members(name), finest)
+            if name in self.folder.areas.geolevels:
+                require_same_records(self.folder.out / name, counts, finest, source.schema)
             # Microdata are of the finest geolevel: coarser geounits follow from the block code of each row.
             if name == source.finest and self.microdata:
-                codes = self.areas.codes(name)
-                written += write_records(self.out, records, counts, codes, source.schema, self.tags)
+                codes = self.folder.areas.codes(name)
+                written += write_records(
+                    self.folder.out, records, counts, codes, source.schema, self.folder.tags
+                )
             for table in self.tables:
                 if table.records == records:
                     written += self._table(table, name, counts, source)
@@ -322,37 +308,16 @@ class _DhcPublication:
         return written
 
     def _table(self, table: DhcTable, name: str, counts: PublicCounts, source: SourceRelease) -> list[str]:
-        codes, layout = self.areas.codes(name), table.layout
-        parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]
-        frames = table_frames(counts, codes, layout, table.schema(source.schema))
-        about = {"table": layout.name, "title": layout.title, "universe": layout.universe}
-        write_rows(inside(self.out, *parts), frames, {**self.tags, **about}, csv=self.csv)
-        check_dhc_table(inside(self.out, *parts), table, counts, codes, source.schema)
-        return self._listed(parts)
+        folder, codes, layout = self.folder, self.folder.areas.codes(name), table.layout
+        schema = table.schema(source.schema)
+        paths = folder.write_table(name, layout, table_frames(counts, codes, layout, schema))
+        check_dhc_table(inside(folder.out, *paths[0].split("/")), table, counts, codes, source.schema)
+        return paths
 
     def _total(self, records: str, name: str, counts: PublicCounts, source: SourceRelease) -> pl.Series:
         """The number of people or of housing units of each area."""
         table, column = load_table(TOTALS[records][0]), TOTALS[records][1]
-        frames = table_frames(counts, self.areas.codes(name), table.layout, table.schema(source.schema))
+        frames = table_frames(
+            counts, self.folder.areas.codes(name), table.layout, table.schema(source.schema)
+        )
         return pl.concat(frames)[table.layout.identifiers[0]].alias(column)
-
-    def _rows(self, parts: list[str], rows: pl.DataFrame) -> list[str]:
-        write_rows(inside(self.out, *parts), iter([rows]), self.tags, csv=self.csv)
-        return self._listed(parts)
-
-    def _listed(self, parts: list[str]) -> list[str]:
-        path = "/".join(parts)
-        return [path, f"{path.removesuffix('.parquet')}.csv"] if self.csv else [path]
-
-    def _statements(self) -> JsonObject:
-        """What the folder says of itself before its files."""
-        sources = list(self.sources.values())
-        return {
-            "format": PUBLICATION_FORMAT,
-            "tallyveil": VERSION,
-            "tables": [table.layout.name for table in self.tables],
-            "microdata": list(self.sources) if self.microdata else [],
-            **source_marks(sources).entry(),
-            "releases": [release_record(source) for source in sources],
-            **({"together": joint_record(sources)} if len(sources) > 1 else {}),
-        }

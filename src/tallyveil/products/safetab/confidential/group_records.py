@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -20,9 +19,6 @@ from tallyveil.products.safetab.public.groupings import Grouping, ValueMap
 from tallyveil.storage.read import collect_batches, require_levels, scan_table
 
 logger = logging.getLogger(__name__)
-
-_ROW: Final = "record"
-"""Of a batch: the number of a record."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -1,44 +1,31 @@
 """More accurate estimates of the same population groups, from the measurements alone; margins of sums.
 
-Problem. A group of detail d has a stage-1 count Y1 with variance v1, and n cells x_j with variance v2 each
-and sum S. Y1 and S both estimate the total. Wanted are estimates that use both.
-
-Steps. Least squares changes every cell by the same share of the difference between the two totals:
+A group of detail d has a stage-1 count Y1 with variance v1, and n cells x_j with variance v2 each and sum S. Y1 and S
+both estimate the total. Least squares changes every cell by the same share of their difference:
 
     x_j + u (Y1 - S),   u = v2 / (v1 + n v2),   total: T = S + n u (Y1 - S).
 
-u is rounded down to a multiple of 1/4096, so estimates are multiples of 1/4096. Let w = n u be the weight of
-Y1.
+u is rounded down to a multiple of 1/4096, so estimates are multiples of 1/4096. w = n u is the weight of Y1. Y1 also
+chose the detail: given the choice, lo <= Y1 < hi, so Y1 is biased near a threshold.
 
-Y1 also chose the detail. Given the choice, lo <= Y1 < hi, so Y1 is biased near a threshold.
+*Gaussian noise ("corrected").* T is sufficient for the true count, up to the rounding of u and the lattice of the
+noise. So E[S | T, choice] is unbiased given the choice, and has the smallest variance of all such estimates (Cohen and
+Sackrowitz 1989). With Y integer, of a law proportional to exp(-(y - T)**2 / (2 t**2)), t**2 = (1 - w) v1, it is
 
-Gaussian noise ("corrected"). T is sufficient for the true count, up to the rounding of u and the lattice of
-the noise. So E[S | T, choice] is unbiased given the choice, and has the smallest variance of all such
-estimates (Cohen and Sackrowitz 1989). It is
+    G(T) = T - w / (1 - w) (E[Y | lo <= Y < hi] - T).
 
-    G(T) = T - w / (1 - w) (E[Y | lo <= Y < hi] - T),   where Y has centre T and spread t, t**2 = (1 - w) v1.
+Far from the thresholds G(T) = T. G(T) - T is tabulated at knots t / 16 apart, and interpolated in integers.
 
-Y is an integer with a law proportional to exp(-(y - T)**2 / (2 t**2)), which is the law of Y1 given T. Far
-from the thresholds G(T) = T. The estimator tabulates G(T) - T at knots that are t / 16 apart, and
-interpolates in integers.
+*Laplace noise ("partly").* Beyond a threshold Y1 carries no information, because the Laplace law has no memory. Its
+weight is 0 at the threshold, grows with the distance of Y1 from it, and reaches w far away.
 
-Laplace noise ("partly"). Beyond a threshold, Y1 carries no information about the true count, because the
-Laplace law has no memory. The weight of Y1 is 0 at the threshold. It grows with the distance of Y1 from it,
-and reaches w far away.
+Worked case. n = 1, v1 = v2 = 100, Y1 = 52 and S = 48. Then u = w = 1/2 and T = 50, with variance 50, half that of S
+alone. `near_threshold` gives the margins near a threshold, where the accuracy depends on the true count.
 
-Worked case. n = 1, v1 = v2 = 100, Y1 = 52 and S = 48. Then u = w = 1/2 and T = 50, with variance 50, half
-that of S alone.
-
-The accuracy of these estimates near a threshold depends on the true count; `near_threshold` gives their
-margins.
-
-Laws of sums. Probabilities are floats, from the closed form of each law. Convolutions use the fast Fourier
-transform. A margin is accepted only if its coverage exceeds the confidence by more than a tolerance for the
-errors of these computations. So a margin is rounded up if floats cannot decide.
-
-Worked case of a sum. Let X be -1, 0 or 1 with probabilities 0.02, 0.96, 0.02. The margin of one draw is 0,
-since 0.96 is above 0.95. The sum of two draws is 0 with probability 0.96**2 + 2 x 0.02**2 = 0.9224, so its
-margin is 1.
+*Laws of sums* are floats, from the closed form of each law, convolved by the fast Fourier transform. A margin is
+accepted only if its coverage exceeds the confidence by more than a tolerance for errors of these computations. Worked
+case: X is -1, 0 or 1 with probabilities 0.02, 0.96, 0.02. The margin of one draw is 0. The sum of two draws is 0 with
+probability 0.96**2 + 2 x 0.02**2 = 0.9224, so its margin is 1.
 """
 
 import math

@@ -77,7 +77,7 @@ def _lines(plan: SafetabPlan, run: RunPlan, regions: Regions) -> Iterator[str]:
         "[privacy]",
         {
             "mechanism": config.mechanism.value,
-            plan.budget_unit: str(run.budget),
+            config.mechanism.budget_unit: str(run.budget),
             "stage_1_fraction": str(config.stage_1_fraction),
         },
     )

@@ -1,54 +1,35 @@
 """The published numbers of population groups and their quality, for every layout of the tables.
 
-The noisy measurements come from behind the wall. COUNT is a measurement itself: a noisy count, or a sum of
-noisy cells. ESTIMATE is an estimate of the same number from both stages: by least squares, and corrected near
-a threshold (`estimates`). *Quality* is the variance and the margin.
+COUNT is a measurement itself: a noisy count, or a sum of noisy cells. ESTIMATE is an estimate of the same number from
+both stages, by least squares and corrected near a threshold (`estimates`). *Quality* is the variance and the margin.
 
-The rest is the accuracy of an estimate near a threshold, given the chosen detail.
+*Near a threshold* (`near_threshold`) they depend on the choice. A group has true count theta. Its stage-1 count Y1 =
+theta + Z1 chose the detail: lo <= Y1 < hi. The noise of the detail's n cells adds up to Z, and S = theta + Z. The
+estimate E of the total is a function of Y1 and S. Wanted is a margin m, from the measurements alone, with P(|E -
+theta| <= m | choice) >= 95 % whatever theta is; the same for the sum of k of the n cells, whose estimate is their
+noisy sum plus k / n (E - S).
 
-Problem. A group has true count theta. Its stage-1 count Y1 = theta + Z1 chose the detail: lo <= Y1 < hi. The
-detail has n cells, whose noise adds up to Z, so S = theta + Z. The estimate E of the total is a function of
-Y1 and S (`estimates`). Wanted is a margin m, from the measurements alone, with P(|E - theta| <= m | choice)
->= 95 % whatever theta is. The same is wanted for the sum of k of the n cells, whose estimate is their noisy
-sum plus k / n (E - S).
-
-The law. Given theta and the choice, Y1 has the law of theta + Z1 truncated at the thresholds, and S is
-independent of it. All laws are finite sums here. Let z be the noise of the k cells and r that of the others.
-The error of the k cells is
-
-    e = z + (k / n) (E - S),   S = theta + z + r.
-
-For fixed Y1 and r it increases with z, so |e| <= m holds for an interval of integers z. With Gaussian noise E
-= G(T), and the interval follows from the inverse of a function of T alone:
+*The law.* Given theta and the choice, Y1 has the law of theta + Z1 truncated at the thresholds, and S is independent
+of it. Let z be the noise of the k cells and r that of the others. The error is e = z + (k / n) (E - S), with S = theta
++ z + r. For fixed Y1 and r it increases with z, so P(|e| <= m | choice, theta) is a sum, over Y1 and r, of the
+probability that z is in an interval. With Gaussian noise E = G(T), and the interval follows from the inverse of a
+function of T alone; with Laplace noise E = S + a (Y1 - S), where a depends only on Y1, and e is linear in z:
 
     e = H(T) - theta - r - (1 - k / n) w Y1 / (1 - w),
-    H(T) = T (1 - w k / n) / (1 - w) - (k / n) (T - G(T)),
-    z = (T - w Y1) / (1 - w) - r - theta.
+    H(T) = T (1 - w k / n) / (1 - w) - (k / n) (T - G(T)),   z = (T - w Y1) / (1 - w) - r - theta.
 
-With Laplace noise E = S + a (Y1 - S), where a depends only on Y1, and e is linear in z. So P(|e| <= m |
-choice, theta) is a sum, over Y1 and r, of the probability that z is in an interval.
+*The margin.* Let c_k(theta) be the smallest multiple of 1/64 with P(|e| <= c_k(theta)) >= 95 %, tabulated for all
+theta near a threshold. Farther away, the margin is that of the combined estimate. A total's margin is m(E) = max { |E
+- theta| : |E - theta| <= c_n(theta) }, the distance to the farthest true count that E does not contradict. For k < n
+cells, let r(theta) be the bound that |E - theta| keeps with 99.9 %, and take c_k at 95.1 %: m_k(E) is the largest
+c_k(theta) with |E - theta| <= r(theta), and fails with probability at most 0.1 % + 4.9 %. The stated variance is the
+largest mean squared error at these theta; for k cells E[e_k^2] = k v2 + (k / n)^2 (E[e_n^2] - n v2), because the cells
+are alike.
 
-The margin. Let c_k(theta) be the smallest multiple of 1/64 with P(|e| <= c_k(theta)) >= 95 %. It is tabulated
-for all theta near a threshold. Farther away, the margin is that of the combined estimate. A total's margin is
-
-    m(E) = max { |E - theta| : |E - theta| <= c_n(theta) },
-
-the distance to the farthest true count that E does not contradict. If theta is the true count, it is one of
-these with probability at least 95 %, and then it lies within m(E) of E. For k < n cells, let r(theta) be the
-bound that |E - theta| keeps with 99.9 %, and take c_k at 95.1 %. Then m_k(E) is the largest c_k(theta) with
-|E - theta| <= r(theta). It fails with probability at most 0.1 % + 4.9 %. The stated variance is the largest
-mean squared error at these theta. For k cells it follows from that of the total, because the cells are alike:
-E[e_k^2] = k v2 + (k / n)^2 (E[e_n^2] - n v2).
-
-Exactness and stopping rules. Up to a standard deviation of 16, all sums are over single integers, and every
-theta is tabulated. Beyond that, Y1 and r are taken in steps of an eighth of their standard deviation, and
-theta in steps of a sixth of the smallest one. The required coverage is then increased by 0.02 %, which is
-more than the steps cost. The table ends where the probability of a choice is 1e-9. Each c_k(theta) is found
-by bisection, down to 1/64.
-
-Worked case. n = 1, w = 0.1, lo = 60 and theta = 59. Y1 cannot be 59, so T is too large, and G(T) subtracts
-the average excess. The margin is then wider than far from 60, because theta = 59 is not contradicted at
-smaller distances.
+*Exactness and stopping rules.* Up to a standard deviation of 16, all sums are over single integers, and every theta is
+tabulated. Beyond that, Y1 and r are taken in steps of an eighth of their standard deviation, and theta in steps of a
+sixth of the smallest one; the required coverage is then increased by 0.02 %, more than the steps cost. The table ends
+where the probability of a choice is 1e-9. Each c_k(theta) is found by bisection, down to 1/64.
 """
 
 from collections.abc import Iterator, Sequence

@@ -122,14 +122,6 @@ class MappedLevel(StatedGroupLevel, GroupLevel):
 
     number: int
     listed: GroupList
-    geolevel: int
-    query: int
-    width: int
-    n_adaptive: int
-    ladder: Ladder
-    stage_1: Law
-    stage_2: Law
-    total_only: Law
     keep_above: None = None
 
     def cell_labels(self, detail: int) -> list[str]:
@@ -292,7 +284,7 @@ class GroupPlan(StatedGroupPlan):
     @property
     def budget_unit(self) -> Literal["rho", "epsilon"]:
         """Unit of the budgets."""
-        return "rho" if self.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
+        return self.mechanism.budget_unit
 
     def event(self) -> PrivacyEvent:
         """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""

@@ -272,11 +272,6 @@ class HouseholdPlan:
     files: IterationFiles
     runs: tuple[HouseholdRun, ...]
 
-    @property
-    def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """Unit of the budgets: "rho" or "epsilon"."""
-        return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
-
     def event(self) -> PrivacyEvent:
         """The event of both runs. Every household is in one of them."""
         # degree=1: no household is in both runs, so only the dearer one counts.

@@ -75,6 +75,7 @@ class Ladder:
         return self.tables[detail - 1].n_cells if 0 < detail < self.total_only else 1
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GroupLevel:
     """The population groups of one level, with their own budget. Groups stand in rows of the same width.
 

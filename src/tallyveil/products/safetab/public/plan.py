@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.budget.strategy import Mechanism
@@ -89,15 +89,6 @@ class LevelSet(StatedLevelSet, GroupLevel):
         witness: A record that is in as many of its groups as any can be.
     """
 
-    name: str
-    geolevel: int
-    query: int
-    width: int
-    n_adaptive: int
-    ladder: Ladder
-    stage_1: Law
-    stage_2: Law
-    total_only: Law
     view: View
     witness: Stability
 
@@ -187,11 +178,6 @@ class SafetabPlan:
     files: IterationFiles
     runs: tuple[RunPlan, ...]
 
-    @property
-    def budget_unit(self) -> Literal["rho", "epsilon"]:
-        """Unit of the budgets: "rho" or "epsilon"."""
-        return "rho" if self.config.mechanism is Mechanism.DISCRETE_GAUSSIAN else "epsilon"
-
     def event(self) -> PrivacyEvent:
         """The event of both runs. Every person is in one of them, so the more expensive run determines the cost."""
         return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
@@ -253,19 +239,7 @@ def make_plan(config: SafetabConfig, files: IterationFiles) -> SafetabPlan:
 
 def with_budgets(plan: SafetabPlan, budgets: Mapping[tuple[str, int], Fraction]) -> SafetabPlan:
     """The same plan with other budgets at the given geographies and levels."""
-    old = plan.config
-    config = SafetabConfig(
-        old.max_race_codes,
-        old.mechanism,
-        old.stage_1_fraction,
-        {**old.budgets, **budgets},
-        old.thresholds,
-        old.suppression,
-        old.allow_negative,
-        old.runs,
-        old.states,
-    )
-    return make_plan(config, plan.files)
+    return make_plan(replace(plan.config, budgets={**plan.config.budgets, **budgets}), plan.files)
 
 
 def suppression_bound(law: Law, chance: Fraction) -> int:

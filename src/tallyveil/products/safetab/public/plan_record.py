@@ -19,7 +19,7 @@ def plan_record(read: SafetabPlan, delta: Fraction, data: Path | None) -> dict[s
     """What a plan guarantees and promises, as plain data; groups are counted where there is a geography."""
     record: dict[str, Any] = {
         "neighbours": NEIGHBOURS.value,
-        "budget_unit": read.budget_unit,
+        "budget_unit": read.config.mechanism.budget_unit,
         "privacy": [row.to_mapping() for row in privacy_of(read, delta)],
         # Thousands of codes would hide what a reader looks for; their numbers stand below.
         "plan": {key: value for key, value in read.to_mapping().items() if key not in _LISTS},

@@ -10,7 +10,6 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.accounting.ledger.file import Ledger
-from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.errors import StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import PARAMETERS, write_errors
@@ -58,7 +57,6 @@ from tallyveil.products.safetab.public.households import (
     HouseholdRun,
     read_household_plan,
 )
-from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import RunPlan
 from tallyveil.products.safetab.public.regions import Regions, read_regions, tabulate_all, tabulate_once
 from tallyveil.products.safetab.public.tables import group_table_paths, read_group_tables
@@ -348,7 +346,7 @@ def evaluate_households(
         )
     regions = read_regions(data, plan.config)
     households = read_households(data, plan, regions)
-    declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+    declared = declaration_of(plan)
     # The whole release is read before the ledger says that records were compared with it.
     released = {run.run: _released_households(out, manifest, run) for run in plan.runs}
     listed = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}

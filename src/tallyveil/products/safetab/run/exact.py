@@ -20,7 +20,6 @@ from tallyveil.products.safetab.confidential.declassify import exact_group_measu
 from tallyveil.products.safetab.confidential.measure import read_households
 from tallyveil.products.safetab.public.household_tables import read_group_totals, write_household_tables
 from tallyveil.products.safetab.public.households import TABLES, read_household_plan
-from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import RunPlan
 from tallyveil.products.safetab.public.regions import read_regions, tabulate_all
 from tallyveil.products.safetab.public.tables import write_headers, write_tables
@@ -92,7 +91,7 @@ def tabulate_households_exactly(
     totals = read_group_totals(data, published, plan)
     groups = {run.run: groups_of(run, totals, regions[run.run]) for run in plan.runs}
     households = read_households(data, plan, regions)
-    declared = Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+    declared = declaration_of(plan)
     sizes = {}
     with _ledger(out, declared) as ledger:
         for run in plan.runs:

@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.noise_size import certify_laws
@@ -38,7 +37,13 @@ from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.privacy import changed_event, changed_mapping
 from tallyveil.products.safetab.public.regions import Regions, read_regions
 from tallyveil.products.safetab.public.tables import OutputCheck, require_passed
-from tallyveil.products.safetab.run.run import DELTA, refuse_safetab_folder, safetab_job, write_plan_files
+from tallyveil.products.safetab.run.run import (
+    DELTA,
+    declaration_of,
+    refuse_safetab_folder,
+    safetab_job,
+    write_plan_files,
+)
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.runs.once import run_product
@@ -162,8 +167,7 @@ class _HouseholdsWork:
             ReleaseKind.HOUSEHOLDS,
             self.digest,
             parts,
-            # The larger of the two runs: a household is in one of them, so they compose in parallel.
-            Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS),
+            declaration_of(plan),
             plan.event(),
             self.privacy,
             "SafeTab-H tabulation",

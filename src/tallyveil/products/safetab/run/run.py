@@ -26,6 +26,7 @@ from tallyveil.products.safetab.confidential.measure import AddressedNoise, Grou
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons, read_persons
 from tallyveil.products.safetab.public.expected import expected_errors
 from tallyveil.products.safetab.public.group_numbers import GroupSource
+from tallyveil.products.safetab.public.households import HouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import LevelSet, RunPlan, SafetabPlan, read_plan
 from tallyveil.products.safetab.public.privacy import privacy_of
@@ -373,9 +374,9 @@ class _SafetabWork:
         return self.watch.stages
 
 
-def declaration_of(plan: SafetabPlan) -> Declaration:
-    """The declared budget: the larger cost of the US run and the PR run, since every person is in one of them."""
-    return Declaration(plan.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
+def declaration_of(plan: SafetabPlan | HouseholdPlan) -> Declaration:
+    """The declared budget: the larger cost of the US run and the PR run, since every record is in one of them."""
+    return Declaration(plan.config.mechanism.budget_unit, max(run.budget for run in plan.runs), NEIGHBOURS)
 
 
 def refuse_safetab_folder(out: Path, inputs: Iterable[Path]) -> None:

@@ -329,8 +329,7 @@ def _without_error(item: dict[str, Any]) -> str:
 
 def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
     """A table with queries in rows and geolevels in columns."""
-    areas = list(dict.fromkeys(item["area"] for item in items))
-    queries = list(dict.fromkeys(item["query"] for item in items))
+    areas, queries = (list(dict.fromkeys(item[key] for item in items)) for key in ("area", "query"))
     texts = {(item["query"], item["area"]): text(item) for item in items}
     return Matrix(
         tuple(name_title(area) for area in areas),
@@ -340,12 +339,10 @@ def _by_level(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Mat
 
 def _by_family(items: Sequence[dict[str, Any]], text: Any, titles: Titles) -> Matrix:
     """A table with families in rows and queries in columns, because there may be many families."""
-    areas = list(dict.fromkeys(item["area"] for item in items))
-    queries = list(dict.fromkeys(item["query"] for item in items))
-    texts = {(item["query"], item["area"]): text(item) for item in items}
+    turned = _by_level(items, text, titles)
+    queries = tuple(title for title, _ in turned.rows)
     return Matrix(
-        tuple(titles.query(query) for query in queries),
-        tuple((name_title(area), tuple(texts.get((query, area)) for query in queries)) for area in areas),
+        queries, tuple(zip(turned.geolevels, zip(*(row for _, row in turned.rows), strict=True), strict=True))
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -571,29 +572,24 @@ def publish_pl94(persons: Path, units: Path | None, out: Path, *, csv: bool = Fa
 
 
 def _publish(sources: Sequence[SourceRelease], out: Path, *, csv: bool) -> Publication:
-    areas = published_areas(sources)
-    content = _statements(sources)
-    job = _Pl94Publication(out, sources, areas, csv, tags_of(sources))
-    written = [*job.labels(), *job.tables()]
-    write_text(out / README, readme_text(content, areas))
-    files = [listed_file(out, path) for path in [README, *written]]
-    # publication.json is written last, with the digest of every other file: a folder without it is not finished.
-    whole = {
-        **content,
-        "areas": {name: len(areas.codes(name)) for name in areas.names},
-        "checks": list(CHECKS),
-        "files": [asdict(file) for file in files],
-    }
-    write_json(out / PUBLICATION, whole)
-    return Publication(whole, len(files))
+    folder = PublicationFolder(out, published_areas(sources), tags_of(sources), csv)
+    layouts = tuple(layout for source in sources for layout in source.layouts)
+    # First, since releases that cannot be stated together are refused.
+    content = statements(sources, [layout.name for layout in layouts])
+    written = folder.write([f"{LABELS}.parquet"], iter([label_rows(layouts)]))
+    written += _write_tables(folder, sources)
+    return folder.finish(content, readme_text(content, folder.areas), CHECKS, written)
 
 
-def _statements(sources: Sequence[SourceRelease]) -> JsonObject:
-    """What the folder says of itself before its files."""
+def statements(
+    sources: Sequence[SourceRelease], tables: Sequence[str], besides: Mapping[str, Any] = MappingProxyType({})
+) -> JsonObject:
+    """What a folder says of itself before its files: its tables, what it holds besides, and the releases."""
     return {
         "format": PUBLICATION_FORMAT,
         "tallyveil": VERSION,
-        "tables": [layout.name for source in sources for layout in source.layouts],
+        "tables": list(tables),
+        **besides,
         **source_marks(sources).entry(),
         "releases": [release_record(source) for source in sources],
         **({"together": joint_record(sources)} if len(sources) > 1 else {}),
@@ -606,55 +602,76 @@ def tags_of(sources: Sequence[SourceRelease]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pl94Publication:
-    """Writes the files of one publication; every method returns their paths in the folder."""
+class PublicationFolder:
+    """The folder of a publication while it is written; methods return the paths in it that they wrote.
+
+    Attributes:
+        out: The folder.
+        areas: The areas of its tables.
+        tags: What every file says of the releases behind it.
+        csv: Whether every file of rows is written as CSV, too.
+    """
 
     out: Path
-    sources: Sequence[SourceRelease]
     areas: PublishedAreas
-    csv: bool
     tags: Mapping[str, str]
+    csv: bool
 
-    def labels(self) -> list[str]:
-        """Write the labels of all columns."""
-        layouts = tuple(layout for source in self.sources for layout in source.layouts)
-        return self._write([f"{LABELS}.parquet"], iter([label_rows(layouts)]))
-
-    def tables(self) -> list[str]:
-        """Write and check the tables of all kinds of areas, then the geography with the total of each area."""
-        written: list[str] = []
-        totals: dict[str, dict[str, pl.Series]] = {name: {} for name in self.areas.names}
-        for source in self.sources:
-            # Read once: all areas off the spine are sums of it.
-            finest = read_histogram(source.root, source.finest, source.schema, source.spine)
-            expected = cell_totals(finest, source.schema)
-            everything = np.ones(source.schema.size, dtype=np.int64)
-            for name in self.areas.names:
-                counts = source_counts(source, name, self.areas.members(name), finest)
-                if name in self.areas.geolevels:
-                    # Geolevels cover the country, entities need not; only the former must have the same sums.
-                    check_sums(self.out, name, cell_totals(counts, source.schema), expected)
-                written += self._tables_of(source, name, counts)
-                column = TOTALS[source.layouts]
-                totals[name][column] = pl.Series(column, area_totals(counts, everything))
-        for name in self.areas.names:
-            rows = self.areas.rows(name).with_columns(totals[name].values())
-            written += self._write([GEOGRAPHY_FOLDER, f"{file_name(name)}.parquet"], iter([rows]))
-        return written
-
-    def _tables_of(self, source: SourceRelease, name: str, counts: PublicCounts) -> list[str]:
-        codes, written = self.areas.codes(name), []
-        for layout in source.layouts:
-            parts = [TABLES_FOLDER, file_name(name), f"{layout.name}.parquet"]
-            frames = table_frames(counts, codes, layout, source.schema)
-            about = {"table": layout.name, "title": layout.title, "universe": layout.universe}
-            written += self._write(parts, frames, about)
-            check_table(inside(self.out, *parts), layout, counts, codes, source.schema)
-        return written
-
-    def _write(
+    def write(
         self, parts: list[str], frames: Iterator[pl.DataFrame], about: Mapping[str, str] | None = None
     ) -> list[str]:
+        """Write the rows of one file."""
         write_rows(inside(self.out, *parts), frames, {**self.tags, **(about or {})}, csv=self.csv)
         path = "/".join(parts)
         return [path, f"{path.removesuffix('.parquet')}.csv"] if self.csv else [path]
+
+    def write_table(self, area: str, layout: TableLayout, frames: Iterator[pl.DataFrame]) -> list[str]:
+        """Write one table of one kind of areas."""
+        about = {"table": layout.name, "title": layout.title, "universe": layout.universe}
+        return self.write([TABLES_FOLDER, file_name(area), f"{layout.name}.parquet"], frames, about)
+
+    def write_geography(self, totals: Mapping[str, Iterable[pl.Series]]) -> list[str]:
+        """Write the areas of every kind, with the totals of each area."""
+        written: list[str] = []
+        for name in self.areas.names:
+            rows = self.areas.rows(name).with_columns(totals[name])
+            written += self.write([GEOGRAPHY_FOLDER, f"{file_name(name)}.parquet"], iter([rows]))
+        return written
+
+    def finish(
+        self, content: JsonObject, readme: str, checks: Sequence[str], written: Sequence[str]
+    ) -> Publication:
+        """Write the page for people, and then what the folder says of itself and its files."""
+        write_text(self.out / README, readme)
+        # Last, with the digest of every other file: a folder without it is not finished.
+        whole = {
+            **content,
+            "areas": {name: len(self.areas.codes(name)) for name in self.areas.names},
+            "checks": list(checks),
+            "files": [asdict(listed_file(self.out, path)) for path in [README, *written]],
+        }
+        write_json(self.out / PUBLICATION, whole)
+        return Publication(whole, len(written) + 1)
+
+
+def _write_tables(folder: PublicationFolder, sources: Sequence[SourceRelease]) -> list[str]:
+    """Write and check the tables of all kinds of areas, then the geography with the total of each area."""
+    written: list[str] = []
+    areas = folder.areas
+    totals: dict[str, list[pl.Series]] = {name: [] for name in areas.names}
+    for source in sources:
+        # Read once: all areas off the spine are sums of it.
+        finest = read_histogram(source.root, source.finest, source.schema, source.spine)
+        expected = cell_totals(finest, source.schema)
+        everything = np.ones(source.schema.size, dtype=np.int64)
+        for name in areas.names:
+            codes, counts = areas.codes(name), source_counts(source, name, areas.members(name), finest)
+            if name in areas.geolevels:
+                # Geolevels cover the country, entities need not; only the former must have the same sums.
+                check_sums(folder.out, name, cell_totals(counts, source.schema), expected)
+            for layout in source.layouts:
+                paths = folder.write_table(name, layout, table_frames(counts, codes, layout, source.schema))
+                check_table(inside(folder.out, *paths[0].split("/")), layout, counts, codes, source.schema)
+                written += paths
+            totals[name].append(pl.Series(TOTALS[source.layouts], area_totals(counts, everything)))
+    return [*written, *folder.write_geography(totals)]

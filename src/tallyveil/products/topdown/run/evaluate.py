@@ -12,7 +12,7 @@ from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.guarantees import TOGETHER, strategy_parameters
 from tallyveil.confidential.declassify import declassify_truth
-from tallyveil.files.declassified import mark_declassified
+from tallyveil.files.declassified import mark_declassified, require_markable
 from tallyveil.files.evaluation import Evaluation, error_metrics, find_artefacts, write_evaluation
 from tallyveil.files.finished import LEDGER, MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_areas, read_geography
@@ -42,6 +42,7 @@ def evaluate_release(root: Path, truth: Path, tables: Sequence[str] | None = Non
     """
     manifest = read_manifest(root, ReleaseKind.TOPDOWN)
     require_unchanged_files(root, manifest, {GEOGRAPHY, HISTOGRAM})
+    require_markable(root, manifest)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)
     parameters = tuple(strategy_parameters(stated.strategy, _spent(plan, manifest.privacy)))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 import pytest
+from tests.populations import make_population
 
 from tallyveil.products.dhc.made_up.population import (
     DHC_FILES,
@@ -16,7 +17,7 @@ from tallyveil.products.dhc.made_up.population import (
 )
 from tallyveil.schema.household_types import Couple, HouseholdType, MinorAges, household_types
 from tallyveil.schema.presets import load_preset
-from tallyveil.synthetic.population import PublishedCounts, make_population, settled_states
+from tallyveil.synthetic.population import PublishedCounts, settled_states
 
 SEED = 11
 BLOCKS = 4_000
