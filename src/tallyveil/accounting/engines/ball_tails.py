@@ -17,8 +17,8 @@ engine for a few losses that share none and have little Gaussian noise beside th
 engines with it. A table maps each value of a loss, an exact fraction, to its probability, a ball; each answer adds its
 losses and multiplies the probabilities. More generally the transform E exp(z L) is the sum of exp(z a) f(1 / y) over
 the values a of the table, with y = z + 1/2 and polynomials f. A loss that takes the values in the table has constants
-f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In the
-end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
+f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In
+the end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
 (docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0, which widens the bounds by at most one
 minus the probability that the table holds. All other losses have finite tables, so every delta keeps its digits.
 

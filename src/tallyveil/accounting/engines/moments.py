@@ -8,8 +8,8 @@ The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the
 variance. A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over
 integers x of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0)
 differs from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum, and
-randomized response has three terms. A normal loss has K(s) = s (s + 1) mu^2 / 2. A loss of real Laplace noise has K(s) =
-ln(cosh a + (epsilon / 2) sinh(a) / a) - epsilon / 2 with a = (s + 1/2) epsilon.
+randomized response has three terms. A normal loss has K(s) = s (s + 1) mu^2 / 2. A loss of real Laplace noise has K(s)
+= ln(cosh a + (epsilon / 2) sinh(a) / a) - epsilon / 2 with a = (s + 1/2) epsilon.
 
 Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
 """
