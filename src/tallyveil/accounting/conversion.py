@@ -75,8 +75,10 @@ def epsilon_at(engine: LossEngine, factors: Law, delta: Fraction) -> Bounds:
 
 def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float) -> Bounds:
     target = log_bounds_of(delta)
-    # Also the case where a search would have no root: delta is below the target on all of [0, inf).
-    if log_delta_of(engine, 0.0).upper <= target.lower:
+    # Also the case where a search would have no root: delta is below the target on all of [0, inf). It is not if delta,
+    # which falls, is above the target near the root. At 0 delta may take much longer to compute.
+    near = min(_guess(factors, target.lower), ceiling) / 2
+    if log_delta_of(engine, near).lower <= target.upper and log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     root, slope = _root(engine, factors, target, ceiling)
     upper = _certified_upper(engine, root, slope, target, ceiling)

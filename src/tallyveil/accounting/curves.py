@@ -44,9 +44,14 @@ from tallyveil.accounting.engines.tails import (
     log_delta_of,
 )
 from tallyveil.accounting.losses import (
+    Base,
+    ExponentialLoss,
     GaussianLoss,
+    LaplaceLoss,
     Law,
     LossFactor,
+    NormalLoss,
+    ResponseLoss,
     cost_hint,
     further,
     lattice_of,
@@ -325,14 +330,20 @@ def knot_at(engine: LossEngine, law: Law, count: int) -> NDArray[np.float64]:
     return np.exp(logs)
 
 
-def zcdp_cost(factors: tuple[LossFactor, ...]) -> float:
-    """A rho such that K(s) <= s (s + 1) rho for every s: exact for Gaussians, epsilon^2 / 2 for Laplace; in floats."""
+def zcdp_cost(factors: tuple[Base, ...]) -> float:
+    """A rho such that K(s) <= s (s + 1) rho for every s: exact for Gaussians, epsilon^2 / 2 for others; in floats."""
     total = Fraction(0)
     for factor in factors:
-        if isinstance(factor, GaussianLoss):
-            total += factor.multiplicity * factor.offset
-        else:
-            total += factor.multiplicity * (factor.sensitivity / factor.scale) ** 2 / 2
+        match factor:
+            case GaussianLoss():
+                rho = factor.offset
+            case NormalLoss():
+                rho = factor.mu_squared / 2
+            case LaplaceLoss():
+                rho = (factor.sensitivity / factor.scale) ** 2 / 2
+            case ExponentialLoss() | ResponseLoss():
+                rho = factor.epsilon**2 / 2
+        total += factor.multiplicity * rho
     return fraction_bounds(total).upper
 
 

@@ -26,7 +26,7 @@ from tallyveil.accounting.engines.ball_tails import Normal
 from tallyveil.accounting.engines.choose import FallbackEngine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
-from tallyveil.accounting.engines.loss_transform import UNIT, number_of_nodes
+from tallyveil.accounting.engines.loss_transform import UNIT
 from tallyveil.accounting.engines.moments import (
     certified_log_moment,
     estimated_length,
@@ -427,8 +427,7 @@ def profile_envelope(engine: Dithered) -> Bounds:
 
 def _nodes(engine: Dithered) -> float:
     """About how many nodes a contour has."""
-    windows, spread = engine.scan.windows, engine.scan.spread
-    return number_of_nodes(windows.lows, windows.highs, 2 * math.pi / (_PERIOD * spread))
+    return engine.scan.nodes(_PERIOD * engine.scan.spread)
 
 
 def _lower_end(engine: LossEngine, sigma: float) -> float:

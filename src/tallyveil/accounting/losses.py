@@ -226,6 +226,16 @@ class ResponseLoss:
     options: int
     multiplicity: int = 1
 
+    @property
+    def step(self) -> Fraction:
+        """Distance between neighbouring values of one loss."""
+        return self.epsilon
+
+    @property
+    def offset(self) -> Fraction:
+        """Smallest loss; one loss is offset + step * i with i = 0, 1 or 2."""
+        return -self.epsilon
+
 
 @dataclass(frozen=True, slots=True)
 class FailureLoss:

@@ -13,10 +13,14 @@ Example with 8 bits, for two answers of sensitivity 1 with exp(-1 / t) = 1/2: on
 rounded down 85 and 170, with 1 missing. Their square has the coefficients 28, 112, 112, with 4 of 256 missing.
 
 *`Enumeration`* of every combination of losses is plainly right, and slow. It needs no lattice, so that it is the best
-engine for a few Laplace losses that share none, and the tests compare the other engines with it. A table maps each
-value of a loss, an exact fraction, to its probability, a ball; each answer adds its losses and multiplies the
-probabilities. Gaussian noise is cut off far from 0, which widens the bounds by at most one minus the probability that
-the table holds. Laplace noise has a finite number of losses, so every delta keeps its digits.
+engine for a few losses that share none and have little Gaussian noise beside them, and the tests compare the other
+engines with it. A table maps each value of a loss, an exact fraction, to its probability, a ball; each answer adds its
+losses and multiplies the probabilities. More generally the transform E exp(z L) is the sum of exp(z a) f(1 / y) over
+the values a of the table, with y = z + 1/2 and polynomials f. A loss that takes the values in the table has constants
+f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In
+the end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
+(docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0, which widens the bounds by at most one
+minus the probability that the table holds. All other losses have finite tables, so every delta keeps its digits.
 
 *`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -
 exp(epsilon) Phi(-mu / 2 - epsilon / mu), with a precision that is raised until the difference has 60 proved bits.
@@ -24,21 +28,37 @@ Source: Balle, Wang 2018, Theorem 8.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from functools import reduce
+from typing import Final, TypeAlias
 
-from flint import arb, fmpz, fmpz_poly
+from flint import arb, arb_poly, fmpz, fmpz_poly
 
-from tallyveil.accounting.engines.moments import estimated_length
+from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
 from tallyveil.accounting.engines.tails import DeltaByTails, Tails, float_bounds, probability, within_floats
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor, LossLattice, lattice_of, merged
+from tallyveil.accounting.losses import (
+    ExponentialLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    LossFactor,
+    LossLattice,
+    ResponseLoss,
+    common_step,
+    lattice_of,
+    merged,
+    of_integers,
+)
 from tallyveil.accounting.numbers import Bounds, at_most
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.noise.balls import between_zero_and, precision, rational
 
 MOST_BITS: Final = 1 << 20
 """More working precision than this is refused."""
+
+Countable: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss
+"""Losses that an enumeration takes."""
 
 _ACCURACY_BITS: Final = 140
 """Bits beyond those that resolve the least delta: 67 for 20 digits, the rest for lost mass and for cancellation."""
@@ -289,10 +309,10 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
 MAX_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
-MAX_ANSWERS: Final = 64
-"""Answers above which a composition is refused: each one is a product of tables."""
+MAX_TERMS: Final = 1 << 15
+"""Coefficients of all polynomials of the table above which a composition is refused: each epsilon takes some 50 ms."""
 
-Table = dict[Fraction, arb]
+Table = dict[Fraction, arb | arb_poly]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +320,7 @@ class Enumeration(DeltaByTails):
     """Composition of a few losses by plain loops.
 
     Attributes:
-        probabilities: The probability of each total loss under P.
+        probabilities: The probability of each total loss under P, or its polynomial in 1 / y.
         bits: Working precision of the balls.
         is_whole: Whether the table holds every loss, so that nothing was cut off.
     """
@@ -312,39 +332,40 @@ class Enumeration(DeltaByTails):
 
     @classmethod
     def build(
-        cls, factors: tuple[LossFactor, ...], *, least_delta: Fraction = Fraction(1, 10**30)
+        cls, factors: tuple[Countable, ...], *, least_delta: Fraction = Fraction(1, 10**30)
     ) -> "Enumeration | None":
         """Combine all losses, or None where that takes too long.
 
         Args:
-            factors: The composition; a factor with multiplicity n counts as n answers.
+            factors: The composition, equal losses merged.
             least_delta: A delta of this size or more has about 20 proved digits. Bounds of smaller ones still hold.
 
         Raises:
-            BudgetError: a factor is out of range.
+            BudgetError: the Gaussian losses are so large that their tails take too many bits.
         """
-        factors = merged(factors)
-        bits = resolving_bits(factors, least_delta)
-        answers = sum(factor.multiplicity for factor in factors)
-        # One product of two tables of 1,024 entries is a million multiplications of balls.
-        if answers > MAX_ANSWERS or sum(_points(factor, bits) for factor in factors) > MAX_STEPS:
+        real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
+        gaussian = tuple(factor for factor in factors if isinstance(factor, GaussianLoss))
+        # Gaussian tails are cut off at this size. The densities of real noise cancel three bits each, at most about.
+        bits = resolving_bits(gaussian, least_delta) + 3 * real
+        points = [_points(factor, bits) for factor in factors]
+        if max(points) * (real + 1) > MAX_TERMS:
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
-        if not _overlap(factors) and _greatest_product(factors, bits) > MAX_STEPS:
+        if math.prod(points) * (real + 1) > MAX_TERMS and not _overlap(factors):
             return None
         with precision(bits + 64):
             # The empty sum is 0 with certainty; every factor multiplies into it.
             total: Table = {Fraction(0): arb(1)}
             for factor in factors:
-                table = _table(factor, bits)
-                for _ in range(factor.multiplicity):
-                    # Losses need not share a lattice, so the length of a table is only known when it is made.
-                    if len(total) * len(table) > MAX_STEPS:
-                        return None
-                    total = _combined(total, table)
-        # A Laplace loss takes finitely many values; only Gaussian noise is cut off.
-        finite = not any(isinstance(factor, GaussianLoss) for factor in factors)
-        return cls(total, bits + 64, finite)
+                table = _power_of(factor, bits)
+                # Losses need not share a lattice, so the length of a table is only known when it is made.
+                if len(total) * len(table) * (real + 1) > MAX_STEPS:
+                    return None
+                total = _combined(total, table)
+        if len(total) * (real + 1) > MAX_TERMS:
+            return None
+        # All other losses have finite tables; only Gaussian noise is cut off.
+        return cls(total, bits + 64, not gaussian)
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
@@ -357,15 +378,14 @@ class Enumeration(DeltaByTails):
             # What the table holds under each law; one minus it is what was cut off.
             first = second = delta = held_first = held_second = arb(0)
             for loss, probability in self.probabilities.items():
-                under_second = probability * rational(-loss).exp()
-                held_first += probability
-                held_second += under_second
                 if loss > epsilon:
-                    first += probability
-                    second += under_second
-                    # 1 - exp(epsilon - loss) as a ball of the exact difference: no cancellation, however close the loss
-                    # is.
-                    delta += probability * (1 - rational(epsilon - loss).exp())
+                    parts = _tails_of(probability, loss - epsilon, self.bits)
+                    first, second, delta = first + parts[0], second + parts[1], delta + parts[2]
+                if not self.is_whole:
+                    # All of it: the transform at z = 0 and at z = -1, where 1 / y is 2 and -2.
+                    held_first += _at(probability, 2)
+                    held_second += _at(probability, -2) * rational(-loss).exp()
+            second *= rational(-epsilon).exp()
             if self.is_whole:
                 return first, second, delta
             cut_first, cut_second = _cut_off(held_first), _cut_off(held_second)
@@ -379,26 +399,79 @@ def _cut_off(held: arb) -> arb:
     return between_zero_and((1 - held).abs_upper())
 
 
-def _points(factor: LossFactor, bits: int) -> int:
-    if isinstance(factor, GaussianLoss):
-        return 2 * _enumerated_reach(factor.variance, bits) + 1
-    return factor.sensitivity + 1
+def _at(probability: arb | arb_poly, place: int) -> arb:
+    return probability(arb(place)) if isinstance(probability, arb_poly) else probability
 
 
-def _greatest_product(factors: tuple[LossFactor, ...], bits: int) -> int:
-    """Multiplications of the largest product of tables, if only sums of one factor fall on one another."""
-    sums, greatest = 1, 0
-    for factor in factors:
-        points, n = _points(factor, bits), factor.multiplicity
-        # The sum of n answers on one lattice takes at most n (points - 1) + 1 values.
-        greatest = max(greatest, sums * ((n - 1) * (points - 1) + 1) * points)
-        sums *= n * (points - 1) + 1
-    return greatest
+def _tails_of(probability: arb | arb_poly, x: Fraction, bits: int) -> tuple[arb, arb, arb]:
+    """What one value of the loss, x above epsilon, adds to P, to exp(epsilon) Q and to delta."""
+    less = rational(-x)
+    if not isinstance(probability, arb_poly):
+        # expm1 as a ball of the exact difference: no cancellation, however close the loss is.
+        return probability, probability * less.exp(), -probability * less.expm1()
+    coefficients = probability.coeffs()
+    inverses = _inverses(rational(x), len(coefficients), bits)
+    half = (less / 2).exp()
+    first, second, delta = (
+        half * sum((c * part for c, part in zip(coefficients, parts, strict=True)), arb(0))
+        for parts in inverses
+    )
+    return first, second, delta
 
 
-def _overlap(factors: tuple[LossFactor, ...]) -> bool:
+def _inverses(x: arb, count: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
+    """The inverse transforms of y^-k / (y - 1/2), y^-k / (y + 1/2) and y^-k / (y^2 - 1/4) at x, k below a count.
+
+    With e_k = x^k / k! they are the sums over i of 2^-i e_(k+i), of (-2)^-i e_(k+i) and of 4^-i e_(k+1+2i).
+    """
+    powers = [arb(1)]
+    while len(powers) < count:
+        powers.append(powers[-1] * x / len(powers))
+    if x > 2 * count:
+        # Each follows from the one before. No digits are lost as long as k is below x / 2.
+        first, second = [(x / 2).exp()], [(-x / 2).exp()]
+        for power in powers[:-1]:
+            first.append(2 * (first[-1] - power))
+            second.append(2 * (power - second[-1]))
+        return first, second, [a - b for a, b in zip(first, second, strict=True)]
+    # Each follows from the one beyond it, and the farthest ones are bounded: from k >= x on, terms fall by half.
+    least = powers[-1] * arb(2) ** -bits
+    while not (x < len(powers) and powers[-1] * arb(2) ** (count - len(powers)) < least):
+        powers.append(powers[-1] * x / len(powers))
+    rest = 2 * powers[-1]
+    first, second = [between_zero_and(rest)], [between_zero_and(rest)]
+    both = [between_zero_and(rest), between_zero_and(rest)]
+    for power in reversed(powers[:-1]):
+        first.append(power + first[-1] / 2)
+        second.append(power - second[-1] / 2)
+        both.append(power + both[-2] / 4)
+    # `both` is one ahead: it began with two bounds.
+    return first[: -count - 1 : -1], second[: -count - 1 : -1], both[-2 : -count - 2 : -1]
+
+
+def _points(factor: Countable, bits: int) -> int:
+    """How many values the sum of all answers of a factor takes; they lie on one lattice."""
+    match factor:
+        case GaussianLoss():
+            last = 2 * (_enumerated_reach(factor.variance, bits) + factor.sensitivity)
+        case LaplaceLoss():
+            last = factor.sensitivity
+        case ExponentialLoss():
+            last = 1
+        case ResponseLoss():
+            last = 2
+    return factor.multiplicity * last + 1
+
+
+def _overlap(factors: tuple[Countable, ...]) -> bool:
     """Whether the losses share a lattice, so that many sums are equal."""
-    return estimated_length(factors, lattice_of(factors)) <= MAX_STEPS
+    integers = of_integers(factors)
+    if len(integers) == len(factors):
+        return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
+    steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
+    reach = greatest_bounds(factors).upper
+    real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
+    return 2 * reach * (real + 1) <= MAX_TERMS * reduce(common_step, steps)
 
 
 def _enumerated_reach(variance: Fraction, bits: int) -> int:
@@ -407,8 +480,36 @@ def _enumerated_reach(variance: Fraction, bits: int) -> int:
     return math.ceil(math.sqrt(2 * float(min(variance, Fraction(10**12))) * bits * math.log(2))) + 1
 
 
-def _table(factor: LossFactor, bits: int) -> Table:
+def _power_of(factor: Countable, bits: int) -> Table:
+    """Loss of all answers of a factor: the power of a polynomial whose coefficients are the entries of one answer."""
+    table, n = _table(factor, bits), factor.multiplicity
+    losses = sorted(table)
+    entries: Sequence[arb | arb_poly] = [table[loss] for loss in losses]
+    if isinstance(factor, ExponentialLoss):
+        # Two entries, which are polynomials themselves: the binomial formula.
+        powers = [[arb_poly([1])], [arb_poly([1])]]
+        for entry, up_to in zip(entries, powers, strict=True):
+            for _ in range(n):
+                up_to.append(up_to[-1] * entry)
+        entries = [math.comb(n, i) * powers[0][n - i] * powers[1][i] for i in range(n + 1)]
+    else:
+        entries = (arb_poly([_at(entry, 0) for entry in entries]) ** n).coeffs()
+    step = losses[1] - losses[0]
+    return {n * losses[0] + i * step: entry for i, entry in enumerate(entries)}
+
+
+def _table(factor: Countable, bits: int) -> Table:
     """Loss of one answer."""
+    if isinstance(factor, ExponentialLoss):
+        least = rational(-factor.epsilon).exp()
+        return {
+            factor.epsilon: arb_poly([arb("0.5"), arb("0.25")]),
+            -factor.epsilon: arb_poly([least / 2, -least / 4]),
+        }
+    if isinstance(factor, ResponseLoss):
+        most, rest = rational(factor.epsilon).exp(), arb(factor.options - 2)
+        total = most + rest + 1
+        return {factor.epsilon: most / total, Fraction(0): rest / total, -factor.epsilon: 1 / total}
     if isinstance(factor, GaussianLoss):
         # Q's noise is P's moved by the sensitivity: reach that much further on both sides.
         reach = _enumerated_reach(factor.variance, bits) + factor.sensitivity
@@ -436,7 +537,8 @@ def _combined(left: Table, right: Table) -> Table:
         for other_loss, other_probability in right.items():
             added = loss + other_loss
             # Equal losses meet in one entry: fractions compare exactly, which floats would not.
-            total[added] = total.get(added, arb(0)) + chance * other_probability
+            product = chance * other_probability
+            total[added] = total[added] + product if added in total else product
     return total
 
 

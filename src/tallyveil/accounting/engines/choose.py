@@ -13,7 +13,8 @@ Any other law is taken apart:
 1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
 2. One normal loss alone has a closed form.
 3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
-4. All others are listed and moved to a grid. Real-valued noise has no list. Integer noise that covers it stands for it
+4. All others without random samples: enumeration of a few finite losses, or the dithered contour.
+5. What remains is listed and moved to a grid. Real-valued noise has no list. Integer noise that covers it stands for it
    in the upper bounds, and integer noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
 """
 
@@ -22,13 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
-from tallyveil.accounting.engines.dithered import NARROWEST, WIDTH, Dithered
+from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
 from tallyveil.accounting.engines.moments import estimated_length
@@ -93,6 +94,9 @@ bounds of delta are wide too."""
 _WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9. The grid is wider than this more often than not."""
+
+_FINE_GRID: Final = 1e-8
+"""About the least width of epsilon's bounds that the grid of integer noise has."""
 
 STEPS: Final = 10_000
 """Standard deviation of the integer noise that stands for normal noise, about."""
@@ -198,14 +202,14 @@ def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
         width: Width of epsilon's bounds that is aimed at, where an engine takes one.
 
     Raises:
-        BudgetError: no such engine; an engine asked for that takes integer noise only; or losses of which only rho is
+        BudgetError: no such engine; an engine asked for that cannot take the losses; or losses of which only rho is
             known, together with random samples.
         SolverError: the losses are out of the range of every engine.
     """
     rest = further(law)
     if not rest:
         return choose_engine(of_integers(law), wanted, width)
-    if wanted in ENGINES and wanted not in {"auto", "gridded"}:
+    if wanted in ENGINES and wanted not in {"auto", "dithered", "direct", "gridded"}:
         raise BudgetError(
             f"the engine {wanted} takes integer noise only, and there is other noise. Ask for 'auto', which chooses an "
             "engine that can."
@@ -246,7 +250,7 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
     factors = merged(factors)
     if wanted == "auto":
         return _fastest(factors, width)
-    built = Proved.build(factors) if wanted == "proved" else _ASKED_FOR[wanted](factors, width)
+    built = _ASKED_FOR[wanted](factors, width)
     if built is None:
         why_not: dict[str, Callable[[tuple[LossFactor, ...]], str | None]] = {
             "closed_form": ClosedForm.why_not,
@@ -254,26 +258,42 @@ def choose_engine(factors: tuple[LossFactor, ...], wanted: str = "auto", width: 
             "dithered": partial(Dithered.why_not, width=width),
         }
         why = why_not.get(wanted)
-        reason = f": {why(factors)}" if why else ""
-        raise BudgetError(
-            f"the engine {wanted} cannot take these privacy losses{reason}. Ask for 'auto', which chooses an engine "
-            "that can."
-        )
+        raise _cannot_take(wanted, why(factors) if why else None)
     return built
 
 
+def _cannot_take(wanted: str, why: str | None) -> BudgetError:
+    reason = f": {why}" if why else ""
+    return BudgetError(
+        f"the engine {wanted} cannot take these privacy losses{reason}. Ask for 'auto', which chooses an engine "
+        "that can."
+    )
+
+
 def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
-    built = (build(factors, width) for build in _IN_ORDER.values())
-    # Built one by one, as some take seconds. The last one, the grid, takes the losses or raises.
-    engine = next(engine for engine in built if engine is not None)
-    match engine:
+    for build in _ON_LATTICE:
+        engine = build(factors, width)
         # Only where the second engine takes the losses, too: it would refuse them amid a search.
-        case Quadrature() if _has_lattice(factors):
+        if isinstance(engine, Quadrature) and _has_lattice(factors):
             return FallbackEngine(engine, partial(TiltedFFT, factors))
+        if engine is not None:
+            return engine
+    grid = partial(_fine_grid, factors)
+    # The grid takes the losses or raises.
+    return _first_of(_OF_TRANSFORMS, factors, width, grid) or grid()
+
+
+def _first_of(
+    builders: "tuple[_Builder, ...]", law: tuple[Base, ...], width: float, grid: Callable[[], LossEngine]
+) -> LossEngine | None:
+    """The first engine that takes the losses, with the grid where its bounds are wide."""
+    # Built one by one, as some take seconds.
+    engine = next((engine for build in builders if (engine := build(law, width)) is not None), None)
+    match engine:
         case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
-            return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
-        case Enumeration():
-            return FallbackEngine(engine, partial(_fine_grid, factors), _WIDE_OFF_LATTICE)
+            return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
+        case Enumeration() if any(isinstance(factor, GaussianLoss) for factor in law):
+            return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
         case _:
             return engine
 
@@ -287,13 +307,38 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
     return TiltedFFT(factors) if _has_lattice(factors) else None
 
 
-def _dithered(factors: tuple[LossFactor, ...], width: float) -> Dithered | None:
-    """The dithered contour at the width asked for, or at ten times that width, a hundred times, and so on."""
-    engine = Dithered.build(factors, width)
+def _dithered(law: tuple[Base, ...], width: float) -> Dithered | None:
+    return Dithered.build(law, width)
+
+
+def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
+    """The dithered contour at ten times the width asked for, or at a hundred times, and so on."""
+    engine = None
     while engine is None and width < _WIDEST:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
-        engine = Dithered.build(factors, width)
-    return engine
+        engine = _dithered(law, width)
+    if engine is None or width <= _FINE_GRID or len(of_integers(law)) < len(law):
+        return engine
+    # Integer noise has a grid about as close, which is the faster one where nearly all frequencies count.
+    return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
+
+
+def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:
+    countable = tuple(loss for loss in law if not isinstance(loss, NormalLoss))
+    return Enumeration.build(countable) if len(countable) == len(law) else None
+
+
+def _whole(law: tuple[Base, ...], width: float) -> Enumeration | None:
+    """Enumeration where it cuts nothing off, or little: without Gaussian noise of usual variance."""
+    return None if _has_gaussian(law) else _direct(law, width)
+
+
+def _cut_off(law: tuple[Base, ...], width: float) -> Enumeration | None:
+    return _direct(law, width) if _has_gaussian(law) else None
+
+
+def _has_gaussian(law: tuple[Base, ...]) -> bool:
+    return any(isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE for loss in law)
 
 
 def _fine_grid(factors: tuple[LossFactor, ...]) -> LossEngine:
@@ -318,22 +363,31 @@ def _on_grid(law: Law, length: int) -> LossEngine:
     return Between(Gridded(upper, length), least, upper, lower, _chord(law))
 
 
-_Builder = Callable[[tuple[LossFactor, ...], float], LossEngine | None]
+_Builder = Callable[[tuple[Any, ...], float], LossEngine | None]
 
-_IN_ORDER: Final[dict[str, _Builder]] = {
+_ON_LATTICE: Final[tuple[_Builder, ...]] = (
+    lambda factors, _: ClosedForm.build(factors),
+    lambda factors, _: Quadrature.build(factors),
+    _tilted,
+)
+_OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
+    _whole,
+    _dithered,
+    _cut_off,
+    _wider,
+)
+"""The engines in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
+
+_ASKED_FOR: Final[dict[str, _Builder]] = {
     "closed_form": lambda factors, _: ClosedForm.build(factors),
     "quadrature": lambda factors, _: Quadrature.build(factors),
-    "tilted_fft": _tilted,
-    "dithered": _dithered,
-    "direct": lambda factors, _: Enumeration.build(factors),
-    "gridded": lambda factors, _: _fine_grid(factors),
-}
-"""The engines of integer noise in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
-
-_ASKED_FOR: Final[dict[str, _Builder]] = _IN_ORDER | {
     "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
     "dithered": Dithered.build,  # at the width asked for and no other
+    "direct": _direct,
+    "gridded": lambda factors, _: _fine_grid(factors),
+    "proved": lambda factors, _: Proved.build(factors),
 }
+"""The engine that is asked for by its name."""
 
 
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
@@ -349,7 +403,20 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
-    return _on_grid(law, LENGTH)
+    return _without_rho(law, wanted, width)
+
+
+def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
+    """The engine for losses of which the law is known: by their transforms, or on a grid."""
+    base = tuple(loss for loss in law if not isinstance(loss, SampledLoss | FailureLoss | ConcentratedLoss))
+    engine, why = None, "a random sample has no transform in closed form"
+    if len(base) == len(law) and wanted == "auto":
+        engine = _first_of(_OF_TRANSFORMS, base, width, partial(_on_grid, law, LENGTH))
+    elif len(base) == len(law) and wanted != "gridded":
+        engine, why = _ASKED_FOR[wanted](base, width), Dithered.why_not(base, width) or ""
+    if engine is None and wanted not in {"auto", "gridded"}:
+        raise _cannot_take(wanted, why)
+    return engine or _on_grid(law, LENGTH)
 
 
 def _failures(law: Law) -> tuple[Fraction, Fraction]:

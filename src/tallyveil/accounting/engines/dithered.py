@@ -1,8 +1,8 @@
 """Certified tails of a loss without a usable lattice, from its transform alone, to a width that is chosen.
 
-The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that is a sum of discrete
-Gaussian losses whose lattices have no common one of usable size. Moving each loss to a common grid would add
-an error for each.
+The problem: compute delta(epsilon) = E[(1 - exp(epsilon - L))+] for a loss L that is a sum of losses whose transforms
+are known: of integer or real noise, of randomized response. Their lattices have no common one of usable size, or they
+have none. Moving each loss to a common grid would add an error for each.
 
 The variables: kappa = exp(epsilon); P and Q, the laws of the output for two neighbours; D the *dither*, an
 independent sum of p uniform variables on [-h / p, h / p]; delta_h(epsilon) the delta of L + D; s the *tilt*,
@@ -21,27 +21,48 @@ errors, which are derived in docs/proofs/off-lattice.md.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from tallyveil.accounting.engines.loss_transform import (
+    FEW_STATES,
     UNIT,
     Depth,
     GaussianFactors,
+    Other,
     TiltedAtoms,
     Windows,
     atoms,
+    decay_of,
     find_windows,
     nodes_within,
     number_of_nodes,
     power_of,
 )
-from tallyveil.accounting.engines.moments import certified_log_moment, log_moment, moments
-from tallyveil.accounting.engines.tails import ManyBounds, Tails, exact_epsilon, log_reflected, log_rest
-from tallyveil.accounting.losses import GaussianLoss, LossFactor, merged
+from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, log_moment, moments
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    ManyBounds,
+    Tails,
+    exact_epsilon,
+    log_reflected,
+    log_rest,
+)
+from tallyveil.accounting.losses import (
+    Base,
+    ConcentratedLoss,
+    ExponentialLoss,
+    FailureLoss,
+    GaussianLoss,
+    LossFactor,
+    NormalLoss,
+    ResponseLoss,
+    SampledLoss,
+    merged_law,
+)
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Complexes, Floats
 
@@ -58,18 +79,45 @@ class Scan:
     """What is known about a composition before any epsilon.
 
     Attributes:
-        gaussians: The discrete Gaussian factors of variance 1/4 or more.
-        others: All other factors. The scan bounds their transforms by the values at u = 0.
+        gaussians: The normal factors and the discrete Gaussian ones of variance 1/4 or more.
+        others: All other factors.
         depth: Which sizes of the transform the scan took for negligible.
-        windows: Where the transform is not negligible.
+        windows: Where the transform is not negligible; at a usual tilt if that depends on the tilt.
         spread: About the standard deviation of the loss, or more.
+        is_tilted: Whether the windows take the other factors into account, and so depend on the tilt.
     """
 
     gaussians: GaussianFactors
-    others: tuple[LossFactor, ...]
+    others: tuple[Other, ...]
     depth: Depth
     windows: Windows
     spread: float
+    is_tilted: bool = False
+
+    def at(self, tilt: float) -> "Scan":
+        """The same with the windows at a tilt."""
+        if not self.is_tilted:
+            return self
+        decay = decay_of(self.gaussians, self.others, Fraction(tilt), self.spread)
+        return replace(self, windows=find_windows(decay, self.depth, FEW_STATES))
+
+    def nodes(self, period: float) -> float:
+        """About how many nodes a contour has."""
+        return number_of_nodes(self.windows.lows, self.windows.highs, 2 * math.pi / period)
+
+    @property
+    def width(self) -> int:
+        """Numbers that a node takes: one for each Gaussian factor, for each atom and for each density."""
+        return self.gaussians.count + sum(map(_terms, self.others))
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    """Cosines and sines of the phases u (W - epsilon) for some epsilons, and the sizes of W - epsilon."""
+
+    away: Floats
+    cosines: Floats
+    sines: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +153,41 @@ class DitheredContour:
     roundings: tuple[tuple[float, float], tuple[float, float]]
     log_unit: Bounds
     further: tuple[float, float]
+    _shifted: dict[tuple[int, Fraction], Complexes] = field(default_factory=dict, repr=False, compare=False)
 
-    def sums_at(self, epsilons: Sequence[Fraction], wide: int) -> tuple[Floats, Floats]:
-        """The rule at epsilons and bounds on its errors, without the wrap-around; `wide` is 1 for the wider dither."""
+    def phases(self, epsilons: Sequence[Fraction]) -> "_Phases":
+        """The phases of all nodes at epsilons."""
         # Exact difference, rounded once: W and epsilon may be large and close.
         away = np.array([float(self.centre - epsilon) for epsilon in epsilons])
         turns = np.multiply.outer(away / (2 * math.pi), self.frequencies)
         # Whole turns are taken off before the cosine, whose argument reduction would otherwise lose digits.
         angles = (2 * math.pi) * (turns - np.rint(turns))
-        values: Floats = np.cos(angles) @ self.terms[wide].real - np.sin(angles) @ self.terms[wide].imag
+        return _Phases(np.abs(away), np.cos(angles), np.sin(angles))
+
+    def sums_at(self, phases: "_Phases", wide: int, shift: Fraction = Fraction(0)) -> tuple[Floats, Floats]:
+        """The rule and bounds on its errors, without the wrap-around.
+
+        Args:
+            phases: Those at some epsilons.
+            wide: 1 for the wider dither.
+            shift: What is added to these epsilons. Nearby epsilons share the phases, which take most of the time.
+        """
+        terms = self._terms_at(wide, shift)
+        values: Floats = phases.cosines @ terms.real - phases.sines @ terms.imag
         fixed, growth = self.roundings[wide]
         # Rounding grows with the distance from the centre, since u times it is the rounded phase.
-        return values, fixed + growth * np.abs(away) + self._left_out(wide + 1)
+        errors = fixed + growth * (phases.away + float(abs(shift))) + self._left_out(wide + 1)
+        if shift:
+            # One more factor of modulus 1, right to some units.
+            errors = errors + 100 * UNIT * float(np.abs(terms).sum())
+        return values, errors
+
+    def _terms_at(self, wide: int, shift: Fraction) -> Complexes:
+        if not shift:
+            return self.terms[wide]
+        if (wide, shift) not in self._shifted:
+            self._shifted[wide, shift] = self.terms[wide] * np.exp(-1j * float(shift) * self.frequencies)
+        return self._shifted[wide, shift]
 
     def _left_out(self, factor: int) -> float:
         """Bound on the sum over the nodes outside the windows and beyond their end."""
@@ -127,10 +198,9 @@ class DitheredContour:
         first = math.pi / (2 * s) + step / s**2
         later = windows.segments * windows.first / (windows.first - step)
         end = windows.end - step
-        # Beyond the scan the dither alone makes everything small: u^-p, integrated.
-        beyond = depth.parts * math.log(depth.parts / (depth.half_width * end)) - math.log(
-            end * (depth.parts + 1)
-        )
+        # Beyond the scan the dither makes everything small: u^-p, integrated. So does the density of Laplace noise.
+        power = depth.parts * math.log(depth.parts / (depth.half_width * end)) - math.log(depth.parts + 1)
+        beyond = min(0.0, power) - windows.gain - math.log(end)
         return 1.001 * size * (math.exp(-depth.depth) * (first + later) + math.exp(beyond))
 
     def wrap_around(self, epsilons: Floats, factor: int) -> Floats:
@@ -174,11 +244,16 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     # A tilt moves every phase; the nodes are those of the windows, at multiples of the step, in order.
     step = 2 * math.pi / period
     u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
-    # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
-    listed = [(factor, atoms(factor, Fraction(tilt))) for factor in scan.others]
-    part = _gaussian_part(scan.gaussians, u, tilt)
-    for listed_factor, law in listed:
-        part = part.times(*_listed_part(law, float(listed_factor.step), listed_factor.multiplicity, u))
+    part, centre = _gaussian_part(scan.gaussians, u, tilt), scan.gaussians.variance / 2
+    for factor in scan.others:
+        # Phases of Laplace noise are counted from a loss of 0, those of atoms from the middle of the list.
+        if isinstance(factor, ExponentialLoss):
+            part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+        else:
+            # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
+            law = atoms(factor, Fraction(tilt))
+            part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
+            centre += _centre(factor, law)
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -198,7 +273,7 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
         scan=scan,
         tilt=tilt,
         period=period,
-        centre=scan.gaussians.variance / 2 + sum((_centre(f, law) for f, law in listed), Fraction(0)),
+        centre=centre,
         frequencies=u,
         # The phases are counted from the centre, an exact fraction, so that epsilon minus centre has one rounding.
         terms=(terms[0], terms[1]),
@@ -227,7 +302,20 @@ class _ContourPart:
         return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
-def _centre(factor: LossFactor, law: TiltedAtoms) -> Fraction:
+def _terms(factor: Other) -> int:
+    """How many numbers a node takes for a factor, about: its atoms, or one where there is a closed form."""
+    match factor:
+        case GaussianLoss():
+            return 1
+        case ResponseLoss():
+            return 3
+        case ExponentialLoss():
+            return 1
+        case _:
+            return factor.sensitivity + 1
+
+
+def _centre(factor: LossFactor | ResponseLoss, law: TiltedAtoms) -> Fraction:
     return factor.multiplicity * (factor.offset + factor.step * (law.start + law.weights.size // 2))
 
 
@@ -235,7 +323,7 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
     """ln E exp(s L) of the factors, with the Gaussian part bounded by its largest value and divided by C."""
     gaussian = float((Fraction(tilt) + Fraction(tilt) ** 2) * scan.gaussians.variance / 2)
     slack = 64 * UNIT * (abs(gaussian) + log_norm)
-    # Listed factors in balls, by their exact atoms; the Gaussian part has its moment in closed form.
+    # Other factors in balls; the Gaussian part has its moment in closed form.
     others = (
         certified_log_moment(scan.others, Fraction(tilt), Fraction(0)) if scan.others else Bounds(0.0, 0.0)
     )
@@ -246,6 +334,8 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
 
 def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPart:
     """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
+    if not factors.count:
+        return _ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
     periods = factors.periods[:, None]
     # d: distance of u from the nearest multiple of the period, where the transform returns to full size.
     d = u - np.floor(u / periods + 0.5) * periods
@@ -311,6 +401,30 @@ def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[
     return power_of(values, power), power * (error + 8)
 
 
+def _exponential_part(factor: ExponentialLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
+    """The transform of real Laplace noise relative to that at u = 0, to a power, and its error in UNIT.
+
+    It is cosh w + (epsilon / 2) sinh(w) / w with w = (z + 1/2) epsilon, up to a constant: two atoms at the losses
+    epsilon and -epsilon, and a density between them.
+    """
+    epsilon = float(factor.epsilon)
+    a = abs(float((tilt + Fraction(1, 2)) * factor.epsilon))
+    b = epsilon * u if tilt >= Fraction(-1, 2) else -epsilon * u
+    turns = b / (2 * math.pi)
+    angle = (2 * math.pi) * (turns - np.rint(turns))
+    # Both times exp(-a), which overflows nowhere. expm1 keeps the digits of sinh where a is tiny.
+    cosh, sinh = (1 + math.exp(-2 * a)) / 2, -math.expm1(-2 * a) / 2
+    cos, sin = np.cos(angle), np.sin(angle)
+    w = a + 1j * b
+    over = (sinh * cos + 1j * cosh * sin) / np.where(w == 0, 1.0, w)
+    over = np.where(w == 0, math.exp(-a), over)
+    whole = cosh + epsilon / 2 * (sinh / a if a > 0 else 1.0)
+    values = (cosh * cos + 1j * sinh * sin + epsilon / 2 * over) / whole
+    # The function is even in w, and the sign of a was taken off above.
+    errors = 16 * np.abs(b) + (4 * a + 160)
+    return power_of(values, factor.multiplicity), factor.multiplicity * (errors + 8)
+
+
 def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complexes, Floats, Floats]:
     """k(z), a bound on its modulus, and its error in UNIT."""
     a, b = s * half_width / parts, u * (half_width / parts)
@@ -348,8 +462,9 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
     h = Fraction(contour.scan.depth.half_width)
     # Upper bound: one dither at epsilon - h^2 / (6 p). Lower bound: twice one dither at epsilon + h^2 / 2 less the one
     # twice as wide at epsilon (docs/proofs/off-lattice.md).
+    phases = contour.phases(epsilons)
     (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = (
-        _dithered(contour, [epsilon + shift for epsilon in epsilons], wide)
+        _dithered(contour, epsilons, phases, wide, shift)
         for shift, wide in ((-h * h / (6 * contour.scan.depth.parts), 0), (h * h / 2, 0), (Fraction(0), 1))
     )
     # The rule at epsilon + h^2 / 2 is in units of that epsilon.
@@ -369,11 +484,15 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
 
 
 def _dithered(
-    contour: DitheredContour, epsilons: Sequence[Fraction], wide: int
+    contour: DitheredContour,
+    epsilons: Sequence[Fraction],
+    phases: _Phases,
+    wide: int,
+    shift: Fraction = Fraction(0),
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """The dithered function from both sides, and the logarithm of its unit from both sides."""
-    values, errors = contour.sums_at(epsilons, wide)
-    rounded = np.array([float(epsilon) for epsilon in epsilons])
+    """The dithered function at epsilons plus a shift, and the logarithm of its unit, each from both sides."""
+    values, errors = contour.sums_at(phases, wide, shift)
+    rounded = np.array([float(epsilon + shift) for epsilon in epsilons])
     # What wraps around is positive, so it can only have been added: it widens the lower side alone.
     less = errors + contour.wrap_around(rounded, wide + 1)
     return (values - less, values + errors), contour.log_scales(rounded)
@@ -490,19 +609,28 @@ NARROWEST: Final = 1e-12
 """The smallest width that may be asked for. Below it, rounding in floats decides the width."""
 
 MOST_ATOMS: Final = 4096
-"""Largest number of values (atoms) of all Laplace losses and of all Gaussian ones of small variance together."""
+"""Largest number of values (atoms) of all discrete losses and of all Gaussian ones of small variance together."""
 
 MOST_NODES: Final = 1 << 23
 """Nodes of one contour, times factors, above which only Chernoff's bound is given. Only tiny deltas need so many."""
 
+MOST_AT_BUILD: Final = 1 << 19
+"""Nodes of a usual contour above which a width is refused. This many take about half a second."""
+
+_LARGEST_VARIANCE: Final = Fraction(10) ** 130
+"""Largest variance of losses without a closed form for which the products of floats here stay far from overflow."""
+
 # p, the uniform laws that a dither adds up: its transform falls like the frequency to the power -p.
 _PARTS: Final = 12
 # The formulas of the scan are proved for variances of 1/4 or more; smaller ones are listed.
-_LEAST_VARIANCE: Final = Fraction(1, 4)
+LEAST_VARIANCE: Final = Fraction(1, 4)
 # ln C from which a composition is refused: C multiplies the bounds on what is left out.
 _LARGEST_LOG_NORM: Final = 5.0
 _DEVIATIONS: Final = 6.5  # of epsilon from the mean loss, about, at delta = 1e-10: there the width is met
 _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, relative to the result
+_PERIOD: Final = 10.0  # standard deviations in the period of a usual contour, about
+# How much more may be left out where the decay is that of all factors: a sixth of the width, for far fewer nodes.
+_SHALLOWER: Final = 5.0
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
@@ -512,12 +640,12 @@ _CONTOUR_STEPS: Final = 60
 
 
 class Dithered:
-    """Certified tails of a sum of discrete Gaussian losses, and of some Laplace losses, that need no common lattice.
+    """Certified tails of a sum of losses that need no common lattice: all but random samples.
 
     The steps:
 
-    1. Once: scan the frequencies up to U for those at which the transform is not negligible
-       (`loss_transform.find_windows`).
+    1. Once, or for each tilt if there are losses whose decay depends on it: scan the frequencies up to U for those at
+       which the transform is not negligible (`loss_transform.find_windows`).
     2. For each tilt: compute the transform at the nodes of a trapezoid rule there (`contour_at`), and bound all
        errors.
     3. For each epsilon: sum over the nodes three times (one sum for each delta in the formula above), and widen
@@ -537,7 +665,7 @@ class Dithered:
 
     name = "dithered"
 
-    def __init__(self, factors: tuple[LossFactor, ...], scan: Scan, width: float) -> None:
+    def __init__(self, factors: tuple[Base, ...], scan: Scan, width: float) -> None:
         self.factors = factors
         self.scan = scan
         self.width = width
@@ -545,10 +673,15 @@ class Dithered:
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
         )
+        # From the largest loss on, delta is 0.
+        greatest = greatest_bounds(factors).upper
+        self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
+        # Beyond p / (2 h) the transform of the dither would overflow.
+        self._largest_tilt = _PARTS / (2 * scan.depth.half_width)
         self._contours: dict[float, DitheredContour] = {}
 
     @classmethod
-    def build(cls, factors: tuple[LossFactor, ...], width: float = WIDTH) -> "Dithered | None":
+    def build(cls, factors: tuple[Base, ...], width: float = WIDTH) -> "Dithered | None":
         """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
@@ -563,7 +696,7 @@ class Dithered:
         return None if isinstance(engine, str) else engine
 
     @staticmethod
-    def why_not(factors: tuple[LossFactor, ...], width: float = WIDTH) -> str | None:
+    def why_not(factors: tuple[Base, ...], width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
         engine = _made(factors, width)
         return engine if isinstance(engine, str) else None
@@ -582,6 +715,8 @@ class Dithered:
                 log_rest(there.log_first),
                 self.log_deltas([exact])[0],
             )
+        if self._greatest is not None and exact >= self._greatest:
+            return Tails(NOTHING, NOTHING, NOTHING)
         if exact > _FARTHEST:  # tails fall, so that bounds from above hold further out too
             return self._far_out(self._tilt(float(_FARTHEST)), _FARTHEST)
         tilt = self._tilt(float(exact))
@@ -609,7 +744,12 @@ class Dithered:
         """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known also where delta is 1."""
         exact = [min(exact_epsilon(epsilon), _BEYOND) for epsilon in epsilons]
         groups: dict[float, list[int]] = {}
+        beyond: list[int] = []
         for i, epsilon in enumerate(exact):
+            # From the largest loss on delta is exactly 0, as the arrays below begin for it.
+            if self._greatest is not None and epsilon >= self._greatest:
+                beyond.append(i)
+                continue
             # Epsilons that share a tilt share the transform, which is nearly the whole cost.
             groups.setdefault(self._tilt(float(min(epsilon, _FARTHEST))), []).append(i)
         # Where delta is near 1, 1 - delta is known instead: two logarithms for each epsilon, either of which may be
@@ -620,6 +760,7 @@ class Dithered:
             pair = (log_rest(known), known) if tilt < 0 else (known, log_rest(known))
             for which, logs in enumerate(pair):
                 ends[which, 0, members], ends[which, 1, members] = logs.lower, logs.upper
+        ends[1, :, beyond] = 0.0
         return ManyBounds(*ends[0]), ManyBounds(*ends[1])
 
     def _logs_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
@@ -639,18 +780,16 @@ class Dithered:
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
-        # Beyond p / (2 h) the transform of the dither would overflow.
-        most = _PARTS / (2 * self.scan.depth.half_width)
-        return min(tilt, -least) if of_rest else min(max(tilt, least), most)
+        return min(tilt, -least) if of_rest else min(max(tilt, least), self._largest_tilt)
 
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
         """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
         if tilt not in self._contours:
             period, further = self._period(tilt, epsilon)
-            windows, step = self.scan.windows, 2 * math.pi / period
-            if number_of_nodes(windows.lows, windows.highs, step) * self.scan.gaussians.count > MOST_NODES:
+            scan = self.scan.at(tilt)
+            if scan.nodes(period) * scan.width > MOST_NODES:
                 return None
-            contour = contour_at(self.scan, tilt, period, further)
+            contour = contour_at(scan, tilt, period, further)
             while len(self._contours) * contour.frequencies.size > _CACHED:
                 self._contours.pop(next(iter(self._contours)))
             self._contours[tilt] = contour
@@ -685,6 +824,9 @@ class Dithered:
             if abs(following - tilt) * self.scan.spread < 1e-3:
                 break
             tilt = following
+            # No larger tilt is used, and far beyond the largest loss it would grow until floats overflow.
+            if tilt > self._largest_tilt:
+                break
         return tilt
 
     def _moments(self, tilt: float) -> tuple[float, float]:
@@ -734,12 +876,19 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
     )
 
 
-def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
-    factors = merged(factors)
-    wide = [f for f in factors if isinstance(f, GaussianLoss) and f.variance >= _LEAST_VARIANCE]
-    if not wide:
-        return "it needs discrete Gaussian noise of variance 1/4 or more"
-    others = tuple(f for f in factors if f not in wide)
+def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
+    wide: list[GaussianLoss | NormalLoss] = []
+    others: list[Other] = []
+    for loss in merged_law(factors):
+        match loss:
+            case FailureLoss() | ConcentratedLoss() | SampledLoss():
+                return "it needs losses whose transform is known"
+            case NormalLoss():
+                wide.append(loss)
+            case GaussianLoss() if loss.variance >= LEAST_VARIANCE:
+                wide.append(loss)
+            case _:
+                others.append(loss)
     refused = _out_of_range(others)
     if refused is not None:
         return refused
@@ -750,28 +899,47 @@ def _made(factors: tuple[LossFactor, ...], width: float) -> Dithered | str:
     tilt = _DEVIATIONS / spread + 1 / spread
     aim = width * min(1.0, spread)
     half_width = math.sqrt(0.9 * aim / (1 + (tilt + 2) / (2 * _PARTS)))
-    depth = Depth(
-        math.log(1000 * (tilt + 1) * spread / aim) + gaussians.log_norm,
-        half_width,
-        _PARTS,
-    )
-    windows = find_windows(gaussians, depth)
-    if windows is None:
+    log_depth = math.log(1000 * (tilt + 1) * spread / aim) + gaussians.log_norm
+    scan = None
+    if wide:
+        depth = Depth(log_depth, half_width, _PARTS)
+        scan = Scan(gaussians, tuple(others), depth, find_windows(gaussians.decay, depth), spread)
+    if others and (scan is None or _too_many(scan)):
+        # Without wide Gaussian noise alone, but with the decay of all factors, at each tilt anew.
+        # The narrower dither leaves room for that.
+        depth = Depth(log_depth - math.log(_SHALLOWER), 0.88 * half_width, _PARTS)
+        windows = scan.windows if scan else Windows(np.zeros(0), np.zeros(0), 1.0, 1.0, 1)
+        scan = Scan(gaussians, tuple(others), depth, windows, spread, is_tilted=True).at(tilt)
+    assert scan is not None
+    if _too_many(scan):
         return "the transform of the loss returns to its full size too often"
-    if 192 * UNIT * windows.end > gaussians.periods.min():
+    if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
-    return Dithered(factors, Scan(gaussians, others, depth, windows, spread), width)
+    return Dithered((*wide, *others), scan, width)
 
 
-def _largest_variance(factor: LossFactor) -> Fraction:
+def _too_many(scan: Scan) -> bool:
+    nodes = scan.nodes(_PERIOD * scan.spread)
+    return nodes > MOST_AT_BUILD or nodes * scan.width > MOST_NODES
+
+
+def _largest_variance(factor: Base) -> Fraction:
     """The largest variance that any tilt gives the losses of a factor, about."""
-    if isinstance(factor, GaussianLoss):
-        return factor.multiplicity * factor.step**2 * (factor.variance + Fraction(1, 4))
-    return factor.multiplicity * factor.offset**2
+    match factor:
+        case GaussianLoss():
+            return factor.multiplicity * factor.step**2 * (factor.variance + Fraction(1, 4))
+        case NormalLoss():
+            return factor.multiplicity * factor.mu_squared
+        case ExponentialLoss():
+            return factor.multiplicity * factor.epsilon**2
+        case _:
+            return factor.multiplicity * factor.offset**2
 
 
-def _out_of_range(others: tuple[LossFactor, ...]) -> str | None:
-    """Why the factors whose atoms are listed cannot be taken, or None."""
-    if sum(1 if isinstance(f, GaussianLoss) else f.sensitivity + 1 for f in others) > MOST_ATOMS:
-        return f"the Laplace losses take more than {MOST_ATOMS} values"
+def _out_of_range(others: list[Other]) -> str | None:
+    """Why the factors without a closed form cannot be taken, or None."""
+    if sum(map(_terms, others)) > MOST_ATOMS:
+        return f"the discrete losses take more than {MOST_ATOMS} values"
+    if any(not _LARGEST_VARIANCE**-1 < _largest_variance(f) < _LARGEST_VARIANCE for f in others):
+        return "the losses are too large or too small for floats"
     return None

@@ -388,7 +388,7 @@ def find_places(factors: list[GaussianLoss], step: Fraction, n_points: int, dept
         return np.arange(half + 1) if half < MAX_NODES else _too_many(half + 1)
     turn = 2 * math.pi / n_points / float(step)
     # Half a step beyond the last node, so that a node on the very edge cannot be dropped by rounding.
-    windows = windows_up_to(GaussianFactors.of(factors), depth, turn * (half + 0.5))
+    windows = windows_up_to(GaussianFactors.of(factors).decay, depth, turn * (half + 0.5))
     if windows is None:
         return "the transform of the loss returns to its full size too often"
     count = number_of_nodes(*windows, turn)

@@ -28,17 +28,29 @@ Example: one Laplace answer of sensitivity 1 without a tilt has the atoms a / (1
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from tallyveil.accounting.engines.moments import WIDE_VARIANCE
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, LossFactor
+from tallyveil.accounting.losses import (
+    ExponentialLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    LossFactor,
+    NormalLoss,
+    ResponseLoss,
+)
 from tallyveil.arrays import Bools, Complexes, Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
+
+Other: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss
+"""Losses of other than wide Gaussian noise."""
 
 # Unit roundoff of float64: one operation rounds by at most this, relatively.
 UNIT = 2.0**-53
@@ -84,14 +96,16 @@ def origin(factor: LossFactor, tilt: Fraction) -> int:
     return round(tilt * factor.sensitivity)
 
 
-def atoms(factor: LossFactor, tilt: Fraction) -> TiltedAtoms:
-    """The law of X (Gaussian) or i (Laplace) under exp(tilt L).
+def atoms(factor: LossFactor | ResponseLoss, tilt: Fraction) -> TiltedAtoms:
+    """The law of X (Gaussian) or i (Laplace, randomized response) under exp(tilt L).
 
     Raises:
         SolverError: it has too many atoms to be listed.
     """
     if isinstance(factor, GaussianLoss):
         return _gaussian_atoms(factor, tilt)
+    if isinstance(factor, ResponseLoss):
+        return _response_atoms(factor, tilt)
     return _laplace_atoms(factor, tilt)
 
 
@@ -129,6 +143,21 @@ def _laplace_atoms(factor: LaplaceLoss, tilt: Fraction) -> TiltedAtoms:
         # Places between the ends hold one point of noise each, (1 - a) times the weight at an end.
         exponents[1:-1] += math.log(-math.expm1(-1 / float(factor.scale)))
     return _normalised(0, exponents, 0.0)
+
+
+def _response_atoms(factor: ResponseLoss, tilt: Fraction) -> TiltedAtoms:
+    # In balls: the exponents may be large and cancel against the logarithm of the number of options.
+    with precision(128):
+        rest = factor.options - 2
+        masses = [
+            rational(-tilt * factor.epsilon).exp(),
+            rational(Fraction(rest)),
+            rational((1 + tilt) * factor.epsilon).exp(),
+        ]
+        total = masses[0] + masses[1] + masses[2]
+        weights = np.array([float(mass / total) for mass in masses])
+    # The ball's radius and the rounding to a float are each below one unit, and so is a weight that underflows.
+    return TiltedAtoms(0, weights, 4 * UNIT)
 
 
 def _check_atoms(factor: LossFactor, count: int) -> None:
@@ -271,9 +300,18 @@ def _real_power(values: Floats, n: int) -> Floats:
 MOST_STATES: Final = 4_000_000
 """Largest number of states that a scan may look at. This many take about a second on one core."""
 
+FEW_STATES: Final = 1 << 18
+"""The same for a scan that is made anew for each tilt."""
+
 MOST_WINDOWS: Final = 20_000
 """Largest number of windows. Each one holds a few nodes of every contour. This many take seconds for an epsilon."""
 
+_BOUNDLESS: Final = 1e200
+"""The variance at which integer noise stands for normal noise: its period is then beyond every frequency."""
+
+_LEAST_PULL: Final = (
+    1e-200  # a pull below it would underflow; a factor without a pull only makes the bound larger
+)
 _CHUNK: Final = 1 << 17  # multiples of the longest period that are split at once
 _FIRST_END: Final = (
     8.0  # end of the first segment, in units of the reciprocal of the loss's standard deviation
@@ -282,7 +320,9 @@ _FIRST_END: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GaussianFactors:
-    """Discrete Gaussian factors as arrays, those first that narrow the scan most.
+    """Discrete Gaussian and normal factors as arrays, those first that narrow the scan most.
+
+    A normal loss is the limit of discrete Gaussian ones whose variances grow while k^2 / v stays mu^2.
 
     Attributes:
         variances: v, rounded to nearest.
@@ -307,11 +347,20 @@ class GaussianFactors:
     loss: float
 
     @classmethod
-    def of(cls, factors: list[GaussianLoss]) -> "GaussianFactors":
-        """The factors, each of variance 1/4 or more."""
-        ordered = sorted(factors, key=lambda f: -f.variance * f.multiplicity)
-        v = np.array([float(f.variance) for f in ordered])
-        k = np.array([float(f.sensitivity) for f in ordered])
+    def of(cls, factors: Sequence[GaussianLoss | NormalLoss]) -> "GaussianFactors":
+        """The factors, each discrete one of variance 1/4 or more."""
+        ordered = sorted(
+            factors,
+            key=lambda f: -math.inf if isinstance(f, NormalLoss) else -f.variance * f.multiplicity,
+        )
+        pairs = [
+            (_BOUNDLESS, math.sqrt(f.mu_squared * Fraction(_BOUNDLESS)))
+            if isinstance(f, NormalLoss)
+            else (float(f.variance), float(f.sensitivity))
+            for f in ordered
+        ]
+        v = np.array([variance for variance, _ in pairs])
+        k = np.array([sensitivity for _, sensitivity in pairs])
         m = np.array([float(f.multiplicity) for f in ordered])
         rates = k * k / v
         # ln of the theta constant: the transform's largest value is the sum of all images at 0.
@@ -325,7 +374,13 @@ class GaussianFactors:
             # The pull: curvature of the transform's decay, less what the other images may add
             # (docs/proofs/off-lattice.md, 3).
             pulls=m * rates * (1 - 2 * math.log(2) / (np.pi**2 * v)),
-            variance=sum((2 * f.multiplicity * f.offset for f in factors), Fraction(0)),
+            variance=sum(
+                (
+                    f.multiplicity * (f.mu_squared if isinstance(f, NormalLoss) else 2 * f.offset)
+                    for f in factors
+                ),
+                Fraction(0),
+            ),
             log_norm=float((m * np.log1p(2 * images)).sum()),
             loss=float((m * np.exp(4 - 2 * np.pi**2 * v)).sum()),
         )
@@ -334,6 +389,11 @@ class GaussianFactors:
     def count(self) -> int:
         """How many different factors there are."""
         return self.variances.size
+
+    @property
+    def decay(self) -> "Decay":
+        """That of these factors alone."""
+        return decay_of(self, (), Fraction(0), math.sqrt(self.variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +421,92 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
+class Decay:
+    """How fast the transform of a composition falls between its revivals: bounds at one tilt.
+
+    At a frequency u in a segment that begins at b, minus the logarithm of the transform's size, relative to that at u =
+    0, is at least F(u) + gain(b) - loss, with F the sum of a d^2 / 2 over the factors that have a pull.
+
+    Attributes:
+        periods: P, those first that narrow the scan most.
+        pulls: a.
+        loss: By how much F may be too large.
+        deviation: The standard deviation of the loss, about or more.
+        masses: For each loss of Laplace noise, its multiplicity and the tilted mass of its two atoms.
+    """
+
+    periods: Floats
+    pulls: Floats
+    loss: float
+    deviation: float
+    masses: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many factors have a pull."""
+        return self.periods.size
+
+    def gain(self, begin: float) -> float:
+        """What the density between the atoms of Laplace noise takes from the transform's size from here on."""
+        # The transform of the density is at most q / (2 u), q being the mass of the atoms.
+        return sum(
+            max(0.0, -n * math.log(mass * (1 + 0.5 / begin)) * (1 - 1e-12) - 1e-12 * n)
+            for n, mass in self.masses
+        )
+
+
+def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction, deviation: float) -> Decay:
+    """The decay of a composition at one tilt (docs/proofs/off-lattice.md, section 3).
+
+    Args:
+        gaussians: The wide factors; their decay does not depend on the tilt.
+        others: All other factors.
+        tilt: Exact.
+        deviation: The standard deviation of the loss, about or more.
+    """
+    periods, pulls, masses = gaussians.periods.tolist(), gaussians.pulls.tolist(), []
+    for factor in others:
+        if isinstance(factor, ExponentialLoss):
+            period, pull, mass = _pull_of_exponential(factor, tilt)
+            masses.append((factor.multiplicity, mass))
+        else:
+            period, pull = _pull_of_atoms(factor, tilt)
+        if pull > _LEAST_PULL:
+            periods.append(period)
+            pulls.append(pull)
+    # Those of the largest product first: it counts how many revivals there are and how narrow they are.
+    order = np.argsort([-p * p * a for p, a in zip(periods, pulls, strict=True)], kind="stable")
+    return Decay(
+        np.array(periods)[order] if periods else np.zeros(0),
+        np.array(pulls)[order] if pulls else np.zeros(0),
+        gaussians.loss,
+        deviation,
+        tuple(masses),
+    )
+
+
+def _pull_of_atoms(factor: LossFactor | ResponseLoss, tilt: Fraction) -> tuple[float, float]:
+    law, step = atoms(factor, tilt), float(factor.step)
+    # Neighbouring atoms alone: of 1 - |F|^2, which is a sum over all pairs, they are the part that has the full period.
+    pairs = float(law.weights[1:] @ law.weights[:-1]) * (1 - 1e-9) - 2 * law.error
+    return 2 * math.pi / step, 4 / math.pi**2 * factor.multiplicity * max(pairs, 0.0) * step * step
+
+
+def _pull_of_exponential(factor: ExponentialLoss, tilt: Fraction) -> tuple[float, float, float]:
+    """The period, the pull and the tilted mass of both atoms, rounded up."""
+    epsilon = float(factor.epsilon)
+    bent = abs(float((tilt + Fraction(1, 2)) * factor.epsilon))
+    # sinh(a) / (a cosh a): the tilted density between the atoms, relative to these.
+    density = epsilon / 2 * (math.tanh(bent) / bent if bent > 1e-8 else 1.0)
+    mass = 1 / (1 + density)
+    # 1 / (2 cosh a) from exp(-a), which does not overflow.
+    least = math.exp(-bent) / (1 + math.exp(-2 * bent))
+    kept = mass / (mass + math.exp(0.5) * (1 - mass))
+    pull = 16 / math.pi**2 * factor.multiplicity * kept * least * least * epsilon * epsilon
+    return math.pi / epsilon, pull * (1 - 1e-9), mass * (1 + 1e-12)
+
+
+@dataclass(frozen=True, slots=True)
 class Windows:
     """Intervals of frequencies outside which the transform is negligible; they may overlap.
 
@@ -370,6 +516,8 @@ class Windows:
         first: End of the first segment.
         end: U, the end of the scan.
         segments: Number of segments, the first one included.
+        gain: Minus the logarithm of the transform's size from U on, at least.
+        is_whole: Whether the scan was given up, so that the windows hold every frequency.
     """
 
     lows: Floats
@@ -377,21 +525,24 @@ class Windows:
     first: float
     end: float
     segments: int
+    gain: float = 0.0
+    is_whole: bool = False
 
 
-def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
-    """All windows, or None if there are too many states or windows on the way to them.
+def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> Windows:
+    """All windows; one that holds every frequency if there are too many states or windows on the way to them.
 
-    The problem: find all frequencies u in [0, U] at which the transform of a sum of discrete Gaussian losses may
-    exceed a stated size, and be sure that none is missed.
+    The problem: find all frequencies u in [0, U] at which the transform of a sum of losses may exceed a stated
+    size, and be sure that none is missed.
 
-    The variables: v, k and m are the variance, the sensitivity and the multiplicity of a factor; P = 2 pi v / k
+    The variables, for a discrete Gaussian factor of variance v, sensitivity k and multiplicity m: P = 2 pi v / k
     is its *period*; d is the distance of u from the nearest multiple of P; a = m (k^2 / v) (1 - 2 ln 2 / (pi^2
     v)) is its *pull*.
 
     At the multiples of its period, the transform of one factor returns to its full size: a *revival*. Elsewhere
     it is at most exp(-a d^2 / 2), up to a constant. So the transform of the sum is at most exp(-F(u)) with F(u)
-    the sum of a d^2 / 2 over all factors (docs/proofs/off-lattice.md, section 3).
+    the sum of a d^2 / 2 over all factors (docs/proofs/off-lattice.md, section 3). Other factors have a period and a
+    pull of their own, and the density of Laplace noise takes a constant from all revivals but the first ones.
 
     The steps: take the factors one after the other, and first those that narrow the scan most. A state is an
     interval of u, with one multiple of the period chosen for each factor so far. The part of F of these factors
@@ -401,28 +552,43 @@ def find_windows(factors: GaussianFactors, depth: Depth) -> Windows | None:
     factor are the *windows*.
 
     The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or
-    until more states were looked at than the limit.
+    until more states were looked at than the limit. A segment in which F never exceeds the bound is a window.
 
     Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and
     sqrt(2), a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5
     sqrt(2) = 7.07.
     """
-    first = _FIRST_END / math.sqrt(factors.variance)
-    segments = [_Segment(0.0, first, depth.depth + factors.loss)]
+    first = _FIRST_END / decay.deviation
+    segments = [_Segment(0.0, first, depth.depth + decay.loss)]
     # Twice as long each time: the dither's factor shrinks with u, so the number of segments grows only with ln(U).
-    while (bound := depth.at(segments[-1].end)) > 0:
-        segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + factors.loss))
-    windows = _scanned(factors, segments, MOST_STATES, MOST_WINDOWS)
-    return None if windows is None else Windows(*windows, first, segments[-1].end, len(segments))
+    while (bound := depth.at(segments[-1].end) - decay.gain(segments[-1].end)) > 0:
+        segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + decay.loss))
+    # The largest F that there is: every d is half a period at most.
+    most = float((decay.pulls * decay.periods**2).sum()) / 8
+    part = [segment for segment in segments if segment.bound < most]
+    # Where the caller limits the states he limits the nodes, too, and windows are no limit of their own.
+    limits = (MOST_STATES, MOST_WINDOWS) if most_states is None else (most_states, math.inf)
+    scanned = _scanned(decay, part, *limits) if part else (np.zeros(0), np.zeros(0))
+    whole = segments if scanned is None else [segment for segment in segments if segment.bound >= most]
+    lows, highs = scanned or (np.zeros(0), np.zeros(0))
+    return Windows(
+        np.concatenate([lows, [segment.begin for segment in whole]]),
+        np.concatenate([highs, [segment.end for segment in whole]]),
+        first,
+        segments[-1].end,
+        len(segments),
+        decay.gain(segments[-1].end),
+        scanned is None,
+    )
 
 
-def windows_up_to(factors: GaussianFactors, bound: float, end: float) -> tuple[Floats, Floats] | None:
+def windows_up_to(decay: Decay, bound: float, end: float) -> tuple[Floats, Floats] | None:
     """Intervals of [0, end] outside which minus the logarithm of the transform's size exceeds a bound, or None.
 
     The size is that of the product of the sums of all images, without the constant: at most C at u = 0. The intervals
     may overlap, and reach a little beyond the end.
     """
-    return _scanned(factors, [_Segment(0.0, end, bound + factors.loss)], MOST_STATES)
+    return _scanned(decay, [_Segment(0.0, end, bound + decay.loss)], MOST_STATES)
 
 
 def number_of_nodes(lows: Floats, highs: Floats, step: float) -> float:
@@ -476,14 +642,14 @@ class _States:
 
 
 def _scanned(
-    factors: GaussianFactors, segments: list[_Segment], most_states: int, most_windows: float = math.inf
+    decay: Decay, segments: list[_Segment], most_states: int, most_windows: float = math.inf
 ) -> tuple[Floats, Floats] | None:
     """Windows of all segments, or None if there are more states or windows on the way to them.
 
     Most segments are short, and hold few states. So many of them go through the factors at once: a call of numpy takes
     about as long for one state as for a thousand.
     """
-    period = factors.periods[0]
+    period = decay.periods[0]
     # Refused before an array is made: the longest period alone would need this many states.
     if segments[-1].end / period > most_states:
         return None
@@ -491,7 +657,7 @@ def _scanned(
     for segment in segments:
         count = math.ceil((segment.end - segment.begin) / (_CHUNK * period))
         ends = np.linspace(segment.begin, segment.end, count + 1)
-        pieces.append(_begun(factors, segment, ends))
+        pieces.append(_begun(decay, segment, ends))
         multiples += (np.diff(ends) / period + 1).tolist()
     begun = _States(*(np.concatenate([getattr(part, name) for part in pieces]) for name in _States.__slots__))
     # A batch has at most as many multiples of the longest period as one full piece, or it is one piece.
@@ -499,7 +665,7 @@ def _scanned(
     batch = np.floor(np.cumsum(multiples) / _CHUNK)
     lows, highs, seen = [], [], 0
     for number in np.unique(batch):
-        windows = _windows_of(factors, begun.where(batch == number), most_states - seen)
+        windows = _windows_of(decay, begun.where(batch == number), most_states - seen)
         if windows is None:
             return None
         states, looked_at = windows
@@ -512,23 +678,23 @@ def _scanned(
     return np.concatenate(lows), np.concatenate(highs)
 
 
-def _begun(factors: GaussianFactors, segment: _Segment, ends: Floats) -> _States:
+def _begun(decay: Decay, segment: _Segment, ends: Floats) -> _States:
     """The states before the first factor: one for each piece of a segment."""
     n = ends.size - 1
     # By how much rounding may move a multiple of a period, a middle or the edge of a cell.
     # Rounding of every period's multiple, of the middles and of the cells, relative to the end of the segment.
-    slip = (8 * factors.count + 32) * UNIT * segment.end
+    slip = (8 * decay.count + 32) * UNIT * segment.end
     # The bound raised by what that rounding could hide: F at the true place may be larger than at the rounded one.
-    bound = (math.sqrt(segment.bound) + slip * math.sqrt(8 * float(factors.pulls.sum()))) ** 2
+    bound = (math.sqrt(segment.bound) + slip * math.sqrt(8 * float(decay.pulls.sum()))) ** 2
     bound = bound * (1 + 1e-9) + 1e-9
     return _States(np.zeros(n), np.zeros(n), ends[:-1], ends[1:], np.full(n, bound), np.full(n, slip))
 
 
-def _windows_of(factors: GaussianFactors, states: _States, allowed: int) -> tuple[_States, int] | None:
+def _windows_of(decay: Decay, states: _States, allowed: int) -> tuple[_States, int] | None:
     # Weight and rest of the quadratic so far; F's factors are added one by one, as the module says.
     """The states after the last factor and the number of states looked at, or None if there are more than allowed."""
     weight, seen = 0.0, 0
-    for period, pull in zip(factors.periods.tolist(), factors.pulls.tolist(), strict=True):
+    for period, pull in zip(decay.periods.tolist(), decay.pulls.tolist(), strict=True):
         split = _split(states, period, allowed - seen)
         if split is None:
             # A limit on the states that were looked at, not on those left: time is spent on the former.

@@ -7,7 +7,9 @@ near the mean is to the epsilon.
 The variables: s tilt, v variance, t scale, k sensitivity, n multiplicity, W the Gaussian losses' offset, half of their
 variance. A discrete Gaussian loss has K(s) = s (s + 1) k^2 / (2 v) + ln(S(s k) / S(0)), where S(m) is the sum over
 integers x of exp(-(x - m)^2 / (2 v)). S has period 1 and is largest at 0. By Poisson's summation formula S(m) / S(0)
-differs from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum.
+differs from 1 by less than 5 exp(-2 pi^2 v) if v >= 1/4. A discrete Laplace loss is a geometric sum, and
+randomized response has three terms. A normal loss has K(s) = s (s + 1) mu^2 / 2. A loss of real Laplace noise has K(s)
+= ln(cosh a + (epsilon / 2) sinh(a) / a) - epsilon / 2 with a = (s + 1/2) epsilon.
 
 Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
 """
@@ -29,6 +31,7 @@ from tallyveil.accounting.losses import (
     Law,
     LossFactor,
     LossLattice,
+    NormalLoss,
     ResponseLoss,
     SampledLoss,
 )
@@ -44,26 +47,71 @@ _BITS = 192
 53, so that half as many would do for values far below 2^40."""
 
 
-def certified_log_moment(factors: tuple[LossFactor, ...], tilt: Fraction, less: Fraction) -> Bounds:
+def certified_log_moment(factors: tuple[Base, ...], tilt: Fraction, less: Fraction) -> Bounds:
     """K(tilt) - less, from both sides. Its exponential turns sums over the tilted law into true probabilities."""
     with precision(_BITS):
-        gaussian = sum(
-            (f.multiplicity * f.offset for f in factors if isinstance(f, GaussianLoss)), Fraction(0)
-        )
-        total = rational(tilt * (tilt + 1) * gaussian - less)
+        total = rational(-less)
         for factor in factors:
-            total += factor.multiplicity * (
-                _theta_quotient(factor, tilt)
-                if isinstance(factor, GaussianLoss)
-                else _laplace_log_moment(factor, tilt)
-            )
+            total += factor.multiplicity * _log_moment_ball(factor, tilt)
         return float_bounds(total)
 
 
-def log_moment(factor: LossFactor, tilt: float) -> float:
+def _log_moment_ball(factor: Base, tilt: Fraction) -> arb:
+    match factor:
+        case GaussianLoss():
+            return rational(tilt * (tilt + 1) * factor.offset) + _theta_quotient(factor, tilt)
+        case NormalLoss(mu_squared):
+            return rational(tilt * (tilt + 1) * mu_squared / 2)
+        case LaplaceLoss():
+            return _laplace_log_moment(factor, tilt)
+        case ResponseLoss(epsilon, options):
+            masses = rational((1 + tilt) * epsilon).exp() + (options - 2) + rational(-tilt * epsilon).exp()
+            return (masses / (rational(epsilon).exp() + (options - 1))).log()
+        case ExponentialLoss(epsilon):
+            bent = rational((tilt + Fraction(1, 2)) * epsilon)
+            between = bent.sinh() / bent if bent != 0 else arb(1)
+            return (bent.cosh() + rational(epsilon / 2) * between).log() - rational(epsilon / 2)
+
+
+def log_moment(factor: Base, tilt: float) -> float:
     """K of one answer in floats, without a certificate; the error is about 1e-14 of the largest term."""
-    if isinstance(factor, GaussianLoss):
-        return tilt * (tilt + 1) * factor.offset_float + _log_theta(factor, tilt)
+    match factor:
+        case GaussianLoss():
+            return tilt * (tilt + 1) * factor.offset_float + _log_theta(factor, tilt)
+        case NormalLoss(mu_squared):
+            return tilt * (tilt + 1) * float(mu_squared) / 2
+        case ExponentialLoss(epsilon):
+            bent = abs(tilt + 0.5) * float(epsilon)
+            cosh, sinh, _, _ = _hyperbolic(bent)
+            return bent - float(epsilon) / 2 + math.log(cosh + float(epsilon) / 2 * sinh)
+        case ResponseLoss(epsilon, options):
+            exponents, _ = _response_atoms(factor, tilt)
+            highest = float(exponents.max())
+            whole = np.logaddexp(float(epsilon), math.log(options - 1))
+            return highest + math.log(float(np.exp(exponents - highest).sum())) - float(whole)
+        case LaplaceLoss():
+            return _laplace_log_moment_float(factor, tilt)
+
+
+def _response_atoms(factor: ResponseLoss, tilt: float) -> tuple[Floats, Floats]:
+    """Logarithms of the tilted weights of the losses -epsilon, 0 and epsilon, and these losses."""
+    epsilon = float(factor.epsilon)
+    exponents = np.array([-tilt * epsilon, math.log(factor.options - 2), (1 + tilt) * epsilon])
+    return exponents, np.array([-epsilon, 0.0, epsilon])
+
+
+def _hyperbolic(a: float) -> tuple[float, float, float, float]:
+    """exp(-a) times cosh a, sinh(a) / a and the first two derivatives of the latter, a >= 0."""
+    cosh, sinh = (1 + math.exp(-2 * a)) / 2, -math.expm1(-2 * a) / 2
+    # Below 1e-3 the quotients would cancel; the next terms of these series are below 1e-12.
+    if a < 1e-3:
+        scale = math.exp(-a)
+        return cosh, scale * (1 + a * a / 6), scale * a * (1 / 3 + a * a / 30), scale * (1 / 3 + a * a / 10)
+    first = (cosh - sinh / a) / a
+    return cosh, sinh / a, first, (sinh - 2 * first) / a
+
+
+def _laplace_log_moment_float(factor: LaplaceLoss, tilt: float) -> float:
     rate, k = 1 / float(factor.scale), factor.sensitivity
     bent = -(1 + 2 * tilt) * rate  # logarithm of the ratio of the geometric sum
     middle = _log_geometric(bent, k - 1) + math.log(-math.expm1(-rate)) if k > 1 else -math.inf
@@ -74,8 +122,18 @@ def log_moment(factor: LossFactor, tilt: float) -> float:
     return tilt * k * rate + largest + math.log(total) - math.log1p(math.exp(-rate))
 
 
-def moments(factor: LossFactor, tilt: float) -> tuple[float, float]:
+def moments(factor: Base, tilt: float) -> tuple[float, float]:
     """Mean and variance of one loss under the law tilted by exp(tilt L), in floats, without a certificate."""
+    if isinstance(factor, NormalLoss):
+        return (0.5 + tilt) * float(factor.mu_squared), float(factor.mu_squared)
+    if isinstance(factor, ExponentialLoss):
+        return _exponential_moments(float(factor.epsilon), tilt)
+    if isinstance(factor, ResponseLoss):
+        exponents, losses = _response_atoms(factor, tilt)
+        weights = np.exp(exponents - exponents.max())
+        weights /= weights.sum()
+        mean = float(weights @ losses)
+        return mean, float(weights @ (losses - mean) ** 2)
     if isinstance(factor, GaussianLoss):
         step = float(factor.step)
         if factor.variance >= WIDE_VARIANCE:
@@ -89,6 +147,16 @@ def moments(factor: LossFactor, tilt: float) -> tuple[float, float]:
         x, weights = _laplace_atoms(rate, k, tilt)
     mean = float(x @ weights)
     return offset + step * mean, step * step * float((x - mean) ** 2 @ weights)
+
+
+def _exponential_moments(epsilon: float, tilt: float) -> tuple[float, float]:
+    bent = abs(tilt + 0.5) * epsilon
+    cosh, over, first, second = _hyperbolic(bent)
+    size = cosh + epsilon / 2 * over
+    slope = (bent * over + epsilon / 2 * first) / size
+    # Even in a, so that the mean is odd in it.
+    mean = math.copysign(epsilon * slope, tilt + 0.5)
+    return mean, epsilon * epsilon * max((cosh + epsilon / 2 * second) / size - slope * slope, 0.0)
 
 
 def _narrow_gaussian(factor: GaussianLoss, tilt: float) -> tuple[Floats, Floats]:

@@ -97,10 +97,11 @@ def test_what_is_chosen() -> None:
     assert both.general.length == FINE_LENGTH
     scales = (("3.37", 1, 5), ("7.113", 1, 8), ("2.29", 2, 3))
     few = choose_engine(tuple(LaplaceLoss(Fraction(t), k, n) for t, k, n in scales))
-    assert isinstance(few, FallbackEngine)
-    assert isinstance(few.fast, Enumeration)
+    assert isinstance(few, Enumeration)
     many = merged(tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 1000 + i), 1, 6) for i in range(8)))
     assert isinstance(choose_engine(many), Gridded)
+    scales = tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 100 + i), 1, 25) for i in range(40))
+    assert isinstance(choose_engine(merged(scales)), Dithered)
     for name in ENGINES:
         if name not in ("auto", "direct"):
             assert choose_engine(GAUSSIANS, name, 1e-4).name == name
@@ -124,8 +125,8 @@ def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.Monkey
         return None
 
     monkeypatch.setattr(Dithered, "build", build)
-    assert choose._dithered(WITHOUT_LATTICE, 1e-9) is None
-    assert tried == [1e-9, 1e-8, 1e-7, 1e-6]
+    assert choose._wider(WITHOUT_LATTICE, 1e-9) is None
+    assert tried == [1e-8, 1e-7, 1e-6]
     assert isinstance(choose_engine(WITHOUT_LATTICE), Gridded)
 
 

@@ -20,7 +20,13 @@ from tallyveil.accounting.engines.moments import log_moment, moments
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.tails import ManyBounds, log_reflected, log_rest
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses import (
+    ExponentialLoss,
+    FailureLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    merged,
+)
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.errors import BudgetError
 
@@ -116,7 +122,9 @@ def test_losses_of_any_size_are_taken() -> None:
 
 
 def test_what_it_cannot_take_is_said() -> None:
-    assert "1/4 or more" in str(Dithered.why_not((LaplaceLoss(Fraction(2), 1, 1),)))
+    assert "too often" in str(Dithered.why_not((LaplaceLoss(Fraction(2), 1, 1),)))
+    assert "known" in str(Dithered.why_not((FailureLoss(Fraction(1, 2)),)))
+    assert "for floats" in str(Dithered.why_not((ExponentialLoss(Fraction(10**66)),)))
     assert "too small" in str(Dithered.why_not((GaussianLoss(Fraction(1, 3), 1, 10**6),)))
     assert "values" in str(
         Dithered.why_not((GaussianLoss(Fraction(9), 1, 1), LaplaceLoss(Fraction(2), 5000, 1)))
@@ -135,19 +143,18 @@ def test_periods_that_floats_cannot_resolve_are_refused(monkeypatch) -> None:
 
 
 def test_close_variances_near_one_and_other_noise_are_left_to_others(monkeypatch) -> None:
-    """The scan has a limit of states; above it, and without Gaussian noise, losses are listed or moved to a grid."""
+    """The scan has limits of states and of nodes; above them losses are listed or moved to a grid."""
     factors = incommensurable(1, 100, 1)
     monkeypatch.setattr(loss_transform, "MOST_STATES", 50)
     assert "too often" in str(Dithered.why_not(factors))
+    monkeypatch.setattr(dithered, "MOST_AT_BUILD", 100)
     assert isinstance(choose_engine(factors), Gridded)
     monkeypatch.undo()
     monkeypatch.setattr(loss_transform, "MOST_WINDOWS", 1)
     assert "too often" in str(Dithered.why_not(factors))
     monkeypatch.undo()
     laplaces = tuple(LaplaceLoss(Fraction(10**6 + n, 10**6 - n), 1, 1) for n in (1, 5, 7))
-    engine = choose_engine(laplaces)
-    assert isinstance(engine, FallbackEngine)
-    assert isinstance(engine.fast, Enumeration)
+    assert isinstance(choose_engine(laplaces), Enumeration)
 
 
 def test_a_width_out_of_reach_is_widened_and_said() -> None:
@@ -247,7 +254,7 @@ def test_a_period_makes_the_wrap_around_negligible_where_chernoffs_bound_holds(e
         assert (-1 <= further < one) if one < 0 else further > one
     period, further = engine._period(tilt, epsilon)
     contour = contour_at(engine.scan, tilt, period, further)
-    (value,), _ = contour.sums_at([Fraction(epsilon)], 0)
+    (value,), _ = contour.sums_at(contour.phases([Fraction(epsilon)]), 0)
     for wide in (1, 2):
         assert contour.wrap_around(np.array([epsilon]), wide)[0] < 1e-15 * value
     assert period < 60 * (engine.scan.spread + 1 / min(abs(tilt), abs(1 + tilt)))
@@ -328,9 +335,10 @@ def test_what_the_engine_refuses(monkeypatch) -> None:
     wide, narrow = GaussianLoss(Fraction(60), 1, 1), GaussianLoss(Fraction(1, 5), 1, 1)
     assert dithered._out_of_range((laplace, narrow)) is None
     assert (
-        dithered._out_of_range((laplace, narrow, narrow)) == "the Laplace losses take more than 4096 values"
+        dithered._out_of_range((laplace, narrow, narrow)) == "the discrete losses take more than 4096 values"
     )
     assert Dithered.why_not((wide, replace(laplace, sensitivity=4096)), 1e-2) is not None
     assert "so many answers" in (Dithered.why_not((GaussianLoss(Fraction(1, 4), 1, 400),)) or "")
     assert Dithered.build((replace(wide, variance=Fraction(1, 4)),), 1e-3) is not None
-    assert Dithered.build((replace(wide, variance=Fraction(249, 1000)),), 1e-3) is None
+    small = replace(wide, variance=Fraction(249, 1000))
+    assert built((small,), 1e-3).scan.others == (small,)

@@ -153,8 +153,7 @@ def test_slopes_of_chords_are_rounded_by_their_terms() -> None:
 
 def some_contour(tilt: float) -> DitheredContour:
     gaussians, depth = GaussianFactors.of([GaussianLoss(Fraction(5, 2), 1, 3)]), Depth(30.0, 0.5, 10)
-    windows = find_windows(gaussians, depth)
-    assert windows is not None
+    windows = find_windows(gaussians.decay, depth)
     return contour_at(Scan(gaussians, (), depth, windows, 1.1), tilt, 60.0, tilt + 1 if tilt > 0 else -1.0)
 
 
@@ -164,9 +163,10 @@ def test_delta_follows_from_three_dithered_deltas(tilt: float) -> None:
     """docs/proofs/off-lattice.md, section 1, with the difference rounded by the sizes of both terms."""
     h, parts, contour = Fraction(1, 2), 10, some_contour(tilt)
     for epsilon in (Fraction(1, 10), Fraction(13, 10)):
-        (least, most), (low, high) = _dithered(contour, [epsilon - h * h / (6 * parts)], 0)
-        near = [float(one[0]) for one in _dithered(contour, [epsilon + h * h / 2], 0)[0]]
-        (far_least, far_most), (far_low, far_high) = _dithered(contour, [epsilon], 1)
+        phases = contour.phases([epsilon])
+        (least, most), (low, high) = _dithered(contour, [epsilon], phases, 0, -h * h / (6 * parts))
+        near = [float(one[0]) for one in _dithered(contour, [epsilon], phases, 0, h * h / 2)[0]]
+        (far_least, far_most), (far_low, far_high) = _dithered(contour, [epsilon], phases, 1)
         # The unit at epsilon + h^2 / 2 is exp(-tilt h^2 / 2) times that at epsilon.
         near = [one * math.exp(-tilt * float(h * h / 2)) for one in near]
         rounding = 64 * LARGE * (abs(near[1]) + abs(far_most[0]))

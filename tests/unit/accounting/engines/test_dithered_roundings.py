@@ -137,7 +137,7 @@ def test_the_rounding_of_a_phase_grows_with_the_distance_from_the_centre(s: floa
     for wide in (0, 1):
         fixed, growth = contour.roundings[wide]
         for away in (0.0, -3.0, 1e6):
-            _, errors = contour.sums_at([contour.centre - Fraction(away)], wide)
+            _, errors = contour.sums_at(contour.phases([contour.centre - Fraction(away)]), wide)
             assert errors[0] == pytest.approx(fixed + growth * abs(away), rel=1e-9, abs=0)
 
 

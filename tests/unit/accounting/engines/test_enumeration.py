@@ -61,5 +61,5 @@ def test_losses_without_a_common_step_need_no_lattice() -> None:
 
 def test_what_takes_too_long_is_left_to_others() -> None:
     assert Enumeration.build((GaussianLoss(Fraction(10**9), 1, 1),)) is None
-    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 65),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 650),)) is None
     assert Enumeration.build((GaussianLoss(Fraction(10**400), 1, 1),)) is None

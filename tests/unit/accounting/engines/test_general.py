@@ -7,8 +7,9 @@ import mpmath
 import pytest
 
 from tallyveil.accounting.engines import choose
-from tallyveil.accounting.engines.ball_tails import Normal
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal
 from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
+from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.gridded import Gridded
 from tallyveil.accounting.losses import (
@@ -110,13 +111,16 @@ def test_fine_integer_noise_is_taken_as_normal_noise_on_either_side() -> None:
 
 def test_the_engine_follows_the_losses() -> None:
     assert isinstance(engine_for((NormalLoss(Fraction(1)),), "auto", 1e-9), Normal)
-    assert isinstance(engine_for((RESPONSE,), "auto", 1e-9), Gridded)
-    both = engine_for((RESPONSE, NormalLoss(Fraction(1))), "auto", 1e-9)
+    assert isinstance(engine_for((RESPONSE,), "auto", 1e-9), Enumeration)
+    assert isinstance(engine_for((RESPONSE,), "gridded", 1e-9), Gridded)
+    law = (RESPONSE, NormalLoss(Fraction(1)))
+    assert isinstance(engine_for(law, "auto", 1e-9), Dithered)
+    both = engine_for(law, "gridded", 1e-9)
     assert isinstance(both, Between)
     assert both.upper.log_deltas([1.0])[0].upper > both.lower.log_deltas([1.0])[0].lower
     # The chords are a fiftieth of the standard deviation, here of rho = 1/2 + 1/2.
     assert both.chord == pytest.approx(0.02 * math.sqrt(2 * (0.5 + 0.5)))
-    nearly_none = engine_for((NormalLoss(Fraction(1, 10**20)), RESPONSE), "auto", 1e-9)
+    nearly_none = engine_for((NormalLoss(Fraction(1, 10**20)), RESPONSE), "gridded", 1e-9)
     assert isinstance(nearly_none, Between)
     alone = engine_for((SampledLoss(NormalLoss(Fraction(1, 10**20)), Fraction(1, 3)),), "auto", 1e-9)
     assert isinstance(alone, Between)
@@ -124,7 +128,7 @@ def test_the_engine_follows_the_losses() -> None:
     with_failure = engine_for((FailureLoss(Fraction(1, 10)), RESPONSE), "auto", 1e-9)
     assert isinstance(with_failure, WithFailure)
     assert with_failure.law == (RESPONSE,)
-    assert isinstance(with_failure.rest, Gridded)
+    assert isinstance(with_failure.rest, Enumeration)
     rho = engine_for((ConcentratedLoss(Fraction(1, 2)),), "auto", 1e-9)
     assert isinstance(rho, Between)
     assert rho.lower_law == (NormalLoss(Fraction(1)),)

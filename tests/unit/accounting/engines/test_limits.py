@@ -17,7 +17,7 @@ from tallyveil.errors import BudgetError, SolverError
 
 
 def test_enumeration_leaves_large_compositions_to_others(monkeypatch) -> None:
-    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 65),)) is None
+    assert Enumeration.build((GaussianLoss(Fraction(5), 1, 650),)) is None
     assert Enumeration.build((GaussianLoss(Fraction(10**14), 1, 1),)) is None
     whole = Enumeration.build((GaussianLoss(Fraction(5), 1, 2), LaplaceLoss(Fraction(7, 3), 1, 2)))
     assert whole is not None

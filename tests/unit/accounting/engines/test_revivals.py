@@ -11,6 +11,7 @@ from tallyveil.accounting.engines import loss_transform
 from tallyveil.accounting.engines.loss_transform import (
     Depth,
     GaussianFactors,
+    Windows,
     _joined,
     _scanned,
     _Segment,
@@ -49,8 +50,7 @@ def log_size(factors: GaussianFactors, u: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(6))
 def test_outside_the_windows_the_transform_is_below_the_bound(seed: int) -> None:
     factors, depth = factors_of(seed), Depth(14.0, 0.05, PARTS)
-    windows = find_windows(factors, depth)
-    assert windows is not None
+    windows = find_windows(factors.decay, depth)
     u = np.linspace(0, windows.end, 100_001)
     order = np.argsort(windows.lows)
     lows, highs = windows.lows[order], np.maximum.accumulate(windows.highs[order])
@@ -80,7 +80,7 @@ def test_no_node_on_the_edge_of_a_window_is_missed() -> None:
 
 def test_one_factor_has_a_window_at_every_multiple_of_its_period() -> None:
     factors = GaussianFactors.of([GaussianLoss(Fraction(40), 2, 3)])
-    windows = find_windows(factors, Depth(20.0, 0.01, PARTS))
+    windows = find_windows(factors.decay, Depth(20.0, 0.01, PARTS))
     assert windows is not None
     period = 2 * math.pi * 40 / 2
     centres = {
@@ -135,7 +135,7 @@ def test_windows_are_where_the_sum_of_pulls_is_within_the_bound_and_hardly_wider
     factors = factors_of(seed)
     for bound in (0.7, 6.0):
         end = 40 * float(factors.periods.max())
-        found = windows_up_to(factors, bound, end)
+        found = windows_up_to(factors.decay, bound, end)
         assert found is not None
         u = np.linspace(0, end, 300_001)
         inside = np.zeros(u.size, dtype=bool)
@@ -190,30 +190,34 @@ def test_the_bound_is_raised_by_what_rounding_may_move(monkeypatch: pytest.Monke
     monkeypatch.setattr(loss_transform, "UNIT", large)
     factors, bound, stop = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2)]), 2.5, 9.0
     segment = [_Segment(0.0, stop, bound)]
-    found = _scanned(factors, segment, 1000)
+    found = _scanned(factors.decay, segment, 1000)
     assert found is not None
     slip = 40 * large * stop
     raised = (math.sqrt(bound) + slip * math.sqrt(8 * factors.pulls[0])) ** 2 * (1 + 1e-9) + 1e-9
     assert found[0].tolist() == [0.0]
     assert found[1].tolist() == pytest.approx([math.sqrt(2 * raised / factors.pulls[0]) + slip], rel=1e-12)
     two = GaussianFactors.of([GaussianLoss(Fraction(7), 1, 2), GaussianLoss(Fraction(9), 1, 1)])
-    assert _scanned(two, segment, 1) is None
-    assert _scanned(two, segment, 2) is not None
+    assert _scanned(two.decay, segment, 1) is None
+    assert _scanned(two.decay, segment, 2) is not None
 
 
 def test_a_scan_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     factors, depth = GaussianFactors.of([GaussianLoss(Fraction(40), 2, 3)]), Depth(20.0, 0.01, PARTS)
-    windows = find_windows(factors, depth)
-    assert windows is not None
+    windows = find_windows(factors.decay, depth)
     assert windows.first == pytest.approx(8 / math.sqrt(factors.variance))
     assert windows.end == pytest.approx(windows.first * 2.0 ** (windows.segments - 1))
     monkeypatch.setattr(loss_transform, "MOST_WINDOWS", windows.lows.size)
-    assert find_windows(factors, depth) is not None
+    assert find_windows(factors.decay, depth).lows.size == windows.lows.size
     monkeypatch.setattr(loss_transform, "MOST_WINDOWS", windows.lows.size - 1)
-    assert find_windows(factors, depth) is None
+    assert_every_frequency(find_windows(factors.decay, depth))
     monkeypatch.undo()
     monkeypatch.setattr(loss_transform, "MOST_STATES", windows.lows.size // 2)
-    assert find_windows(factors, depth) is None
+    assert_every_frequency(find_windows(factors.decay, depth))
+
+
+def assert_every_frequency(windows: Windows) -> None:
+    assert windows.lows.tolist() == [0.0, *windows.highs[:-1].tolist()]
+    assert windows.highs[-1] == windows.end
 
 
 def test_nodes_are_counted_about() -> None:
