@@ -29,8 +29,8 @@ of a kernel, and two processes that compile one kernel for different processors 
 
 numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
 seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
-removes files that do not fit their seals, and their code is compiled again. A file without a seal, or with
-an older one, is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
+removes files that do not fit their seals, and their code is compiled again. A file without a seal of
+its own time is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
 
 **Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
 digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
@@ -444,7 +444,26 @@ def seal(folder: Path) -> None:
     for path in _codes(folder):
         with suppress(OSError):  # the disk is full, or another process has removed it
             if not _is_sealed(path):
-                _seal_of(path).write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+                _write_seal(path)
+
+
+def _write_seal(path: Path) -> None:
+    """Seal a file, all at once: a process that is killed leaves no part of a seal, and no other process sees one.
+
+    Raises:
+        OSError: The file cannot be read, or the seal cannot be written.
+    """
+    sealed = _seal_of(path)
+    # Not in the system's folder of temporary files, which may be on another disk, nor with the rights of such files.
+    new = sealed.with_name(f"{sealed.name}.{os.getpid()}-{threading.get_ident()}")
+    # Before the contents are read: if the file is replaced meanwhile, its time is another one than that of the seal.
+    before = path.stat().st_mtime_ns
+    try:
+        new.write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+        os.utime(new, ns=(before, before))
+        new.replace(sealed)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _remove_damaged(folder: Path) -> None:
@@ -457,22 +476,24 @@ def _remove_damaged(folder: Path) -> None:
         if _is_whole(damaged):
             continue
         # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
-        kernel = re.sub(r"(\.\d+)?\.nb[ci]$", ".", damaged.name)
+        # Not what another process is writing: numba gives it one of these names when it is whole.
+        kernel = re.escape(re.sub(r"(\.\d+)?\.nb[ci]$", "", damaged.name))
+        ours = re.compile(rf"{kernel}(\.\d+)?\.nb[ci]({re.escape(SEAL)})?")
         for path in damaged.parent.iterdir():
-            if path.name.startswith(kernel):
+            if ours.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # another process removes it, too
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     seal(folder)
 
 
 def _is_sealed(path: Path) -> bool:
-    """Whether a file has a seal that is not older than the file.
+    """Whether a file has a seal of its own time.
 
     Raises:
         OSError: The file cannot be looked at.
     """
     sealed = _seal_of(path)
-    return sealed.exists() and sealed.stat().st_mtime_ns >= path.stat().st_mtime_ns
+    return sealed.exists() and sealed.stat().st_mtime_ns == path.stat().st_mtime_ns
 
 
 def _fits_seal(path: Path) -> bool:
@@ -488,7 +509,11 @@ def _is_whole(path: Path) -> bool:
     """Whether a file can be read and fits its seal or, without a seal of its own time, can be read to its end."""
     try:
         if _is_sealed(path):
-            return _fits_seal(path)
+            if _fits_seal(path):
+                return True
+            # Asked again: another process may have replaced the file between the two looks.
+            if _is_sealed(path):
+                return False
         data = path.read_bytes()
     except OSError:
         return False

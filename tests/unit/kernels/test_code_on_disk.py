@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -245,3 +246,77 @@ def test_what_cannot_be_removed_is_named(kernel, tmp_path, monkeypatch):
     with pytest.raises(StoreError, match=f"{tmp_path}.* cannot be removed .Permission denied") as said:
         remove_code()
     assert said.value.code == "kernels-not-removed"
+
+
+def test_a_seal_that_was_not_written_to_its_end_removes_no_code(kernel, monkeypatch):
+    """The disk is full, or the process is killed."""
+    answered(kernel())
+    written = Path.write_text
+
+    def half(path, text):
+        written(path, text[:30])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    kernel()
+    monkeypatch.setattr(Path, "write_text", written)
+    assert answered(kernel()) == (2, True)
+
+
+@pytest.mark.parametrize("later", [1, -1], ids=["later", "earlier"])
+def test_code_that_is_replaced_while_it_is_sealed_is_no_damaged_code(kernel, tmp_path, monkeypatch, later):
+    """numba replaces an index for each new type; which process began to write its index first says nothing."""
+    answered(kernel())
+    (path,) = tmp_path.rglob("*.nbi")
+    read, other = Path.read_bytes, pickle.dumps("another index")
+
+    def replaced(one):
+        data = read(one)
+        if one == path:
+            when = path.stat().st_mtime_ns + later * 10**9
+            path.write_bytes(other)
+            os.utime(path, ns=(when, when))
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", replaced)
+    compiled.seal(path.parent)
+    monkeypatch.setattr(Path, "read_bytes", read)
+    compiled._remove_damaged(path.parent)
+    assert path.read_bytes() == other
+
+
+def test_code_that_is_replaced_while_it_is_looked_at_is_no_damaged_code(kernel, tmp_path, monkeypatch):
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob("*.nbi")
+    fits, other = compiled._fits_seal, pickle.dumps("another index")
+
+    def replaced(one):
+        if one == path:
+            path.write_bytes(other)
+        return fits(one)
+
+    monkeypatch.setattr(compiled, "_fits_seal", replaced)
+    compiled._remove_damaged(path.parent)
+    assert path.read_bytes() == other
+
+
+def test_a_seal_is_never_written_through_a_link(kernel, tmp_path):
+    answered(kernel())
+    for path in tmp_path.rglob("*.nb[ci]"):
+        path.with_name(path.name + compiled.SEAL).symlink_to(tmp_path / "elsewhere")
+    assert answered(kernel()) == (2, True)
+    assert not (tmp_path / "elsewhere").exists()
+    assert answered(kernel()) == (2, True)
+
+
+def test_what_another_process_is_writing_is_not_removed(kernel, tmp_path):
+    """It would stop that process: numba gives a file its name when it is whole."""
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob("*.nbi")
+    flip(path)
+    unfinished = path.with_name(f"{path.name}.tmp.0123456789abcdef")
+    unfinished.write_bytes(b"half")
+    assert answered(kernel()) == (2, False)
+    assert unfinished.exists()
