@@ -40,6 +40,7 @@ reads the index. The files have seals, too.
 """
 
 import atexit
+import errno
 import hashlib
 import inspect
 import logging
@@ -50,8 +51,8 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -64,11 +65,12 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numba import types
+from numba.core.event import Listener, register
 from numba.experimental import structref
 from numba.extending import is_jitted, register_jitable, typeof_impl
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.system import user_cache
+from tallyveil.storage.system import remove_locked, take_lock, user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,10 @@ and then be compiled anew by every command."""
 SEAL = ".sha256"
 """What the name of a seal has after that of its file."""
 
+LONG_WAIT = 10
+"""Seconds after which it is said that another process is waited for. To write the code of a kernel takes milliseconds.
+With a tenth of it, a busy network disk would be spoken of; with ten times as much, a user would think of a failure."""
+
 CARRIED = Path(__file__).with_name("carried")
 """Compiled code that a wheel has brought along. It is only read: an installation may be read-only."""
 
@@ -105,6 +111,8 @@ _structs: Any = structref
 # numba reads its setting when it makes a function, so the setting may be changed for this moment only.
 _folders = threading.RLock()
 """Held while numba's setting of the cache folder names that of one module."""
+_shared: set[Path] = set()
+"""The folders of code that this process uses and that other processes may write into, too."""
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
@@ -281,6 +289,9 @@ def remove_code() -> int:
     # The size is taken before, since afterwards there is nothing to measure.
     folder, size = kernels_folder(), bytes_on_disk()
     try:
+        for codes in folder.glob("*/*/"):
+            with _only_writer(codes):
+                shutil.rmtree(codes)
         if folder.is_dir():
             shutil.rmtree(folder)
     except OSError as error:
@@ -313,6 +324,7 @@ def _prepared(folder: Path) -> Path | None:
             _say_not_kept(kernels_folder(), str(error.strerror))
         return copy
     atexit.register(seal, folder)
+    _shared.add(folder)
     return folder
 
 
@@ -332,9 +344,86 @@ def _make(folder: Path) -> None:
                     shutil.rmtree(other, ignore_errors=True)
     _place_carried(folder)
     # Tried by writing, not by asking: rights and free space say little on network disks and under quotas.
-    with TemporaryFile(dir=folder) as trial:
+    with _only_writer(folder), TemporaryFile(dir=folder) as trial:
         if not any(folder.rglob("*.nbc")):
             trial.write(bytes(ROOM))
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads from writing into a folder of code, and from removing anything in it.
+
+    Raises:
+        OSError: The file of the lock cannot be written, or the disk has no locks.
+    """
+    # Beside the folder, so that it can be held while the folder is removed.
+    path = folder.with_name(f"{folder.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)  # another process may have removed all code
+    began = time.monotonic()
+    try:
+        while (descriptor := take_lock(path)) is None:
+            if time.monotonic() - began > LONG_WAIT:
+                _say_waiting(path)
+            time.sleep(0.001)
+    except StoreError as error:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(path)) from error
+    try:
+        yield
+    finally:
+        remove_locked(path, descriptor)
+
+
+@cache  # once for a lock, not a thousand times a second
+def _say_waiting(path: Path) -> None:
+    logger.warning(
+        "another process writes compiled code and holds %s; this one waits until it has finished", path
+    )
+
+
+class _Writing(threading.local):
+    """What a thread has locked to write a kernel's code, and how often it has locked the compiler since."""
+
+    lock: ExitStack | None = None
+    depth = 0
+
+
+class _OneWriter(Listener):
+    """Lets one process at a time write code into a folder.
+
+    When numba has compiled a kernel, it reads the kernel's index, writes it with a number for the new code, and then
+    writes the code. Two processes that did so at once would give the same number to codes for different types. Numba
+    tells its listeners when it has compiled, which is before it reads the index, and when it gives back its lock of the
+    compiler, which is after it has written the code. So no folder stays locked while a kernel is compiled.
+    """
+
+    def __init__(self) -> None:
+        self._thread = _Writing()
+
+    def on_start(self, event: Any) -> None:
+        """A compilation begins, or this thread asks for the lock of the compiler."""
+        if event.kind == "numba:compiler_lock" and self._thread.lock is not None:
+            self._thread.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """A compilation has ended, or this thread has given back the lock of the compiler."""
+        thread = self._thread
+        if event.kind == "numba:compile":
+            place = event.data["dispatcher"].stats.cache_path
+            # Other packages' kernels, and those of a copy for this process alone, are nobody else's concern.
+            if place is not None and Path(place).parent in _shared:
+                thread.lock, thread.depth = ExitStack(), 0
+                with suppress(OSError):  # numba cannot write there either, and says so
+                    thread.lock.enter_context(_only_writer(Path(place).parent))
+        elif thread.lock is not None and thread.depth > 0:
+            thread.depth -= 1
+        elif thread.lock is not None:
+            lock, thread.lock = thread.lock, None
+            lock.close()
+
+
+_one_writer = _OneWriter()
+for _kind in ("numba:compile", "numba:compiler_lock"):
+    register(_kind, _one_writer)  # type: ignore[no-untyped-call]
 
 
 def _copied(folder: Path) -> Path | None:
@@ -472,18 +561,30 @@ def _remove_damaged(folder: Path) -> None:
     Raises:
         OSError: It cannot be removed.
     """
-    for damaged in _codes(folder):
-        if _is_whole(damaged):
-            continue
-        # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
-        # Not what another process is writing: numba gives it one of these names when it is whole.
-        kernel = re.escape(re.sub(r"(\.\d+)?\.nb[ci]$", "", damaged.name))
-        ours = re.compile(rf"{kernel}(\.\d+)?\.nb[ci]({re.escape(SEAL)})?")
-        for path in damaged.parent.iterdir():
-            if ours.fullmatch(path.name):
-                with suppress(FileNotFoundError):  # another process removes it, too
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if not all(map(_is_whole, _codes(folder))):
+        with _only_writer(folder):
+            # Looked at again: another process may have removed and compiled them meanwhile.
+            for path in _codes(folder):
+                if not _is_whole(path):
+                    _remove_kernel(path)
     seal(folder)
+
+
+def _remove_kernel(damaged: Path) -> None:
+    """Remove all code of the kernel that a file belongs to, since numba writes it anew under the same names.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    # Not what another process is writing: numba gives it one of these names when it is whole.
+    kernel = re.escape(re.sub(r"(\.\d+)?\.nb[ci]$", "", damaged.name))
+    ours = re.compile(rf"{kernel}(\.\d+)?\.nb[ci]({re.escape(SEAL)})?")
+    # By their names, the codes come before the index. A code that no index knows would be taken for the next code that
+    # gets its number, by a process that reads the new index before the new code is written.
+    for path in sorted(damaged.parent.iterdir()):
+        if ours.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # removed by hand
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _is_sealed(path: Path) -> bool:
