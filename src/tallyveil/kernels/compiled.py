@@ -20,23 +20,27 @@ this, because it is no literal.
 `tallyveil.arrays` say how many dimensions an array has: `Floats` is one row of numbers here, `FloatRows` has two
 dimensions.
 
-**Code on disk.** It is in the user's cache folder, or in the one that NUMBA_CACHE_DIR names, and never beside the
-installed package: whoever removes the package would leave the code behind. numba takes code from disk as long as the
-file of the kernel is the same. It does not look at the files of what the kernel calls, which an upgrade in place
-replaces, too. So each module has a folder for each digest of its sources, which are its own and those of all modules of
-this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
-of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
+**Code on disk.** Compiled code is in the user's cache folder, or in the one that NUMBA_CACHE_DIR names. It is never
+beside the installed package, where it would stay behind when the package is removed. numba takes code from disk as long
+as the file of the kernel is the same. It does not look at the files of what the kernel calls, which an upgrade may
+replace. So each module has one folder for each digest of everything that its code comes from: its own file, the files
+of all modules of this package that it imports, directly or through others, and the processor.
 
-numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
-seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
-removes files that do not fit their seals, and their code is compiled again. A file without a seal of
-its own time is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
+numba keeps the codes of a kernel for several types in numbered files, and an index of them. It writes the index before
+the code, and locks nothing. Two processes that wrote at once could give one number to two codes, and the index would
+then name the code for another type, which gives a wrong number. So only one process at a time writes into a folder
+(`_OneWriter`), and numba reads the index again when it has its turn.
 
-**Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
-digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
-machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
-In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
-reads the index. The files have seals, too.
+**Seals.** numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file
+therefore has a seal beside it: a file with its SHA-256 and its time of change. Seals are written when a process ends
+and when code was compiled for stated types. A process that begins removes the code of kernels of which a file does not
+fit its seal, and they are compiled again. A file without a seal, or changed since, comes from a process that was killed
+or still runs. It is sealed as it is if it can be read to its end.
+
+**Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, with seals, in folders of
+the same digests. Where a module has no code on disk yet, the code for the best of these processors that the machine
+covers is copied to where numba looks. numba takes code only for exactly the processor that it would compile for. In the
+wheel's indexes, the processor is therefore a call of `this_processor`, which Python makes when numba reads the index.
 """
 
 import atexit
@@ -390,10 +394,9 @@ class _Writing(threading.local):
 class _OneWriter(Listener):
     """Lets one process at a time write code into a folder.
 
-    When numba has compiled a kernel, it reads the kernel's index, writes it with a number for the new code, and then
-    writes the code. Two processes that did so at once would give the same number to codes for different types. Numba
-    tells its listeners when it has compiled, which is before it reads the index, and when it gives back its lock of the
-    compiler, which is after it has written the code. So no folder stays locked while a kernel is compiled.
+    Numba tells its listeners when it has compiled a kernel. Then it reads the index of the kernel, writes the index and
+    the code, and tells its listeners that it has given back its lock of the compiler. The folder is locked between
+    these two. So a process never waits while another one compiles, and never holds two folders.
     """
 
     def __init__(self) -> None:
