@@ -39,15 +39,7 @@ def concerned(changed: set[str]) -> list[str]:
     tests = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     if any(path == "pyproject.toml" or path.endswith("conftest.py") for path in changed):
         return tests
-    graph = grimp.build_graph(*PACKAGES)
-    for listed in sorted((ROOT / "src").rglob("*.pyi")):
-        module = _module_of(listed.relative_to(ROOT).as_posix(), graph.modules)
-        for name, place in places(str(listed)).items():
-            # A package lists its own rooms as names of itself.
-            graph.add_import(importer=module, imported=f"{place}.{name}" if place == module else place)
-    for module, package in LAZY.items():
-        for loaded in {package, *graph.find_descendants(package)} - {module}:
-            graph.add_import(importer=module, imported=loaded)
+    graph = _graph()
     modules: set[str] = set()
     for path in changed:
         if module := _module_of(path, graph.modules):
@@ -64,6 +56,21 @@ def concerned(changed: set[str]) -> list[str]:
     if not changed:
         return []
     return [ALWAYS, *(path for path in noticing if not path.startswith(f"{ALWAYS}/"))]
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    """Which module imports which, also by names that are loaded on first use."""
+    graph = grimp.build_graph(*PACKAGES)
+    for listed in sorted((ROOT / "src").rglob("*.pyi")):
+        module = _module_of(listed.relative_to(ROOT).as_posix(), graph.modules)
+        for name, place in places(str(listed)).items():
+            # A package lists its own rooms as names of itself.
+            graph.add_import(importer=module, imported=f"{place}.{name}" if place == module else place)
+    for module, package in LAZY.items():
+        for loaded in {package, *graph.find_descendants(package)} - {module}:
+            graph.add_import(importer=module, imported=loaded)
+    return graph
 
 
 def _git(*words: str) -> list[str]:

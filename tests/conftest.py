@@ -18,9 +18,9 @@ from numba.core.dispatcher import Dispatcher
 
 from tallyveil.cli.main import main
 
-settings.register_profile("suite", derandomize=True, deadline=None)
-settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True)
-# The suite never depends on chance: the same examples in every run. `make test-nightly` draws them anew.
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True, max_examples=100)
+# The suite never depends on chance: the same examples in every run. `make test-nightly` draws twice as many anew.
 settings.load_profile("suite")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

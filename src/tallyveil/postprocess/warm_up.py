@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -117,6 +117,7 @@ def smallest_table() -> TileProblem:
     )
 
 
+@cache
 def compile_sweep() -> None:
     """Make the smallest sweeps up a spine, so that their kernels are compiled before anything is spent."""
     schema, columns = load_preset("race-age"), {"above": ["1"], "finest": ["1"]}
