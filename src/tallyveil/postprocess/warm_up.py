@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -128,6 +128,7 @@ def smallest_table() -> TileProblem:
     )
 
 
+@cache
 def compile_sweep() -> None:
     """Make the smallest sweeps up a spine, so that their kernels are compiled before anything is spent."""
     schema, columns = load_preset("race-age"), {"above": ["1"], "finest": ["1"]}
