@@ -6,7 +6,8 @@ A compiled function carries the code of everything that it calls, and the compil
 kernel that calls it. Three decorators and one rule keep the first compilation short:
 
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls, or that kernels call through a pointer.
-- `internal` is for a function that only kernels call. Python cannot call its compiled form, which spares a wrapper.
+- `internal` is for a function that only kernels call. Neither Python nor a pointer can call its compiled form, which
+  spares two wrappers.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
   these lines slowly where there are many, so a function that is itself made of such functions is not for it.
 - A kernel can get other kernels as an argument, in a named tuple that `pointers` decorates. It calls them through
@@ -133,8 +134,8 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
     return decorated
 
 
-internal = register_jitable
-"""Decorator of a function that only kernels call."""
+internal = register_jitable(no_cfunc_wrapper=True)
+"""Decorator of a function that only kernels call, and not through a pointer."""
 
 
 def inlined(function: Kernel) -> Kernel:
