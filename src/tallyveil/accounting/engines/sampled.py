@@ -1,14 +1,14 @@
 """The transform of the loss of a random sample, as a sum over few atoms, with bounds on all errors.
 
-The problem: compute M(z) = E exp(z L) for the loss L of a mechanism that sees a Poisson sample, at many complex z = s + i
-u that share the tilt s.
+The problem: compute M(z) = E exp(z L) for the loss L of a mechanism that sees a Poisson sample, at many complex
+z = s + i u that share the tilt s.
 
 The variables: q the probability with which a record is in the sample; f that with which the mechanism reveals all that
 is in the sample; b the loss of the mechanism on the sample; R = 1 - q + q exp(b); Q the law without the record.
 
-If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So in both
-cases all follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z; the real part of w is the *power* here. A
-failure while the record is not in the sample is one more outcome with R = 1 - q.
+If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So all
+follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z. The real part of w is the *power* here. A failure
+while the record is not in the sample is one more outcome with R = 1 - q.
 
 The steps:
 
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 from flint import acb, arb
@@ -58,8 +58,8 @@ MOST_TERMS: Final = 1 << 18
 """Atoms of one sample that are listed at most, for Chernoff's bound far out: some seconds."""
 
 _FINE: Final = 1 / 64
-"""Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time, and
-would lower a bound of 0.99 by 0.002."""
+"""Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time,
+and would lower a bound of 0.99 by about 0.002."""
 
 _LARGEST_TILT: Final = 10**5
 _MOST_CELLS: Final = 1 << 16
@@ -78,8 +78,8 @@ _PAIRS: Final = 6
 
 
 _DENSE: Final = 40
-"""The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most of
-the noise, whose transform returns to its full size at frequencies that their pairs tell more exactly."""
+"""The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most
+of the noise. Its transform nearly returns to its full size at frequencies that pairs of values tell more exactly."""
 
 _TURN: Final = 4.0
 """The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
@@ -224,7 +224,7 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
 
 
 def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
-    """The same for a list: the moduli of the sums of neighbouring atoms, at frequencies so close that none is missed."""
+    """The same for a list: sums of the moduli of blocks of atoms, at frequencies so close that none is missed."""
     if math.isinf(end):
         return 0.0
     losses, weights = law.losses, law.weights
@@ -250,7 +250,7 @@ def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
 
 
 def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, float]]:
-    """For other samples: distances of pairs of atoms, and lower bounds of the products of their tilted probabilities."""
+    """For other samples: distances of pairs of atoms, and lower bounds of products of their tilted probabilities."""
     law = atoms_of_sample(loss, tilt, 0.0)
     heavy = np.argsort(-law.weights, kind="stable")[:_HEAVY]
     first, second = np.triu_indices(heavy.size, 1)
@@ -342,7 +342,7 @@ def _log_share(loss: SampledLoss, mu: float, x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A tilted law in balls: the values ln R, masses, their sum, the mass of a failure, and a bound on relative errors."""
+    """A tilted law in balls: values of ln R, masses, their sum, the mass of a failure, and a bound on its error."""
 
     values: list[arb]
     masses: list[arb]
@@ -411,7 +411,7 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
             return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
         case GaussianLoss(variance, k):
             rule = _checked(_rule(loss, power, frequency))
-            theta = acb(0).modular_theta(acb(0, 1 / (2 * arb.pi() * rational(variance))))[2].real
+            theta = _theta(variance)
             numbers = range(rule.first, rule.last + 1)
             return (
                 [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
@@ -421,11 +421,18 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
             raise AssertionError(loss.base)
 
 
+def _theta(variance: Fraction) -> arb:
+    """The sum of exp(-x^2 / (2 v)) over all whole numbers x."""
+    argument = acb(0, 1 / (2 * arb.pi() * rational(variance)))
+    # The third of Jacobi's theta functions at 0; the stub of the library has lost the first argument's name.
+    return cast(arb, cast(Any, acb(0)).modular_theta(argument)[2].real)
+
+
 def _checked(rule: _Rule) -> _Rule:
     if rule.last - rule.first >= MOST_TERMS:
         raise SolverError(
-            f"the loss of a random sample has {rule.last - rule.first} terms, more than the {MOST_TERMS} that this engine "
-            "can list. Ask for another engine."
+            f"the loss of a random sample has {rule.last - rule.first} terms, more than the {MOST_TERMS} that this "
+            "engine can list. Ask for another engine."
         )
     return rule
 
@@ -437,9 +444,8 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             return np.zeros(1), np.zeros(1)
         case ResponseLoss(epsilon, options):
             logs = np.array([float(epsilon), math.log(options - 2), 0.0])
-            return logs - np.logaddexp(float(epsilon), math.log(options - 1)), float(epsilon) * np.array(
-                [-1.0, 0.0, 1.0]
-            )
+            whole = float(np.logaddexp(float(epsilon), math.log(options - 1)))
+            return logs - whole, np.array([-float(epsilon), 0.0, float(epsilon)])
         case LaplaceLoss(scale, k):
             rate, j = 1 / float(scale), np.arange(k + 1, dtype=np.float64)
             logs = -rate * j
@@ -449,10 +455,9 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             rule = _rule(loss, Fraction(power), 0.0)
             # Few places are enough for a guess where there are very many.
             stride = max(1, (rule.last - rule.first) >> 10)
-            x = np.arange(rule.first, rule.last + 1, stride) * rule.step
-            return math.log(
-                stride * rule.step / math.sqrt(2 * math.pi)
-            ) - x * x / 2, rule.mu * x - rule.mu**2 / 2
+            x: Floats = np.arange(rule.first, rule.last + 1, stride) * rule.step
+            unit = math.log(stride * rule.step / math.sqrt(2 * math.pi))
+            return unit - x * x / 2, rule.mu * x - rule.mu**2 / 2
 
 
 @dataclass(frozen=True, slots=True)
