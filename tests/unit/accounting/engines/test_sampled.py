@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from tests.samples import ten
 
 from tallyveil.accounting import compose
 from tallyveil.accounting.engines.choose import engine_for
@@ -32,7 +33,6 @@ from tallyveil.accounting.losses import (
     merged_law,
     mirrored,
 )
-from tests.samples import ten
 
 BASES = (
     NormalLoss(Fraction(1)),
