@@ -72,6 +72,16 @@ def for_group(event: PrivacyEvent, size: int) -> PrivacyEvent:
     return _of_group(event, size)
 
 
+def is_exact_for_groups(event: PrivacyEvent) -> bool:
+    """Whether `for_group` gives the least guarantee for a group, and not only an upper bound."""
+    if isinstance(event, ApproximateDP):
+        return not event.delta
+    # Whether tables that far apart agree on the invariants is not looked at.
+    if isinstance(event, IntegerSubspaceGaussian | IntegerSubspaceLaplace):
+        return False
+    return all(map(is_exact_for_groups, parts_of(event)))
+
+
 def _of_group(event: PrivacyEvent, size: int) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
     match event:
         case DiscreteGaussian() | DiscreteLaplace():
