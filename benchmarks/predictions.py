@@ -9,10 +9,12 @@ seconds and in memory, and if it says no less disk space than the release takes.
 
 - memory: the largest resident memory of the process, as the system counted it when the process ended.
 - disk: the bytes of the release folder, with what is confidential in it.
-- seconds: what the run would take on two idle cores, which other work on this machine does not change much. Every
-  tenth of a second the processor time of each thread is read. Of a tenth counts the time of its busiest thread, but at
-  least half of all threads' time: work of one thread counts in full, and two threads that work side by side count once.
-  Waiting for the disk is left out. Processor time and the wait by the clock are shown, too.
+- seconds: what the run would take on two idle cores. Other work on this machine changes this number little, since it
+  is estimated from processor time. Every tenth of a second, it is read how much processor time each thread has used
+  since the last reading. Two idle cores would have needed as long as the thread that used most, and at least half of
+  what all threads used together; the larger of the two is added up. So the work of one thread counts in full, and what
+  two threads do side by side counts once. Waiting for the disk is left out. All processor time and the seconds by the
+  clock are shown, too.
 
 With `--stages`, the seconds of every stage are shown beside those predicted.
 """

@@ -39,15 +39,7 @@ def concerned(changed: set[str]) -> list[str]:
     tests = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     if any(path == "pyproject.toml" or path.endswith("conftest.py") for path in changed):
         return tests
-    graph = grimp.build_graph(*PACKAGES)
-    for listed in sorted((ROOT / "src").rglob("*.pyi")):
-        module = _module_of(listed.relative_to(ROOT).as_posix(), graph.modules)
-        for name, place in places(str(listed)).items():
-            # A package lists its own rooms as names of itself.
-            graph.add_import(importer=module, imported=f"{place}.{name}" if place == module else place)
-    for module, package in LAZY.items():
-        for loaded in {package, *graph.find_descendants(package)} - {module}:
-            graph.add_import(importer=module, imported=loaded)
+    graph = _graph()
     modules: set[str] = set()
     for path in changed:
         if module := _module_of(path, graph.modules):
@@ -64,6 +56,21 @@ def concerned(changed: set[str]) -> list[str]:
     if not changed:
         return []
     return [ALWAYS, *(path for path in noticing if not path.startswith(f"{ALWAYS}/"))]
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    """Which module imports which, also by names that are loaded on first use."""
+    graph = grimp.build_graph(*PACKAGES)
+    for listed in sorted((ROOT / "src").rglob("*.pyi")):
+        module = _module_of(listed.relative_to(ROOT).as_posix(), graph.modules)
+        for name, place in places(str(listed)).items():
+            # A package lists its own rooms as names of itself.
+            graph.add_import(importer=module, imported=f"{place}.{name}" if place == module else place)
+    for module, package in LAZY.items():
+        for loaded in {package, *graph.find_descendants(package)} - {module}:
+            graph.add_import(importer=module, imported=loaded)
+    return graph
 
 
 def _git(*words: str) -> list[str]:
@@ -87,14 +94,13 @@ def _module_of(path: str, modules: set[str]) -> str | None:
 def _imported(path: str, seen: frozenset[str]) -> frozenset[str]:
     """Modules of the packages, and files of `tests`, that a file of `tests` imports, also through others of `tests`."""
     names: set[str] = set()
-    tree = _tree(path)
     # Fixtures of `conftest.py` are no imports, but what they import is used through them.
-    words = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | set(_texts(tree))
+    words = {node.arg for node in _nodes(path) if isinstance(node, ast.arg)} | set(_texts(path))
     for folder in Path(path).parents:
         conftest = (folder / "conftest.py").as_posix()
         if (ROOT / conftest).is_file() and not words.isdisjoint(_fixtures(conftest)):
-            names.update(_names(_tree(conftest)))
-    for name in _names(tree):
+            names |= _names(conftest)
+    for name in _names(path):
         names.add(name)
         helper = name.replace(".", "/") + ".py"
         if name.startswith("tests.") and (ROOT / helper).is_file() and helper not in seen:
@@ -102,13 +108,14 @@ def _imported(path: str, seen: frozenset[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _tree(path: str) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+@cache
+def _nodes(path: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))))
 
 
 @cache
 def _fixtures(path: str) -> frozenset[str]:
-    functions = (node for node in _tree(path).body if isinstance(node, ast.FunctionDef))
+    functions = (node for node in _nodes(path) if isinstance(node, ast.FunctionDef))
     return frozenset(
         function.name
         for function in functions
@@ -116,27 +123,29 @@ def _fixtures(path: str) -> frozenset[str]:
     )
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _texts(path: str) -> Iterator[str]:
+    for node in _nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
+@cache
+def _names(path: str) -> frozenset[str]:
     """Every name that may be a module; texts too, since some modules are patched or started by their names."""
-    for node in ast.walk(tree):
+    names: set[str] = set()
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
-    for text in _texts(tree):
+            names |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    for text in _texts(path):
         if text.startswith(PACKAGES):
-            yield text
+            names.add(text)
         elif "." in text and "\n" not in text:
-            yield text.rpartition("/")[2]
+            names.add(text.rpartition("/")[2])
         if text == "tallyveil":  # the command, or `python -m tallyveil`
-            yield "tallyveil.cli.main"
+            names.add("tallyveil.cli.main")
+    return frozenset(names)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Shared by all tests: a small population and a release file for it."""
 
 import fcntl
+import gc
 import os
 import sys
 import threading
@@ -17,9 +18,9 @@ from numba.core.dispatcher import Dispatcher
 
 from tallyveil.cli.main import main
 
-settings.register_profile("suite", derandomize=True, deadline=None)
-settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True)
-# The suite never depends on chance: the same examples in every run. `make test-nightly` draws them anew.
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True, max_examples=100)
+# The suite never depends on chance: the same examples in every run. `make test-nightly` draws twice as many anew.
 settings.load_profile("suite")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -123,11 +124,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.dist = "worksteal"
     for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    from tests import samples  # here, since programs import this module from elsewhere
+
+    samples.not_asked_for = {m for m in ("nightly", "soak") if f"not {m}" in config.option.markexpr}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long tests, so that no worker is left with one when the others have finished."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection() -> None:
+    """No garbage is looked for among the tests that are being collected, nor among them while they run."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

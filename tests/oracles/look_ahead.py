@@ -1,8 +1,7 @@
 """The functions of one row of look-ahead trials, outside of a draw."""
 
-from numba import njit
-
 from tallyveil.arrays import Integers
+from tallyveil.kernels.compiled import njit
 from tallyveil.kernels.subspace.look_ahead import (
     ColumnTables,
     Roots,
@@ -12,7 +11,7 @@ from tallyveil.kernels.subspace.look_ahead import (
 )
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def look_ahead_of(tables: ColumnTables, roots: Roots, m: int, left: Integers, scratch: TrialScratch) -> None:
     """Compute the functions t and s of one row into `scratch`."""
     fill_look_ahead(roots, scratch, fill_weights(tables, m, left, scratch))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,9 @@ import tallyveil
 from tallyveil.api.beginning import write_country
 from tallyveil.runs.observer import SilentObserver
 
-pytest.importorskip("ray")
-
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
 ]
 

@@ -6,6 +6,7 @@ that stand out are looked for in every place that others could read, and in the 
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from tallyveil.products.topdown.run import on_worker
 from tallyveil.runs.executor import Site
 from tallyveil.runs.observer import SilentObserver
 
-pytest.importorskip("ray")
-
 pytestmark = [
     pytest.mark.soak,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
 ]
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -22,10 +23,9 @@ from tallyveil.errors import ClusterError, ConstraintError, StoreError
 from tallyveil.runs.cluster.executor import RayExecutor
 from tallyveil.runs.executor import ClusterSettings, Site, Threads
 
-pytest.importorskip("ray")
-
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own"),
 ]
 

@@ -44,14 +44,15 @@ def arguments(release: Path, out: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("before", "first"), every(3, [(True, 1), (True, 2), (True, 3), (False, 2), (False, 3), (False, 1)])
+    ("before", "first"),
+    every(6, [*((True, first) for first in range(1, 7)), *((False, first) for first in (4, 5, 6, 1, 2, 3))]),
 )
 def test_killed_at_every_write(small_release, tmp_path, killed_at, before, first):
     plan = load_plan(small_release)
     expected = contents(run_release(plan, tmp_path / "whole", test_key=KEY).path)
-    number, killed = first - 3, True
+    number, killed = first - 6, True
     while killed:
-        number += 3  # the writes of the other two runs of this test come between
+        number += 6  # the writes of the other five runs of this test come between
         out = tmp_path / f"killed-{number}"
         killed = killed_at(number, lambda out=out: run_release(plan, out, test_key=KEY), before=before)
         run_release(plan, out, test_key=KEY)

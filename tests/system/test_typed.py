@@ -57,7 +57,7 @@ def in_mistakes(said: list[str]) -> list[int]:
     return sorted({int(line.split(":")[1]) for line in said})
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_mypy_accepts_what_is_documented(scripts):
     command = [sys.executable, "-m", "mypy", "--config-file=", f"--cache-dir={scripts / 'cache'}", "--strict"]
     # Packages without types are none of the documentation's business.

@@ -126,6 +126,7 @@ def test_binomial_bounds_are_exact():
     assert probability_bounds(50, 50, 0.01)[1] == 1
 
 
+@pytest.mark.nightly
 def test_bounds_of_a_pair_fail_as_rarely_as_asked():
     """At the true values, with a tenth as the failure probability: exact bounds are a little careful."""
     rng = np.random.default_rng(12)
@@ -167,6 +168,7 @@ def test_an_account_grows_as_in_the_worked_case():
     assert paths[0, -2] < math.log(200) < paths[0, -1]
 
 
+@pytest.mark.nightly
 def test_true_claims_are_refuted_as_rarely_as_the_level_says():
     """With a level of a tenth, at claims that are exactly true."""
     rng = np.random.default_rng(14)

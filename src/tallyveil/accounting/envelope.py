@@ -35,7 +35,16 @@ from tallyveil.accounting.engines.moments import (
 )
 from tallyveil.accounting.engines.tails import LossEngine, ManyBounds, fraction_bounds, log_rest
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT, TiltedLaw
-from tallyveil.accounting.losses import AnyLoss, Law, LossFactor, NormalLoss, further, lattice_of, of_integers
+from tallyveil.accounting.losses import (
+    AnyLoss,
+    Law,
+    LossFactor,
+    NormalLoss,
+    SampledLoss,
+    further,
+    lattice_of,
+    of_integers,
+)
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Bools, Floats
 
@@ -352,7 +361,7 @@ def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
         return engine.mu()
     if isinstance(engine, WithFailure):  # no normal noise reveals everything
         return Bounds(math.inf, math.inf)
-    if isinstance(engine, Dithered):
+    if isinstance(engine, Dithered) and not any(isinstance(loss, SampledLoss) for loss in law):
         mu = profile_envelope(engine)
     else:
         mu = Bounds(0.0, math.inf) if further(law) else gaussian_envelope(of_integers(law))

@@ -17,12 +17,12 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
 
 *Laws and alternatives* (`loss_law_of`, `alternatives_of`). A law is a tuple of loss factors with equal ones merged. An
-event that may take several ways has one law for each way that no other one dominates, its alternatives. Law A
-dominates law B if the output behind B can be made from that behind A, so that A's profile is nowhere below B's: B is a
-sub-composition of A, or the losses of B that A lacks have pure epsilon e in total, and A has one spare discrete
-Laplace answer of sensitivity 1 and scale 1 / e or less. The guarantee is the largest profile among the alternatives,
-if only the pair and public facts decide which applies. If what was released decides, such a choice is refused, unless
-nothing else is composed with it. Proofs: docs/proofs/domination.md.
+event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these ways, without
+those that another of them dominates. Law A dominates law B if the output behind B can be made from that behind A, so
+that A's profile is nowhere below B's: B is a sub-composition of A, or the losses of B that A lacks have pure epsilon e
+in total, and A has one spare discrete Laplace answer of sensitivity 1 and scale 1 / e or less. The guarantee is the
+largest profile among the alternatives, if only the pair and public facts decide which applies. If what was released
+decides, such a choice is refused, unless nothing else is composed with it. Proofs: docs/proofs/domination.md.
 """
 
 import itertools

@@ -110,6 +110,7 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
     )
 
 
+@lru_cache(maxsize=64)
 def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
     """The least epsilon at a delta that follows without a loss law, rounded up, and the name of the method.
 

@@ -6,7 +6,8 @@ A compiled function carries the code of everything that it calls, and the compil
 kernel that calls it. Three decorators and one rule keep the first compilation short:
 
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls, or that kernels call through a pointer.
-- `internal` is for a function that only kernels call. Python cannot call its compiled form, which spares a wrapper.
+- `internal` is for a function that only kernels call. Neither Python nor a pointer can call its compiled form, which
+  spares two wrappers.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
   these lines slowly where there are many, so a function that is itself made of such functions is not for it.
 - A kernel can get other kernels as an argument, in a named tuple that `pointers` decorates. It calls them through
@@ -20,26 +21,31 @@ this, because it is no literal.
 `tallyveil.arrays` say how many dimensions an array has: `Floats` is one row of numbers here, `FloatRows` has two
 dimensions.
 
-**Code on disk.** It is in the user's cache folder, or in the one that NUMBA_CACHE_DIR names, and never beside the
-installed package: whoever removes the package would leave the code behind. numba takes code from disk as long as the
-file of the kernel is the same. It does not look at the files of what the kernel calls, which an upgrade in place
-replaces, too. So each module has a folder for each digest of its sources, which are its own and those of all modules of
-this package that it imports, directly or through others. The digest also covers the processor. numba numbers the codes
-of a kernel, and two processes that compile one kernel for different processors at once would give both the number 1.
+**Code on disk.** Compiled code is in the user's cache folder, or in the one that NUMBA_CACHE_DIR names. It is never
+beside the installed package, where it would stay behind when the package is removed. numba takes code from disk as long
+as the file of the kernel is the same. It does not look at the files of what the kernel calls, which an upgrade may
+replace. So each module has one folder for each digest of everything that its code comes from: its own file, the files
+of all modules of this package that it imports, directly or through others, and the processor.
 
-numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file therefore has a
-seal beside it, its SHA-256, which is written when code was compiled and when a process ends. A process that begins
-removes files that do not fit their seals, and their code is compiled again. A file without a seal, or with
-an older one, is of a process that was killed or still runs. It is sealed as it is if it can be read to its end.
+numba keeps the codes of a kernel for several types in numbered files, and an index of them. It writes the index before
+the code, and locks nothing. Two processes that wrote at once could give one number to two codes, and the index would
+then name the code for another type, which gives a wrong number. So only one process at a time writes into a folder
+(`_OneWriter`), and numba reads the index again when it has its turn.
 
-**Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, in folders of the same
-digests. Where a module of this installation has no code on disk yet, the code for the best of these processors that the
-machine covers is copied to where numba looks. numba takes code only for the very processor that it would compile for.
-In the indexes that the wheel has, the processor is therefore a call of `this_processor`, which Python makes when numba
-reads the index. The files have seals, too.
+**Seals.** numba runs what it reads, so a damaged file could stop the process or give a wrong number. Each file
+therefore has a seal beside it: a file with its SHA-256 and its time of change. Seals are written when a process ends
+and when code was compiled for stated types. A process that begins removes the code of kernels of which a file does not
+fit its seal, and they are compiled again. A file without a seal, or changed since, comes from a process that was killed
+or still runs. It is sealed as it is if it can be read to its end.
+
+**Carried code.** A wheel of `make wheel` has compiled code for a few processors in `CARRIED`, with seals, in folders of
+the same digests. Where a module has no code on disk yet, the code for the best of these processors that the machine
+covers is copied to where numba looks. numba takes code only for exactly the processor that it would compile for. In the
+wheel's indexes, the processor is therefore a call of `this_processor`, which Python makes when numba reads the index.
 """
 
 import atexit
+import errno
 import hashlib
 import inspect
 import logging
@@ -50,8 +56,8 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -64,11 +70,12 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numba import types
+from numba.core.event import Listener, register
 from numba.experimental import structref
 from numba.extending import is_jitted, register_jitable, typeof_impl
 
 from tallyveil.errors import StoreError
-from tallyveil.storage.system import user_cache
+from tallyveil.storage.system import remove_locked, take_lock, user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +96,10 @@ and then be compiled anew by every command."""
 SEAL = ".sha256"
 """What the name of a seal has after that of its file."""
 
+LONG_WAIT = 10
+"""Seconds after which it is said that another process is waited for. To write the code of a kernel takes milliseconds.
+With a tenth of it, a busy network disk would be spoken of; with ten times as much, a user would think of a failure."""
+
 CARRIED = Path(__file__).with_name("carried")
 """Compiled code that a wheel has brought along. It is only read: an installation may be read-only."""
 
@@ -105,6 +116,8 @@ _structs: Any = structref
 # numba reads its setting when it makes a function, so the setting may be changed for this moment only.
 _folders = threading.RLock()
 """Held while numba's setting of the cache folder names that of one module."""
+_shared: set[Path] = set()
+"""The folders of code that this process uses and that other processes may write into, too."""
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
@@ -121,8 +134,8 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Kernel], Kernel]:
     return decorated
 
 
-internal = register_jitable
-"""Decorator of a function that only kernels call."""
+internal = register_jitable(no_cfunc_wrapper=True)
+"""Decorator of a function that only kernels call, and not through a pointer."""
 
 
 def inlined(function: Kernel) -> Kernel:
@@ -281,6 +294,9 @@ def remove_code() -> int:
     # The size is taken before, since afterwards there is nothing to measure.
     folder, size = kernels_folder(), bytes_on_disk()
     try:
+        for codes in folder.glob("*/*/"):
+            with _only_writer(codes):
+                shutil.rmtree(codes)
         if folder.is_dir():
             shutil.rmtree(folder)
     except OSError as error:
@@ -313,6 +329,7 @@ def _prepared(folder: Path) -> Path | None:
             _say_not_kept(kernels_folder(), str(error.strerror))
         return copy
     atexit.register(seal, folder)
+    _shared.add(folder)
     return folder
 
 
@@ -332,9 +349,85 @@ def _make(folder: Path) -> None:
                     shutil.rmtree(other, ignore_errors=True)
     _place_carried(folder)
     # Tried by writing, not by asking: rights and free space say little on network disks and under quotas.
-    with TemporaryFile(dir=folder) as trial:
+    with _only_writer(folder), TemporaryFile(dir=folder) as trial:
         if not any(folder.rglob("*.nbc")):
             trial.write(bytes(ROOM))
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Keep other processes and threads from writing into a folder of code, and from removing anything in it.
+
+    Raises:
+        OSError: The file of the lock cannot be written, or the disk has no locks.
+    """
+    # Beside the folder, so that it can be held while the folder is removed.
+    path = folder.with_name(f"{folder.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)  # another process may have removed all code
+    began = time.monotonic()
+    try:
+        while (descriptor := take_lock(path)) is None:
+            if time.monotonic() - began > LONG_WAIT:
+                _say_waiting(path)
+            time.sleep(0.001)
+    except StoreError as error:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(path)) from error
+    try:
+        yield
+    finally:
+        remove_locked(path, descriptor)
+
+
+@cache  # once for a lock, not a thousand times a second
+def _say_waiting(path: Path) -> None:
+    logger.warning(
+        "another process writes compiled code and holds %s; this one waits until it has finished", path
+    )
+
+
+class _Writing(threading.local):
+    """What a thread has locked to write a kernel's code, and how often it has locked the compiler since."""
+
+    lock: ExitStack | None = None
+    depth = 0
+
+
+class _OneWriter(Listener):
+    """Lets one process at a time write code into a folder.
+
+    Numba tells its listeners when it has compiled a kernel. Then it reads the index of the kernel, writes the index and
+    the code, and tells its listeners that it has given back its lock of the compiler. The folder is locked between
+    these two. So a process never waits while another one compiles, and never holds two folders.
+    """
+
+    def __init__(self) -> None:
+        self._thread = _Writing()
+
+    def on_start(self, event: Any) -> None:
+        """A compilation begins, or this thread asks for the lock of the compiler."""
+        if event.kind == "numba:compiler_lock" and self._thread.lock is not None:
+            self._thread.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """A compilation has ended, or this thread has given back the lock of the compiler."""
+        thread = self._thread
+        if event.kind == "numba:compile":
+            place = event.data["dispatcher"].stats.cache_path
+            # Other packages' kernels, and those of a copy for this process alone, are nobody else's concern.
+            if place is not None and Path(place).parent in _shared:
+                thread.lock, thread.depth = ExitStack(), 0
+                with suppress(OSError):  # numba cannot write there either, and says so
+                    thread.lock.enter_context(_only_writer(Path(place).parent))
+        elif thread.lock is not None and thread.depth > 0:
+            thread.depth -= 1
+        elif thread.lock is not None:
+            lock, thread.lock = thread.lock, None
+            lock.close()
+
+
+_one_writer = _OneWriter()
+for _kind in ("numba:compile", "numba:compiler_lock"):
+    register(_kind, _one_writer)  # type: ignore[no-untyped-call]
 
 
 def _copied(folder: Path) -> Path | None:
@@ -444,7 +537,26 @@ def seal(folder: Path) -> None:
     for path in _codes(folder):
         with suppress(OSError):  # the disk is full, or another process has removed it
             if not _is_sealed(path):
-                _seal_of(path).write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+                _write_seal(path)
+
+
+def _write_seal(path: Path) -> None:
+    """Seal a file, all at once: a process that is killed leaves no part of a seal, and no other process sees one.
+
+    Raises:
+        OSError: The file cannot be read, or the seal cannot be written.
+    """
+    sealed = _seal_of(path)
+    # Not in the system's folder of temporary files, which may be on another disk, nor with the rights of such files.
+    new = sealed.with_name(f"{sealed.name}.{os.getpid()}-{threading.get_ident()}")
+    # Before the contents are read: if the file is replaced meanwhile, its time is another one than that of the seal.
+    before = path.stat().st_mtime_ns
+    try:
+        new.write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+        os.utime(new, ns=(before, before))
+        new.replace(sealed)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _remove_damaged(folder: Path) -> None:
@@ -453,26 +565,40 @@ def _remove_damaged(folder: Path) -> None:
     Raises:
         OSError: It cannot be removed.
     """
-    for damaged in _codes(folder):
-        if _is_whole(damaged):
-            continue
-        # All of the kernel: numba writes it anew under the same names, which old seals would not fit.
-        kernel = re.sub(r"(\.\d+)?\.nb[ci]$", ".", damaged.name)
-        for path in damaged.parent.iterdir():
-            if path.name.startswith(kernel):
-                with suppress(FileNotFoundError):  # another process removes it, too
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if not all(map(_is_whole, _codes(folder))):
+        with _only_writer(folder):
+            # Looked at again: another process may have removed and compiled them meanwhile.
+            for path in _codes(folder):
+                if not _is_whole(path):
+                    _remove_kernel(path)
     seal(folder)
 
 
+def _remove_kernel(damaged: Path) -> None:
+    """Remove all code of the kernel that a file belongs to, since numba writes it anew under the same names.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    # Not what another process is writing: numba gives it one of these names when it is whole.
+    kernel = re.escape(re.sub(r"(\.\d+)?\.nb[ci]$", "", damaged.name))
+    ours = re.compile(rf"{kernel}(\.\d+)?\.nb[ci]({re.escape(SEAL)})?")
+    # By their names, the codes come before the index. A code that no index knows would be taken for the next code that
+    # gets its number, by a process that reads the new index before the new code is written.
+    for path in sorted(damaged.parent.iterdir()):
+        if ours.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # removed by hand
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
 def _is_sealed(path: Path) -> bool:
-    """Whether a file has a seal that is not older than the file.
+    """Whether a file has a seal of its own time.
 
     Raises:
         OSError: The file cannot be looked at.
     """
     sealed = _seal_of(path)
-    return sealed.exists() and sealed.stat().st_mtime_ns >= path.stat().st_mtime_ns
+    return sealed.exists() and sealed.stat().st_mtime_ns == path.stat().st_mtime_ns
 
 
 def _fits_seal(path: Path) -> bool:
@@ -488,7 +614,11 @@ def _is_whole(path: Path) -> bool:
     """Whether a file can be read and fits its seal or, without a seal of its own time, can be read to its end."""
     try:
         if _is_sealed(path):
-            return _fits_seal(path)
+            if _fits_seal(path):
+                return True
+            # Asked again: another process may have replaced the file between the two looks.
+            if _is_sealed(path):
+                return False
         data = path.read_bytes()
     except OSError:
         return False

@@ -9,9 +9,11 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -73,8 +75,12 @@ def compile_kernels(*, sweeps: bool = False) -> None:
         n_processes = min(usable_cores(), PROCESSES)
         # Only where nothing is on disk: otherwise the other processes would load for seconds what this one loads too.
         if not on_disk(estimate_families) and n_processes > 1:
-            with _other_processes(n_processes, sweeps):
-                compile_share(0, n_processes, sweeps)
+            numbers = [number for number, work in enumerate(WORK) if sweeps or work is not compile_sweep]
+            with (
+                TemporaryDirectory(prefix="tallyveil-") as taken,
+                _other_processes(n_processes, taken, numbers),
+            ):
+                compile_share(taken, numbers)
         # After the shares: this process now finds on disk what the others compiled, and compiles what is lacking.
         estimate_chunk(*smallest_chunk())
         estimate_family(smallest_family())
@@ -82,15 +88,20 @@ def compile_kernels(*, sweeps: bool = False) -> None:
             compile_sweep()
 
 
-def compile_share(process: int, n_processes: int, sweeps: bool) -> None:
-    """Compile what falls to one of several processes."""
-    # The longest first, each to the process with least to do: a simple rule that every process follows alike.
-    seconds = [0.0] * n_processes
-    for work, needed in _WORK:
-        least = seconds.index(min(seconds))
-        seconds[least] += needed
-        if least == process and (sweeps or work is not compile_sweep):
-            work()
+def compile_share(taken: str, numbers: Sequence[int]) -> None:
+    """Do the work with these numbers that no other process has begun, in this order.
+
+    Args:
+        taken: A folder in which a folder stands for each number whose work has begun.
+        numbers: Numbers of works.
+    """
+    for number in numbers:
+        # A folder can be made once, so the work is done once.
+        try:
+            Path(taken, str(number)).mkdir()
+        except FileExistsError:
+            continue
+        WORK[number]()
 
 
 def compile_tables() -> None:
@@ -117,6 +128,7 @@ def smallest_table() -> TileProblem:
     )
 
 
+@cache
 def compile_sweep() -> None:
     """Make the smallest sweeps up a spine, so that their kernels are compiled before anything is spent."""
     schema, columns = load_preset("race-age"), {"above": ["1"], "finest": ["1"]}
@@ -156,19 +168,12 @@ def _rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def _other_processes(n_processes: int, sweeps: bool) -> Iterator[None]:
-    """Processes that compile all shares but the first. They end before this one goes on."""
+def _other_processes(n_processes: int, taken: str, numbers: Sequence[int]) -> Iterator[None]:
+    """Processes that compile together with this one. They end before this one goes on."""
     others = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                __name__,
-                str(process),
-                str(n_processes),
-                *(["sweeps"] if sweeps else []),
-            ],
+            # Every second process begins at the other end, so that processes meet late and neighbours stay together.
+            [sys.executable, "-P", "-m", __name__, taken, *map(str, numbers[:: -1 if process % 2 else 1])],
             # The same search path, so that the same installation is compiled, also when it is not installed.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.DEVNULL,
@@ -255,27 +260,23 @@ def smallest_family() -> FamilyProblem:
     )
 
 
-_WORK: tuple[tuple[Callable[[], object], float], ...] = (
-    *(
-        (partial(compiled, kernel), seconds)
-        for kernel, seconds in (
-            (solve_face, 16.0),
-            (round_by_flow, 11.0),
-            (approach, 9.0),
-            (list_face, 9.0),
-            (estimate_families, 9.0),
-            (polish, 8.0),
-            (reduce_arrays, 6.0),
-            (descend, 5.0),
-            (solve_by_parts, 4.0),
-            (solve_held, 2.0),
-        )
-    ),
-    (compile_sweep, 8.0),
+WORK: tuple[Callable[[], object], ...] = (
+    partial(compiled, approach),
+    partial(compiled, solve_face),
+    partial(compiled, list_face),
+    partial(compiled, polish),
+    partial(compiled, descend),
+    partial(compiled, solve_by_parts),
+    partial(compiled, solve_held),
+    smallest_chunk,
+    partial(compiled, reduce_arrays),
+    partial(compiled, estimate_families),
+    compile_sweep,
+    partial(compiled, round_by_flow),
 )
-"""What the processes share, and seconds that each takes on one core of a server. They only divide the work: with other
-numbers, a process waits longer for another."""
+"""What the processes share. Neighbours have functions in common, which one process compiles once for both. The longest
+are at the ends, where processes begin, and the shortest where they meet, so that none waits long for another."""
 
 if __name__ == "__main__":
     with _rare_collections():
-        compile_share(int(sys.argv[1]), int(sys.argv[2]), "sweeps" in sys.argv[3:])
+        compile_share(sys.argv[1], [int(number) for number in sys.argv[2:]])

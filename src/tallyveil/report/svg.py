@@ -27,8 +27,9 @@ VERMILION: Final = "#d55e00"
 PURPLE: Final = "#cc79a7"
 GREY: Final = "#b4bac2"
 
-# Okabe and Ito's colours, distinct under the common kinds of colour blindness. Yellow is left out because it is too
-# light on white. The last is the colour of text.
+# The first six are of Okabe and Ito, whose colours are distinct under the common kinds of colour blindness. Their
+# yellow is left out because it is too light on white. The violet after them is not theirs. The last is the colour of
+# text.
 COLOURS: Final = (BLUE, "#e69f00", "#009e73", VERMILION, "#56b4e9", PURPLE, "#7d6bc4", INK)
 
 WIDTH: Final = 720.0

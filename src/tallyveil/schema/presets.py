@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -55,7 +56,8 @@ def titles_of(schema: Schema) -> dict[str, str]:
     return {name: table["titles"][name] for name in names}
 
 
-def _table(name: str) -> dict[str, Any]:
+@cache
+def _table(name: str) -> Mapping[str, Any]:
     """The content of a preset file. With `extends`, its recodes and titles come after those of that preset."""
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     if "extends" not in table:

@@ -3,12 +3,16 @@
 import errno
 import importlib
 import os
+import pickle
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
 from tallyveil.errors import StoreError
@@ -245,3 +249,201 @@ def test_what_cannot_be_removed_is_named(kernel, tmp_path, monkeypatch):
     with pytest.raises(StoreError, match=f"{tmp_path}.* cannot be removed .Permission denied") as said:
         remove_code()
     assert said.value.code == "kernels-not-removed"
+
+
+def test_a_seal_that_was_not_written_to_its_end_removes_no_code(kernel, monkeypatch):
+    """The disk is full, or the process is killed."""
+    answered(kernel())
+    written = Path.write_text
+
+    def half(path, text):
+        written(path, text[:30])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    kernel()
+    monkeypatch.setattr(Path, "write_text", written)
+    assert answered(kernel()) == (2, True)
+
+
+@pytest.mark.parametrize("later", [1, -1], ids=["later", "earlier"])
+def test_code_that_is_replaced_while_it_is_sealed_is_no_damaged_code(kernel, tmp_path, monkeypatch, later):
+    """numba replaces an index for each new type; which process began to write its index first says nothing."""
+    answered(kernel())
+    (path,) = tmp_path.rglob("*.nbi")
+    read, other = Path.read_bytes, pickle.dumps("another index")
+
+    def replaced(one):
+        data = read(one)
+        if one == path:
+            when = path.stat().st_mtime_ns + later * 10**9
+            path.write_bytes(other)
+            os.utime(path, ns=(when, when))
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", replaced)
+    compiled.seal(path.parent)
+    monkeypatch.setattr(Path, "read_bytes", read)
+    compiled._remove_damaged(path.parent)
+    assert path.read_bytes() == other
+
+
+def test_code_that_is_replaced_while_it_is_looked_at_is_no_damaged_code(kernel, tmp_path, monkeypatch):
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob("*.nbi")
+    fits, other = compiled._fits_seal, pickle.dumps("another index")
+
+    def replaced(one):
+        if one == path:
+            path.write_bytes(other)
+        return fits(one)
+
+    monkeypatch.setattr(compiled, "_fits_seal", replaced)
+    compiled._remove_damaged(path.parent)
+    assert path.read_bytes() == other
+
+
+def test_a_seal_is_never_written_through_a_link(kernel, tmp_path):
+    answered(kernel())
+    for path in tmp_path.rglob("*.nb[ci]"):
+        path.with_name(path.name + compiled.SEAL).symlink_to(tmp_path / "elsewhere")
+    assert answered(kernel()) == (2, True)
+    assert not (tmp_path / "elsewhere").exists()
+    assert answered(kernel()) == (2, True)
+
+
+def test_what_another_process_is_writing_is_not_removed(kernel, tmp_path):
+    """It would stop that process: numba gives a file its name when it is whole."""
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob("*.nbi")
+    flip(path)
+    unfinished = path.with_name(f"{path.name}.tmp.0123456789abcdef")
+    unfinished.write_bytes(b"half")
+    assert answered(kernel()) == (2, False)
+    assert unfinished.exists()
+
+
+ANSWERS = """
+import sys; sys.path.insert(0, sys.argv[1])
+from kernel_on_disk import kernel
+print(kernel(1.5), kernel(1), sum(kernel.stats.cache_hits.values()))
+"""
+# The second process says when it waits, and when it has read the index. It writes nothing until the first has written
+# its index, if that is what `read` asks for.
+SECOND = """
+import sys, time; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from numba.core.caching import IndexDataCacheFile
+state, save, sleep = Path(sys.argv[2]), IndexDataCacheFile._save_index, time.sleep
+def waits(seconds):
+    (state / "second waits").touch()
+    sleep(seconds)
+def saves(index, codes):
+    if "{order}" == "read":
+        (state / "second has read").touch()
+        while not (state / "first has written").exists():
+            sleep(0.01)
+    save(index, codes)
+time.sleep, IndexDataCacheFile._save_index = waits, saves
+from kernel_on_disk import kernel
+kernel(1)
+(state / "second has ended").touch()
+"""
+FIRST = """
+import os, subprocess, sys, time; sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from numba.core.caching import IndexDataCacheFile
+state, save = Path(sys.argv[2]), IndexDataCacheFile._save_index
+def wait_for(*events):
+    while not any((state / f"second {event}").exists() for event in events):
+        time.sleep(0.01)
+def saves(index, codes):
+    subprocess.Popen([sys.executable, "-c", sys.argv[3], *sys.argv[1:3]])
+    wait_for("waits", "has read", "has ended")
+    save(index, codes)
+    (state / "first has written").touch()
+    if "{ending}" == "killed":
+        os.kill(os.getpid(), 9)
+    wait_for("waits", "has ended")
+IndexDataCacheFile._save_index = saves
+from kernel_on_disk import kernel
+kernel(1.5)
+"""
+
+
+@pytest.mark.parametrize(("order", "ending"), [("wrote", "killed"), ("read", "ended")])
+def test_two_processes_never_give_one_number_to_codes_for_two_types(kernel, tmp_path, order, ending):
+    """numba writes an index before the code. With the number of another type's code, it would give a wrong answer."""
+    place = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "codes"), "PYTHONDONTWRITEBYTECODE": "1"}
+    folders = [str(tmp_path / "package"), str(tmp_path)]
+    first, second = FIRST.replace("{ending}", ending), SECOND.replace("{order}", order)
+    # Its output ends when both have ended.
+    subprocess.run(
+        [sys.executable, "-c", first, *folders, second],
+        check=False,
+        env=place,
+        capture_output=True,
+        timeout=120,
+    )
+    asked = [sys.executable, "-c", ANSWERS, folders[0]]
+    answers = subprocess.run(asked, env=place, capture_output=True, text=True, check=True, timeout=120).stdout
+    hits = {"killed": 1, "ended": 2}[ending]  # the code of who was killed is compiled again
+    assert answers.split() == ["2.5", "2", str(hits)]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_damaged_code_is_not_removed_while_another_process_writes(kernel, tmp_path):
+    answered(kernel())
+    kernel()
+    (path,) = tmp_path.rglob("*.nbi")
+    flip(path)
+    remover = threading.Thread(target=compiled._remove_damaged, args=(path.parent,))
+    with compiled._only_writer(path.parent):
+        remover.start()
+        remover.join(0.2)
+        assert path.exists()
+    remover.join()
+    assert not list(tmp_path.rglob("*.nb[ci]"))
+
+
+def test_whoever_waits_long_is_told_for_what(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "LONG_WAIT", 0)
+    waiter = threading.Thread(target=lambda: compiled._only_writer(tmp_path / "codes").__enter__())
+    with compiled._only_writer(tmp_path / "codes"):
+        waiter.start()
+        waiter.join(0.2)
+    waiter.join()
+    (said,) = caplog.messages
+    assert f"holds {tmp_path / 'codes.lock'}; this one waits" in said
+
+
+def test_on_a_disk_without_locks_a_kernel_works_and_it_is_said(kernel, monkeypatch, caplog):
+    def no_locks(path):
+        raise StoreError("the file system offers no locks", code="no-locks")
+
+    monkeypatch.setattr(compiled, "take_lock", no_locks)
+    loaded = kernel()
+    assert answered(loaded) == (2, False)
+    assert not on_disk(loaded)
+    (said,) = caplog.messages
+    assert "(No locks available), so every command compiles it again" in said
+
+
+def test_a_kernel_that_cannot_be_compiled_leaves_nothing_locked(kernel, tmp_path):
+    loaded = kernel()
+    with pytest.raises(numba.TypingError):
+        loaded("a text")
+    assert not list(tmp_path.rglob("*.lock"))
+    assert answered(loaded) == (2, False)
+
+
+def test_threads_compile_one_kernel_for_several_types(kernel, tmp_path):
+    loaded = kernel()
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(loaded, [1, 1.5, 1j, np.float32(1)])) == [2, 2.5, 1 + 1j, 2]
+    again = kernel()
+    assert [again(1), again(1.5), again(1j)] == [2, 2.5, 1 + 1j]
+    assert sum(again.stats.cache_hits.values()) == 3
+    assert not list(tmp_path.rglob("*.lock"))

@@ -24,18 +24,22 @@ from tallyveil.estimation.problem import (
     RoundingStage,
 )
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.descent import descend, equal_parts, row_activity
-from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs, list_face
+from tallyveil.kernels.family.descent import equal_parts, row_activity
+from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs
 from tallyveil.kernels.family.face_solution import Missing, correct, correct_among_answers
 from tallyveil.kernels.family.polish import Swaps, polish, reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.program import Point
-from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
 
 equal_parts = from_python(equal_parts)
 reduced_costs = from_python(reduced_costs)
 residual = from_python(residual)
 row_activity = from_python(row_activity)
+
+
+def parts():
+    """The kernels as the solver calls them: with other types of arguments they would be compiled once more."""
+    return all_compiled(PARTS)
 
 
 def make_problem(seed, detailed=True, root=False, alike=True):
@@ -99,7 +103,7 @@ def both(seed, detailed, root, alike=None):
     """The compiled program with its group and share, and the twin with its merging."""
     problem = make_problem(seed, detailed, root, seed % 3 == 0 if alike is None else alike)
     arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
-    return reduce_arrays(pass_arrays(*arguments)), reduce_pass(*arguments)
+    return parts().reduce_arrays(pass_arrays(*arguments)), reduce_pass(*arguments)
 
 
 def random_point(program, seed):
@@ -214,9 +218,9 @@ def test_many_rows_are_solved_as_a_dense_system_is(together):
         rounding=(RoundingStage((("total", np.zeros(4, np.int32)),)),),
     )
     arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
-    program, _, _ = reduce_arrays(pass_arrays(*arguments))
+    program, _, _ = parts().reduce_arrays(pass_arrays(*arguments))
     side = np.ones(program.row_group.size, np.int64)
-    ok, face = list_face(program, Signs(program.allowed, side), 2.0**-4, BY_DIAGONAL)
+    ok, face = parts().faces.list_face(program, Signs(program.allowed, side), 2.0**-4, BY_DIAGONAL)
     assert ok
     assert face.by_child.begin.size
     assert (face.system.size == 0) == together
@@ -231,7 +235,7 @@ def compare_with_dense_system(program, twin, seed, manner):
     free[0] |= program.allowed[0]
     side = np.where(rng.random(program.row_group.size) < 0.6, rng.choice([-1, 1], program.row_group.size), 0)
     compliance = 2.0**-4
-    ok, face = list_face(program, Signs(free, side), compliance, manner)
+    ok, face = parts().faces.list_face(program, Signs(free, side), compliance, manner)
     assert ok
     costs = rng.normal(size=free.shape)
     missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
@@ -269,7 +273,7 @@ def compare_with_dense_system(program, twin, seed, manner):
 
 def solved(program, state):
     """What `solve_program` returns."""
-    return compiled(solve_program)(program, state, all_compiled(PARTS))
+    return compiled(solve_program)(program, state, parts())
 
 
 @pytest.mark.parametrize(("seed", "detailed", "root"), ten(CASES[::3]))
@@ -281,7 +285,7 @@ def test_polish(seed, detailed, root):
     for manner in manners(program):
         close = Point(twin.spread(np.maximum(start.x, 0.0)), start.cell_price.copy(), start.row_price.copy())
         given = (program, close, 2.0**-3, manner, Swaps(8, 42, False, False))
-        found, steps = compiled(polish)(*given, all_compiled(PARTS.faces))
+        found, steps = compiled(polish)(*given, parts().faces)
         assert max(found, expected_residual) <= 1e-7
         assert steps <= 50
         np.testing.assert_allclose(close.x[twin.child, twin.cell], expected.x, atol=1e-6)
@@ -300,8 +304,8 @@ def test_answers_sums_stand_in_for_the_hessian(seed, root):
     (program, _, _), _ = both(seed, True, root)
     dense, sums = equal_parts(program), equal_parts(program._replace(hessian=np.zeros((0, 0, 0))))
     assert program.hessian.size
-    descend(program, dense, 0.1, 5, 0.0)
-    descend(program._replace(hessian=np.zeros((0, 0, 0))), sums, 0.1, 5, 0.0)
+    parts().descend(program, dense, 0.1, 5, 0.0)
+    parts().descend(program._replace(hessian=np.zeros((0, 0, 0))), sums, 0.1, 5, 0.0)
     np.testing.assert_allclose(sums.x, dense.x, atol=1e-9)
     assert solved(program, dense)[0] <= 1e-7
     assert solved(program._replace(hessian=np.zeros((0, 0, 0))), sums)[0] <= 1e-7
@@ -312,7 +316,7 @@ def test_descent_converges_by_itself():
     """Many sweeps end where descent and polish end."""
     (program, _, _), _ = both(3, True, False)
     slow, quick = equal_parts(program), equal_parts(program)
-    assert descend(program, slow, 0.1 * program.row_stiffness, 20000, 1e-12) < 20000
+    assert parts().descend(program, slow, 0.1 * program.row_stiffness, 20000, 1e-12) < 20000
     assert solved(program, quick)[0] <= 1e-7
     np.testing.assert_allclose(slow.x, quick.x, atol=1e-7)
 

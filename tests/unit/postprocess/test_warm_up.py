@@ -1,6 +1,7 @@
 """Kernels that are not on disk are compiled by several processes."""
 
 import subprocess
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,15 @@ def test_other_processes_do_their_parts(monkeypatch):
     monkeypatch.setattr(warm_up, "usable_cores", lambda: 2)
     warm_up.compile_kernels()
     assert [process.returncode for process in started] == [0]
+
+
+def test_work_that_another_process_has_begun_is_left_to_it(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(warm_up, "WORK", tuple(partial(done.append, number) for number in range(3)))
+    (tmp_path / "1").mkdir()
+    warm_up.compile_share(str(tmp_path), [2, 1, 0])
+    warm_up.compile_share(str(tmp_path), [0, 1, 2])
+    assert done == [2, 0]
 
 
 def test_the_chunk_holds_the_same_family():

@@ -290,7 +290,9 @@ def _first_of(
     # Built one by one, as some take seconds.
     engine = next((engine for build in builders if (engine := build(law, width)) is not None), None)
     match engine:
-        case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
+        case Dithered() if any(
+            isinstance(factor, GaussianLoss | SampledLoss) for factor in engine.scan.others
+        ):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
         case Enumeration() if any(isinstance(factor, GaussianLoss) for factor in law):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
@@ -324,7 +326,7 @@ def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
 
 
 def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:
-    countable = tuple(loss for loss in law if not isinstance(loss, NormalLoss))
+    countable = tuple(loss for loss in law if not isinstance(loss, NormalLoss | SampledLoss))
     return Enumeration.build(countable) if len(countable) == len(law) else None
 
 
@@ -408,12 +410,11 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
 
 def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
     """The engine for losses of which the law is known: by their transforms, or on a grid."""
-    base = tuple(loss for loss in law if not isinstance(loss, SampledLoss | FailureLoss | ConcentratedLoss))
-    engine, why = None, "a random sample has no transform in closed form"
-    if len(base) == len(law) and wanted == "auto":
-        engine = _first_of(_OF_TRANSFORMS, base, width, partial(_on_grid, law, LENGTH))
-    elif len(base) == len(law) and wanted != "gridded":
-        engine, why = _ASKED_FOR[wanted](base, width), Dithered.why_not(base, width) or ""
+    engine, why = None, ""
+    if wanted == "auto":
+        engine = _first_of(_OF_TRANSFORMS, law, width, partial(_on_grid, law, LENGTH))
+    elif wanted != "gridded":
+        engine, why = _ASKED_FOR[wanted](law, width), Dithered.why_not(law, width) or ""
     if engine is None and wanted not in {"auto", "gridded"}:
         raise _cannot_take(wanted, why)
     return engine or _on_grid(law, LENGTH)

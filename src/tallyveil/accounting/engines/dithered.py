@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from tallyveil.accounting.engines.loss_transform import (
     power_of,
 )
 from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, log_moment, moments
+from tallyveil.accounting.engines.sampled import USUAL_TERMS, atoms_of_sample, takes_sample, terms_of_sample
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     ManyBounds,
@@ -62,6 +63,7 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampledLoss,
     merged_law,
+    mirrored,
 )
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Complexes, Floats
@@ -72,6 +74,10 @@ _NEGLIGIBLE_IMAGE: Final = 60.0
 _IMAGES: Final = (-3, -2, -1, 1, 2, 3)
 # exp of more than 709 would overflow to infinity; a bound of exp(700) says nothing anyway.
 _LARGEST_EXPONENT: Final = 700.0
+
+
+Transformed: TypeAlias = Base | SampledLoss
+"""Losses whose transform is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +107,20 @@ class Scan:
         decay = decay_of(self.gaussians, self.others, Fraction(tilt), self.spread)
         return replace(self, windows=find_windows(decay, self.depth, FEW_STATES))
 
+    def largest(self, tilt: float) -> float:
+        """About how many atoms the largest one of the samples has."""
+        farthest = float(self.windows.highs.max(initial=0.0))
+        samples = (factor for factor in self.others if isinstance(factor, SampledLoss))
+        return max((_terms(factor, tilt, farthest) for factor in samples), default=0.0)
+
     def nodes(self, period: float) -> float:
         """About how many nodes a contour has."""
         return number_of_nodes(self.windows.lows, self.windows.highs, 2 * math.pi / period)
 
-    @property
-    def width(self) -> int:
+    def terms(self, tilt: float) -> float:
         """Numbers that a node takes: one for each Gaussian factor, for each atom and for each density."""
-        return self.gaussians.count + sum(map(_terms, self.others))
+        farthest = float(self.windows.highs.max(initial=0.0))
+        return self.gaussians.count + sum(_terms(factor, tilt, farthest) for factor in self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +258,17 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
     part, centre = _gaussian_part(scan.gaussians, u, tilt), scan.gaussians.variance / 2
     for factor in scan.others:
-        # Phases of Laplace noise are counted from a loss of 0, those of atoms from the middle of the list.
-        if isinstance(factor, ExponentialLoss):
-            part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
-        else:
-            # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
-            law = atoms(factor, Fraction(tilt))
-            part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
-            centre += _centre(factor, law)
+        # Phases of Laplace noise and of samples are counted from a loss of 0, those of atoms from their middle.
+        match factor:
+            case ExponentialLoss():
+                part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+            case SampledLoss():
+                part = part.times(*_sampled_part(factor, u, Fraction(tilt)))
+            case _:
+                # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
+                law = atoms(factor, Fraction(tilt))
+                part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
+                centre += _centre(factor, law)
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -302,9 +317,11 @@ class _ContourPart:
         return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
-def _terms(factor: Other) -> int:
+def _terms(factor: Other, tilt: float, farthest: float) -> float:
     """How many numbers a node takes for a factor, about: its atoms, or one where there is a closed form."""
     match factor:
+        case SampledLoss():
+            return terms_of_sample(replace(factor, multiplicity=1), tilt, farthest)
         case GaussianLoss():
             return 1
         case ResponseLoss():
@@ -399,6 +416,27 @@ def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[
     mean_size = float(np.abs(places) @ law.weights)
     error = law.error / UNIT + 12 * step * mean_size * u + 60 + law.weights.size
     return power_of(values, power), power * (error + 8)
+
+
+def _sampled_part(factor: SampledLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
+    """The transform of samples relative to that at u = 0, to a power, and its error in UNIT."""
+    # Those of one sample are asked for, so that equal samples of other numbers share them.
+    law = atoms_of_sample(replace(factor, multiplicity=1), tilt, float(u.max(initial=0.0)))
+    less_one = np.empty(u.size, dtype=np.complex128)
+    at_once = max(1, _MOST_AT_ONCE // law.losses.size)
+    for begin in range(0, u.size, at_once):
+        turns = np.multiply.outer(u[begin : begin + at_once] / (2 * math.pi), law.losses)
+        angles = (2 * math.pi) * (turns - np.rint(turns))
+        # exp(i angle) - 1 without cancelling: most losses of a sample are tiny, and there are thousands of samples.
+        sine = np.sin(angles / 2)
+        less_one[begin : begin + at_once] = (-2 * sine * sine + 1j * np.sin(angles)) @ law.weights
+    size = np.minimum(2.0, float(np.abs(law.losses) @ law.weights) * u)
+    error = (
+        2 * law.error / UNIT
+        + 12 * float(np.abs(law.losses) @ law.weights) * u
+        + (80 + law.losses.size) * size
+    )
+    return power_of(1 + less_one, factor.multiplicity), factor.multiplicity * (error + 8)
 
 
 def _exponential_part(factor: ExponentialLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
@@ -631,6 +669,9 @@ _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, 
 _PERIOD: Final = 10.0  # standard deviations in the period of a usual contour, about
 # How much more may be left out where the decay is that of all factors: a sixth of the width, for far fewer nodes.
 _SHALLOWER: Final = 5.0
+_UNKNOWN: Final = Bounds(-math.inf, 0.0)
+_ROUNDS: Final = 8  # of a usual tilt and the variance there
+_SHORTER: Final = 6  # distances for Chernoff's bound that are tried, each half of the one before
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
@@ -640,7 +681,7 @@ _CONTOUR_STEPS: Final = 60
 
 
 class Dithered:
-    """Certified tails of a sum of losses that need no common lattice: all but random samples.
+    """Certified tails of a sum of losses that need no common lattice.
 
     The steps:
 
@@ -665,7 +706,7 @@ class Dithered:
 
     name = "dithered"
 
-    def __init__(self, factors: tuple[Base, ...], scan: Scan, width: float) -> None:
+    def __init__(self, factors: tuple[Transformed, ...], scan: Scan, width: float) -> None:
         self.factors = factors
         self.scan = scan
         self.width = width
@@ -679,9 +720,10 @@ class Dithered:
         # Beyond p / (2 h) the transform of the dither would overflow.
         self._largest_tilt = _PARTS / (2 * scan.depth.half_width)
         self._contours: dict[float, DitheredContour] = {}
+        self._others: list[Dithered | None] = []
 
     @classmethod
-    def build(cls, factors: tuple[Base, ...], width: float = WIDTH) -> "Dithered | None":
+    def build(cls, factors: tuple[Transformed, ...], width: float = WIDTH) -> "Dithered | None":
         """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
@@ -696,7 +738,7 @@ class Dithered:
         return None if isinstance(engine, str) else engine
 
     @staticmethod
-    def why_not(factors: tuple[Base, ...], width: float = WIDTH) -> str | None:
+    def why_not(factors: tuple[Transformed, ...], width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
         engine = _made(factors, width)
         return engine if isinstance(engine, str) else None
@@ -709,7 +751,10 @@ class Dithered:
         """
         exact = exact_epsilon(epsilon)
         if exact < 0:
-            there = self.log_tails(-exact)
+            opposite = self._opposite()
+            if opposite is None:
+                return Tails(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+            there = opposite.log_tails(-exact)
             return Tails(
                 log_rest(there.log_second),
                 log_rest(there.log_first),
@@ -737,8 +782,25 @@ class Dithered:
         negative = np.array([epsilon < 0 for epsilon in exact], dtype=np.bool_)
         if not negative.any():
             return deltas
-        reflected = _reflected(np.array([float(size) for size in sizes]), deltas, rests)
+        opposite = self._opposite()
+        if opposite is None:
+            unknown = ManyBounds(np.full(len(exact), -math.inf), np.zeros(len(exact)))
+            return unknown.where(negative, deltas)
+        there = (deltas, rests) if opposite is self else opposite.log_deltas_and_rests(sizes)
+        reflected = _reflected(np.array([float(size) for size in sizes]), *there)
         return reflected.where(negative, deltas)
+
+    def _opposite(self) -> "Dithered | None":
+        """The engine of the two neighbours exchanged, which only random samples tell apart; None if there is none."""
+        # Given that not all is revealed, the two laws of such samples do not have the same mass.
+        if any(isinstance(factor, SampledLoss) and factor.failure for factor in self.factors):
+            return None
+        opposite = mirrored(self.factors)
+        if opposite == self.factors:
+            return self
+        if not self._others:
+            self._others.append(Dithered.build(opposite, self.width))
+        return self._others[0]
 
     def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
         """ln delta and ln(1 - delta) at each epsilon, none negative. The latter is known also where delta is 1."""
@@ -787,7 +849,10 @@ class Dithered:
         if tilt not in self._contours:
             period, further = self._period(tilt, epsilon)
             scan = self.scan.at(tilt)
-            if scan.nodes(period) * scan.width > MOST_NODES:
+            if (
+                scan.nodes(period) * scan.terms(tilt) > MOST_NODES
+                or max(scan.largest(tilt), scan.largest(further)) > USUAL_TERMS
+            ):
                 return None
             contour = contour_at(scan, tilt, period, further)
             while len(self._contours) * contour.frequencies.size > _CACHED:
@@ -854,11 +919,20 @@ class Dithered:
         # The saddle's height: what the sum is about, so that the period can be judged relative to it.
         log_value = here - tilt * epsilon + log_size
         period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
+        samples = any(isinstance(factor, SampledLoss) for factor in self.scan.others)
         for _ in range(_CONTOUR_STEPS):
-            further = max(tilt - period / spread**2, -1.0) if tilt < 0 else tilt + period / spread**2
-            exponent = self._log_moment(further) - here - (further - tilt) * epsilon
-            exponent += abs(further) * 2 * self.scan.depth.half_width - abs(further - tilt) * period
-            if exponent < log_size - _WRAP:
+            # The best distance for a normal loss. The moments of samples grow faster, which asks for shorter ones.
+            farthest = period / self.scan.spread**2
+            distances = [farthest / 2**j for j in range(_SHORTER if samples else 1)]
+            tilts = [max(tilt - d, -1.0) if tilt < 0 else tilt + d for d in distances]
+            exponents = [
+                self._log_moment(there) - here - (there - tilt) * epsilon
+                + abs(there) * 2 * self.scan.depth.half_width - abs(there - tilt) * period
+                for there in tilts
+            ]  # fmt: skip
+            least = int(np.argmin(exponents))
+            further = tilts[least]
+            if exponents[least] < log_size - _WRAP:
                 break
             # 15% more until Chernoff's bound on the wrap-around is negligible.
             period *= 1.15
@@ -876,12 +950,12 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
     )
 
 
-def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
+def _made(factors: tuple[Transformed, ...], width: float) -> Dithered | str:
     wide: list[GaussianLoss | NormalLoss] = []
     others: list[Other] = []
     for loss in merged_law(factors):
         match loss:
-            case FailureLoss() | ConcentratedLoss() | SampledLoss():
+            case FailureLoss() | ConcentratedLoss():
                 return "it needs losses whose transform is known"
             case NormalLoss():
                 wide.append(loss)
@@ -895,8 +969,7 @@ def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
     gaussians = GaussianFactors.of(wide)
     if gaussians.log_norm > _LARGEST_LOG_NORM:
         return "the variances are too small for so many answers"
-    spread = math.sqrt(gaussians.variance + sum((_largest_variance(f) for f in others), Fraction(0)))
-    tilt = _DEVIATIONS / spread + 1 / spread
+    spread, tilt = _usual(gaussians, others)
     aim = width * min(1.0, spread)
     half_width = math.sqrt(0.9 * aim / (1 + (tilt + 2) / (2 * _PARTS)))
     log_depth = math.log(1000 * (tilt + 1) * spread / aim) + gaussians.log_norm
@@ -904,26 +977,42 @@ def _made(factors: tuple[Base, ...], width: float) -> Dithered | str:
     if wide:
         depth = Depth(log_depth, half_width, _PARTS)
         scan = Scan(gaussians, tuple(others), depth, find_windows(gaussians.decay, depth), spread)
-    if others and (scan is None or _too_many(scan)):
+    if others and (scan is None or _too_many(scan, tilt)):
         # Without wide Gaussian noise alone, but with the decay of all factors, at each tilt anew.
         # The narrower dither leaves room for that.
         depth = Depth(log_depth - math.log(_SHALLOWER), 0.88 * half_width, _PARTS)
         windows = scan.windows if scan else Windows(np.zeros(0), np.zeros(0), 1.0, 1.0, 1)
         scan = Scan(gaussians, tuple(others), depth, windows, spread, is_tilted=True).at(tilt)
     assert scan is not None
-    if _too_many(scan):
+    if _too_many(scan, tilt):
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
     return Dithered((*wide, *others), scan, width)
 
 
-def _too_many(scan: Scan) -> bool:
+def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, float]:
+    """About the standard deviation of the loss, or more, and a usual tilt."""
+    samples = [f for f in others if isinstance(f, SampledLoss)]
+    rest = gaussians.variance + sum(
+        (_largest_variance(f) for f in others if not isinstance(f, SampledLoss)), Fraction(0)
+    )
+    variance = float(rest) + sum(f.multiplicity * moments(f, 0.0)[1] for f in samples)
+    tilt = 0.0
+    # A tilted sample has a larger variance, on which the tilt depends in turn. A few rounds are enough for a guess.
+    for _ in range(_ROUNDS if samples else 1):
+        tilt = (_DEVIATIONS + 1) / math.sqrt(variance)
+        tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
+        variance = math.sqrt(variance * max(tilted, variance))
+    return math.sqrt(variance), (_DEVIATIONS + 1) / math.sqrt(variance)
+
+
+def _too_many(scan: Scan, tilt: float) -> bool:
     nodes = scan.nodes(_PERIOD * scan.spread)
-    return nodes > MOST_AT_BUILD or nodes * scan.width > MOST_NODES
+    return nodes > MOST_AT_BUILD or nodes * scan.terms(tilt) > MOST_NODES
 
 
-def _largest_variance(factor: Base) -> Fraction:
+def _largest_variance(factor: LossFactor | NormalLoss | ExponentialLoss | ResponseLoss) -> Fraction:
     """The largest variance that any tilt gives the losses of a factor, about."""
     match factor:
         case GaussianLoss():
@@ -938,8 +1027,11 @@ def _largest_variance(factor: Base) -> Fraction:
 
 def _out_of_range(others: list[Other]) -> str | None:
     """Why the factors without a closed form cannot be taken, or None."""
-    if sum(map(_terms, others)) > MOST_ATOMS:
+    if any(isinstance(f, SampledLoss) and not takes_sample(f) for f in others):
+        return "a random sample has too many losses, or real Laplace noise, or noise out of range"
+    listed = [f for f in others if not isinstance(f, SampledLoss)]
+    if sum(_terms(f, 0.0, 0.0) for f in listed) > MOST_ATOMS:
         return f"the discrete losses take more than {MOST_ATOMS} values"
-    if any(not _LARGEST_VARIANCE**-1 < _largest_variance(f) < _LARGEST_VARIANCE for f in others):
+    if any(not _LARGEST_VARIANCE**-1 < _largest_variance(f) < _LARGEST_VARIANCE for f in listed):
         return "the losses are too large or too small for floats"
     return None

@@ -28,14 +28,16 @@ Example: one Laplace answer of sensitivity 1 without a tilt has the atoms a / (1
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from tallyveil.accounting.engines.moments import WIDE_VARIANCE
+from tallyveil.accounting.engines.sampled import fall_of_sample, is_dense, pairs_of_sample
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -43,14 +45,18 @@ from tallyveil.accounting.losses import (
     LossFactor,
     NormalLoss,
     ResponseLoss,
+    SampledLoss,
 )
 from tallyveil.arrays import Bools, Complexes, Floats, Integers
 from tallyveil.errors import SolverError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
 
-Other: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss
+Other: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss | SampledLoss
 """Losses of other than wide Gaussian noise."""
+
+Fall: TypeAlias = Callable[[float, float], float]
+"""From the ends of a segment of frequencies: what minus the logarithm of a transform's size is at least in it."""
 
 # Unit roundoff of float64: one operation rounds by at most this, relatively.
 UNIT = 2.0**-53
@@ -424,35 +430,31 @@ class Depth:
 class Decay:
     """How fast the transform of a composition falls between its revivals: bounds at one tilt.
 
-    At a frequency u in a segment that begins at b, minus the logarithm of the transform's size, relative to that at u =
-    0, is at least F(u) + gain(b) - loss, with F the sum of a d^2 / 2 over the factors that have a pull.
+    At a frequency u in a segment, minus the logarithm of the transform's size, relative to that at u = 0, is at least
+    F(u) + gain - loss, with F the sum of a d^2 / 2 over the factors that have a pull, and the gain of this segment.
 
     Attributes:
         periods: P, those first that narrow the scan most.
         pulls: a.
         loss: By how much F may be too large.
         deviation: The standard deviation of the loss, about or more.
-        masses: For each loss of Laplace noise, its multiplicity and the tilted mass of its two atoms.
+        falls: For losses with many values, what minus the logarithm of their transform is at least in a segment.
     """
 
     periods: Floats
     pulls: Floats
     loss: float
     deviation: float
-    masses: tuple[tuple[int, float], ...] = ()
+    falls: tuple[Fall, ...] = ()
 
     @property
     def count(self) -> int:
         """How many factors have a pull."""
         return self.periods.size
 
-    def gain(self, begin: float) -> float:
-        """What the density between the atoms of Laplace noise takes from the transform's size from here on."""
-        # The transform of the density is at most q / (2 u), q being the mass of the atoms.
-        return sum(
-            max(0.0, -n * math.log(mass * (1 + 0.5 / begin)) * (1 - 1e-12) - 1e-12 * n)
-            for n, mass in self.masses
-        )
+    def gain(self, begin: float, end: float) -> float:
+        """What losses with many values take from the transform's size in a segment."""
+        return sum(fall(begin, end) for fall in self.falls)
 
 
 def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction, deviation: float) -> Decay:
@@ -464,16 +466,29 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
         tilt: Exact.
         deviation: The standard deviation of the loss, about or more.
     """
-    periods, pulls, masses = gaussians.periods.tolist(), gaussians.pulls.tolist(), []
+    periods, pulls = gaussians.periods.tolist(), gaussians.pulls.tolist()
+    falls: list[Fall] = []
     for factor in others:
-        if isinstance(factor, ExponentialLoss):
-            period, pull, mass = _pull_of_exponential(factor, tilt)
-            masses.append((factor.multiplicity, mass))
-        else:
-            period, pull = _pull_of_atoms(factor, tilt)
-        if pull > _LEAST_PULL:
-            periods.append(period)
-            pulls.append(pull)
+        match factor:
+            case ExponentialLoss():
+                period, pull, mass = _pull_of_exponential(factor, tilt)
+                falls.append(partial(_fall_of_exponential, factor.multiplicity, mass))
+                strongest = [(period, pull)]
+            case SampledLoss() if is_dense(factor):
+                falls.append(partial(_fall_of_samples, factor.multiplicity, fall_of_sample(factor, tilt)))
+                strongest = []
+            case SampledLoss():
+                # Of 1 - |F|^2 = sum of p p' (1 - cos u (l - l')) over all pairs, some pairs are a part.
+                strongest = [
+                    (2 * math.pi / apart, 4 / math.pi**2 * factor.multiplicity * product * apart * apart)
+                    for apart, product in pairs_of_sample(factor, tilt)
+                ]
+            case _:
+                strongest = [_pull_of_atoms(factor, tilt)]
+        for period, pull in strongest:
+            if pull > _LEAST_PULL:
+                periods.append(period)
+                pulls.append(pull)
     # Those of the largest product first: it counts how many revivals there are and how narrow they are.
     order = np.argsort([-p * p * a for p, a in zip(periods, pulls, strict=True)], kind="stable")
     return Decay(
@@ -481,8 +496,17 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
         np.array(pulls)[order] if pulls else np.zeros(0),
         gaussians.loss,
         deviation,
-        tuple(masses),
+        tuple(falls),
     )
+
+
+def _fall_of_exponential(multiplicity: int, mass: float, begin: float, end: float) -> float:
+    # The transform of the density is at most q / (2 u), q being the mass of the atoms.
+    return max(0.0, -multiplicity * math.log(mass * (1 + 0.5 / begin)) * (1 - 1e-12) - 1e-12 * multiplicity)
+
+
+def _fall_of_samples(multiplicity: int, fall: Fall, begin: float, end: float) -> float:
+    return multiplicity * fall(begin, end)
 
 
 def _pull_of_atoms(factor: LossFactor | ResponseLoss, tilt: Fraction) -> tuple[float, float]:
@@ -559,10 +583,13 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
     sqrt(2) = 7.07.
     """
     first = _FIRST_END / decay.deviation
-    segments = [_Segment(0.0, first, depth.depth + decay.loss)]
+    segments, end, count = [_Segment(0.0, first, depth.depth + decay.loss)], first, 1
     # Twice as long each time: the dither's factor shrinks with u, so the number of segments grows only with ln(U).
-    while (bound := depth.at(segments[-1].end) - decay.gain(segments[-1].end)) > 0:
-        segments.append(_Segment(segments[-1].end, 2 * segments[-1].end, bound + decay.loss))
+    while depth.at(end) > decay.gain(end, math.inf):
+        bound = depth.at(end) - decay.gain(end, 2 * end)
+        if bound > 0:
+            segments.append(_Segment(end, 2 * end, bound + decay.loss))
+        end, count = 2 * end, count + 1
     # The largest F that there is: every d is half a period at most.
     most = float((decay.pulls * decay.periods**2).sum()) / 8
     part = [segment for segment in segments if segment.bound < most]
@@ -575,9 +602,9 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
         np.concatenate([lows, [segment.begin for segment in whole]]),
         np.concatenate([highs, [segment.end for segment in whole]]),
         first,
-        segments[-1].end,
-        len(segments),
-        decay.gain(segments[-1].end),
+        end,
+        count,
+        decay.gain(end, math.inf),
         scanned is None,
     )
 

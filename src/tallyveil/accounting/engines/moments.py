@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
+from tallyveil.accounting.engines.sampled import log_moment_of_sample, moments_of_sample
 from tallyveil.accounting.engines.tails import float_bounds, fraction_bounds
 from tallyveil.accounting.losses import (
     Base,
@@ -47,7 +48,7 @@ _BITS = 192
 53, so that half as many would do for values far below 2^40."""
 
 
-def certified_log_moment(factors: tuple[Base, ...], tilt: Fraction, less: Fraction) -> Bounds:
+def certified_log_moment(factors: tuple[Base | SampledLoss, ...], tilt: Fraction, less: Fraction) -> Bounds:
     """K(tilt) - less, from both sides. Its exponential turns sums over the tilted law into true probabilities."""
     with precision(_BITS):
         total = rational(-less)
@@ -56,8 +57,10 @@ def certified_log_moment(factors: tuple[Base, ...], tilt: Fraction, less: Fracti
         return float_bounds(total)
 
 
-def _log_moment_ball(factor: Base, tilt: Fraction) -> arb:
+def _log_moment_ball(factor: Base | SampledLoss, tilt: Fraction) -> arb:
     match factor:
+        case SampledLoss():
+            return log_moment_of_sample(factor, tilt)
         case GaussianLoss():
             return rational(tilt * (tilt + 1) * factor.offset) + _theta_quotient(factor, tilt)
         case NormalLoss(mu_squared):
@@ -73,9 +76,11 @@ def _log_moment_ball(factor: Base, tilt: Fraction) -> arb:
             return (bent.cosh() + rational(epsilon / 2) * between).log() - rational(epsilon / 2)
 
 
-def log_moment(factor: Base, tilt: float) -> float:
+def log_moment(factor: Base | SampledLoss, tilt: float) -> float:
     """K of one answer in floats, without a certificate; the error is about 1e-14 of the largest term."""
     match factor:
+        case SampledLoss():
+            return moments_of_sample(factor, tilt)[0]
         case GaussianLoss():
             return tilt * (tilt + 1) * factor.offset_float + _log_theta(factor, tilt)
         case NormalLoss(mu_squared):
@@ -122,8 +127,10 @@ def _laplace_log_moment_float(factor: LaplaceLoss, tilt: float) -> float:
     return tilt * k * rate + largest + math.log(total) - math.log1p(math.exp(-rate))
 
 
-def moments(factor: Base, tilt: float) -> tuple[float, float]:
+def moments(factor: Base | SampledLoss, tilt: float) -> tuple[float, float]:
     """Mean and variance of one loss under the law tilted by exp(tilt L), in floats, without a certificate."""
+    if isinstance(factor, SampledLoss):
+        return moments_of_sample(factor, tilt)[1:]
     if isinstance(factor, NormalLoss):
         return (0.5 + tilt) * float(factor.mu_squared), float(factor.mu_squared)
     if isinstance(factor, ExponentialLoss):

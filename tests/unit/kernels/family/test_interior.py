@@ -19,7 +19,6 @@ from tallyveil.estimation.problem import (
 )
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts
-from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import PARTS, solve_program
 
 equal_parts = from_python(equal_parts)
@@ -98,7 +97,7 @@ def last_pass(problem):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_is_found_in_the_first_round(kind, seed):
     arguments = last_pass(variant(kind, seed))
-    program, _, _ = reduce_arrays(pass_arrays(*arguments))
+    program, _, _ = all_compiled(PARTS).reduce_arrays(pass_arrays(*arguments))
     assert program.ridge.any()
     state = equal_parts(program)
     found, rounds, sweeps, steps = compiled(solve_program)(program, state, all_compiled(PARTS))

@@ -19,11 +19,10 @@ from tallyveil.estimation.problem import (
     RoundingStage,
 )
 from tallyveil.kernels.compiled import all_compiled, compiled
-from tallyveil.kernels.family.descent import descend, equal_parts
+from tallyveil.kernels.family.descent import equal_parts
 from tallyveil.kernels.family.face import DENSE_ROWS
 from tallyveil.kernels.family.polish import CERTIFIED_PERSONS
 from tallyveil.kernels.family.program import DENSE_CELLS
-from tallyveil.kernels.family.reduction import reduce_arrays
 from tallyveil.kernels.family.solver import FULL_SWAPS, PARTS, QUICK_SWAPS, SINGLE_SWAPS, solve_program
 
 equal_parts = from_python(equal_parts)
@@ -80,7 +79,7 @@ def sums_of(truth, labels):
 def solved(problem):
     """The program with its twin, the point, and what `solve_program` returns."""
     arguments = problem, problem.allowed(), problem.passes[0], constraint_bounds(problem)
-    program, _, _ = reduce_arrays(pass_arrays(*arguments))
+    program, _, _ = all_compiled(PARTS).reduce_arrays(pass_arrays(*arguments))
     point = equal_parts(program)
     answer = compiled(solve_program)(program, point, all_compiled(PARTS))
     return program, reduce_pass(*arguments)[0], point, answer
@@ -123,7 +122,7 @@ def test_any_family_of_many_children_is_certified(seed, n_children, n_cells, way
 def test_the_descent_does_not_depend_on_what_is_held(few):
     """Without H, slopes are found for all children or, where few may have a cell, for these alone."""
     problem = many_children(3, 120, 12, ("close", "exact"))
-    program, _, _ = reduce_arrays(
+    program, _, _ = all_compiled(PARTS).reduce_arrays(
         pass_arrays(problem, problem.allowed(), problem.passes[0], constraint_bounds(problem))
     )
     assert program.sums.size <= DENSE_CELLS
@@ -132,7 +131,7 @@ def test_the_descent_does_not_depend_on_what_is_held(few):
         program = program._replace(allowed=allowed | (np.arange(120) < 2)[:, None])
     without = program._replace(hessian=np.zeros((0, 0, 0)))
     held, sums = equal_parts(program), equal_parts(without)
-    made = descend(program, held, 0.1 * program.row_stiffness, 6, 0.0)
-    assert descend(without, sums, 0.1 * program.row_stiffness, 6, 0.0) == made
+    made = all_compiled(PARTS).descend(program, held, 0.1 * program.row_stiffness, 6, 0.0)
+    assert all_compiled(PARTS).descend(without, sums, 0.1 * program.row_stiffness, 6, 0.0) == made
     np.testing.assert_allclose(sums.x, held.x, atol=1e-9)
     np.testing.assert_allclose(sums.x.sum(axis=0), program.sums, rtol=1e-12)

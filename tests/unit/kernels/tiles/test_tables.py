@@ -10,7 +10,6 @@ from tallyveil.kernels.tiles.direction import (
     apply_face,
     face_diagonal,
     factored_blocks,
-    find_direction,
     list_face,
 )
 from tallyveil.kernels.tiles.solver import gaps_of, solve_component
@@ -26,11 +25,6 @@ def matrices(active, damping, vector, out, matrix):
 @njit(nogil=True, cache=True)
 def solved_by_steps(active, damping, right):
     solve_by_steps(active, damping, 1e-12, right)
-
-
-@njit(nogil=True, cache=True)
-def newton_direction(tables, x, gradient, moves):
-    return find_direction(tables, x, gradient, moves, 1e-9)
 
 
 @njit(nogil=True, cache=True)
@@ -174,7 +168,9 @@ def test_the_direction_is_that_of_the_dense_equations(root):
 
         moves = Prices(*(np.zeros(n) for n in (columns_of(tables), len(tables.row_total), weight.size)))
         moves = moves._replace(label=moves.label.reshape(tables.label_weight.shape))
-        slope, _ = newton_direction(tables, x, gradient.reshape(tables.label_weight.shape), moves)
+        slope, _ = all_compiled(KERNELS).parts.methods.find_direction(
+            tables, x, gradient.reshape(tables.label_weight.shape), moves, 1e-9
+        )
         np.testing.assert_allclose(moves.label.reshape(-1)[measured], wanted, atol=1e-6)
         np.testing.assert_array_equal(moves.label.reshape(-1)[~measured], 0.0)
         assert slope == pytest.approx(gradient[measured] @ wanted, rel=1e-6)

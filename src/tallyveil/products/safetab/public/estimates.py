@@ -16,8 +16,9 @@ Sackrowitz 1989). With Y integer, of a law proportional to exp(-(y - T)**2 / (2 
 
 Far from the thresholds G(T) = T. G(T) - T is tabulated at knots t / 16 apart, and interpolated in integers.
 
-*Laplace noise ("partly").* Beyond a threshold Y1 carries no information, because the Laplace law has no memory. Its
-weight is 0 at the threshold, grows with the distance of Y1 from it, and reaches w far away.
+*Laplace noise ("partly").* Beyond a threshold Y1 carries no information, because the Laplace law has no memory. The
+weight that the estimate gives to Y1 is 0 at the threshold, grows with the distance of Y1 from it, and reaches w far
+away.
 
 Worked case. n = 1, v1 = v2 = 100, Y1 = 52 and S = 48. Then u = w = 1/2 and T = 50, with variance 50, half that of S
 alone. `near_threshold` gives the margins near a threshold, where the accuracy depends on the true count.

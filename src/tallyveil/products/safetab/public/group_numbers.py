@@ -5,9 +5,9 @@ both stages, by least squares and corrected near a threshold (`estimates`). *Qua
 
 *Near a threshold* (`near_threshold`) they depend on the choice. A group has true count theta. Its stage-1 count Y1 =
 theta + Z1 chose the detail: lo <= Y1 < hi. The noise of the detail's n cells adds up to Z, and S = theta + Z. The
-estimate E of the total is a function of Y1 and S. Wanted is a margin m, from the measurements alone, with P(|E -
-theta| <= m | choice) >= 95 % whatever theta is; the same for the sum of k of the n cells, whose estimate is their
-noisy sum plus k / n (E - S).
+estimate E of the total is a function of Y1 and S. This module finds a margin m that depends on the measurements alone
+and holds P(|E - theta| <= m | choice) >= 95 % for every theta. It does the same for the sum of k of the n cells, whose
+estimate is their noisy sum plus k / n (E - S).
 
 *The law.* Given theta and the choice, Y1 has the law of theta + Z1 truncated at the thresholds, and S is independent
 of it. Let z be the noise of the k cells and r that of the others. The error is e = z + (k / n) (E - S), with S = theta
@@ -28,8 +28,9 @@ are alike.
 
 *Exactness and stopping rules.* Up to a standard deviation of 16, all sums are over single integers, and every theta is
 tabulated. Beyond that, Y1 and r are taken in steps of an eighth of their standard deviation, and theta in steps of a
-sixth of the smallest one; the required coverage is then increased by 0.02 %, more than the steps cost. The table ends
-where the probability of a choice is 1e-9. Each c_k(theta) is found by bisection, down to 1/64.
+sixth of the smallest one. The required coverage is then increased by 0.02 percentage points, which is more than the
+coverage that is lost by the steps. The table ends where the probability of a choice is 1e-9. Each c_k(theta) is found
+by bisection, down to 1/64.
 """
 
 from collections.abc import Iterator, Sequence

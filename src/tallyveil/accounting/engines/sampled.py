@@ -1,0 +1,498 @@
+"""The transform of the loss of a random sample, as a sum over few atoms, with bounds on all errors.
+
+The problem: compute M(z) = E exp(z L) for the loss L of a mechanism that sees a Poisson sample, at many complex z = s + i
+u that share the tilt s.
+
+The variables: q the probability with which a record is in the sample; f that with which the mechanism reveals all that
+is in the sample; b the loss of the mechanism on the sample; R = 1 - q + q exp(b); Q the law without the record.
+
+If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So in both
+cases all follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z; the real part of w is the *power* here. A
+failure while the record is not in the sample is one more outcome with R = 1 - q.
+
+The steps:
+
+1. With integer noise or randomized response b has a list of values.
+2. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
+   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. The step is chosen for the largest
+   frequency u that is asked for. From then on the rule is a list of atoms like any other.
+3. Both are computed in balls, once for each tilt, and rounded to floats.
+
+Where the transform is negligible follows from a shift of the integral for T into the complex plane
+(`fall_of_sample`). Proofs: docs/proofs/off-lattice.md, section 9.
+
+Example: DP-SGD with mu = 1 and q = 1/100 at s = 6 and frequencies up to 30 takes 130 atoms.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Final
+
+import numpy as np
+from flint import acb, arb
+from scipy.special import log_ndtr
+
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, ResponseLoss, SampledLoss
+from tallyveil.arrays import Floats
+from tallyveil.errors import SolverError
+from tallyveil.noise.balls import precision, rational
+
+# Unit roundoff of float64: one operation rounds by at most this, relatively.
+UNIT: Final = 2.0**-53
+_BITS: Final = 128
+"""Bits of ball arithmetic. Floats keep 53, and terms below 2^-108 of the whole are left out."""
+
+_LEFT_OUT: Final = 75.0
+"""Minus the logarithm, about, of a term relative to the largest one from which terms are left out and bounded."""
+
+_RULE: Final = 50.0
+"""Minus the logarithm of the error of the trapezoid rule, relative to the transform at u = 0: exp(-50) is 2e-22."""
+
+USUAL_TERMS: Final = 1 << 14
+"""Atoms of one sample from which a contour is not made. A tilt takes about 0.2 s for this many."""
+
+MOST_TERMS: Final = 1 << 18
+"""Atoms of one sample that are listed at most, for Chernoff's bound far out: some seconds."""
+
+_FINE: Final = 1 / 64
+"""Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time, and
+would lower a bound of 0.99 by 0.002."""
+
+_LARGEST_TILT: Final = 10**5
+_MOST_CELLS: Final = 1 << 16
+
+_ANGLES: Final = tuple(math.pi / 2 ** (j / 2) for j in range(2, 22))
+"""Shifts into the complex plane, as the angle mu y, that are tried. Far out the largest one is the best, and near the
+centre one of about u q mu."""
+
+
+_FARTHEST_SHIFT: Final = 8.0
+"""The largest shift y that is tried: exp(y^2 / 2) would be above every gain from there on."""
+
+# Atoms whose pairs are looked at, and pairs that are used: each pair is one more period for the scan of frequencies.
+_HEAVY: Final = 24
+_PAIRS: Final = 6
+
+
+_DENSE: Final = 40
+"""The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most of
+the noise, whose transform returns to its full size at frequencies that their pairs tell more exactly."""
+
+_TURN: Final = 4.0
+"""The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
+
+_BETWEEN: Final = 0.02
+"""By how much the bound on a transform may change between frequencies at which it is computed. Half of it doubles the
+time, and matters only for hundreds of samples or fewer."""
+
+_MOST_PHASES: Final = 1 << 24
+"""Atoms times frequencies of a segment that are looked at: about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAtoms:
+    """The tilted loss of a sample as a list.
+
+    Attributes:
+        losses: Values, each right to two units of itself.
+        weights: Tilted probabilities, each right to two units and to `error`.
+        error: Bound on the probability left out, and on the error of the rule.
+    """
+
+    losses: Floats
+    weights: Floats
+    error: float
+
+
+def takes_sample(loss: SampledLoss) -> bool:
+    """Whether the transform of a sample is computed here: all but that of real Laplace noise and of too long lists."""
+    match loss.base:
+        case None | ResponseLoss():
+            return True
+        case NormalLoss(mu_squared):
+            # Outside of this the rule would take too many terms, or the noise protects nobody.
+            return Fraction(1, 10**12) <= mu_squared <= 100
+        case GaussianLoss(variance, sensitivity):
+            return Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
+        case LaplaceLoss(_, sensitivity):
+            return sensitivity < USUAL_TERMS // 4
+        case _:
+            return False
+
+
+def is_dense(loss: SampledLoss) -> bool:
+    """Whether a sample has so many values that `fall_of_sample` says more of its transform than its pairs of values."""
+    match loss.base:
+        case NormalLoss():
+            return True
+        case GaussianLoss(variance):
+            return variance >= _DENSE
+        case _:
+            return False
+
+
+def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
+    """About how many atoms a sample has at a tilt, for frequencies up to one."""
+    match loss.base:
+        case NormalLoss() | GaussianLoss():
+            rule = _rule(loss, _power(loss, Fraction(tilt)), frequency)
+            return float(rule.last - rule.first + 2)
+        case LaplaceLoss(_, sensitivity):
+            return sensitivity + 2.0
+        case _:
+            return 4.0
+
+
+def log_moment_of_sample(loss: SampledLoss, tilt: Fraction) -> arb:
+    """ln E exp(tilt L) of one sample, given that not all is revealed, at the current precision.
+
+    Raises:
+        SolverError: The sample has too many terms.
+    """
+    law = _listed(loss, tilt, 0.0)
+    whole = 1 if loss.added else rational(1 - loss.probability * loss.failure)
+    return (law.total * (1 + arb(0, law.error)) / whole).log()
+
+
+@lru_cache(maxsize=64)  # a search for an epsilon goes back and forth between a few tilts
+def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> SampleAtoms:
+    """The tilted atoms of one sample, for frequencies of at most one.
+
+    Raises:
+        SolverError: The sample has too many terms.
+    """
+    with precision(_BITS):
+        law = _listed(loss, tilt, frequency)
+        weights = np.array([float(mass / law.total) for mass in law.masses])
+        sign = -1.0 if loss.added else 1.0
+        losses = np.array([sign * float(value) for value in law.values])
+    # The total is off by as much as the transform may be, hence twice.
+    return SampleAtoms(losses, weights, 2 * law.error)
+
+
+def moments_of_sample(loss: SampledLoss, tilt: float) -> tuple[float, float, float]:
+    """ln E exp(tilt L), and the mean and the variance of the tilted loss, in floats, without a certificate."""
+    power = float(_power(loss, Fraction(tilt)))
+    log_p, b = _in_floats(loss, power)
+    grown = _log_grown(loss, b)
+    if loss.failure:
+        log_p = np.append(log_p + math.log1p(-float(loss.failure)), math.log(loss.failure))
+        grown = np.append(grown, _log_rest(loss))
+    exponents = log_p + power * grown
+    highest = float(exponents.max())
+    weights = np.exp(exponents - highest)
+    total = float(weights.sum())
+    mean = float(weights @ grown) / total
+    variance = float(weights @ (grown - mean) ** 2) / total
+    whole = 0.0 if loss.added else math.log1p(-float(loss.probability * loss.failure))
+    return highest + math.log(total) - whole, -mean if loss.added else mean, variance
+
+
+def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float], float]:
+    """For samples of Gaussian noise: what minus the logarithm of the transform's size is at least between frequencies.
+
+    It is that of one sample relative to the transform at u = 0.
+    """
+    if isinstance(loss.base, GaussianLoss):  # of large variance
+        return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
+    assert isinstance(loss.base, NormalLoss)
+    # Beyond this the rounding of exponents would show.
+    if abs(tilt) > _LARGEST_TILT:
+        return lambda begin, end: 0.0
+    power, mu = _power(loss, tilt), math.sqrt(loss.base.mu_squared)
+    with precision(_BITS):
+        law = _listed(loss, tilt, 0.0)
+        without = (
+            float((law.total - law.failed).log().lower()) if loss.failure else float(law.total.log().lower())
+        )
+        failed = float((law.failed / law.total).upper()) if loss.failure else 0.0
+        scale = math.log1p(-float(loss.failure))
+    shifts = [_Shift.of(loss, float(power), angle, mu) for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+
+    def fall(begin: float, end: float) -> float:
+        # The size of every shift falls with the frequency.
+        least = min((shift.log_size(begin) for shift in shifts), default=0.0)
+        # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
+        part = min(0.0, least + scale - without) + 1e-9
+        size = (1 - failed) * math.exp(part) + failed
+        return max(0.0, -math.log(size) * (1 - 1e-9))
+
+    return fall
+
+
+def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
+    """The same for a list: the moduli of the sums of neighbouring atoms, at frequencies so close that none is missed."""
+    if math.isinf(end):
+        return 0.0
+    losses, weights = law.losses, law.weights
+    apart = float(np.abs(np.diff(losses)) @ weights[1:])
+    # Blocks over which the phase turns by about this much: shorter ones cancel less, longer ones change faster.
+    length = min(max(2, math.ceil(_TURN / (begin * apart))), losses.size)
+    starts = np.arange(0, losses.size, length)
+    centres = losses[np.minimum(starts + length // 2, losses.size - 1)]
+    away = np.abs(losses - np.repeat(centres, np.diff(np.append(starts, losses.size))))
+    count = math.ceil((end - begin) * float(weights @ away) / (2 * _BETWEEN)) + 1
+    if count * losses.size > _MOST_PHASES:
+        return 0.0
+    middles = begin + (np.arange(count) + 0.5) * ((end - begin) / count)
+    largest = 0.0
+    at_once = max(1, (1 << 20) // losses.size)
+    for first in range(0, count, at_once):
+        angles = np.multiply.outer(middles[first : first + at_once], losses)
+        sums = np.add.reduceat(weights * np.exp(1j * angles), starts, axis=1)
+        largest = max(largest, float(np.abs(sums).sum(axis=1).max()))
+    # Angles are below 10^10, so that their rounding changes a sum by less than 10^-5.
+    size = largest + _BETWEEN + law.error + 1e-5
+    return max(0.0, -math.log(size)) if end * float(np.abs(losses).max()) < 1e10 else 0.0
+
+
+def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, float]]:
+    """For other samples: distances of pairs of atoms, and lower bounds of the products of their tilted probabilities."""
+    law = atoms_of_sample(loss, tilt, 0.0)
+    heavy = np.argsort(-law.weights, kind="stable")[:_HEAVY]
+    first, second = np.triu_indices(heavy.size, 1)
+    apart = np.abs(law.losses[heavy[first]] - law.losses[heavy[second]])
+    products = law.weights[heavy[first]] * law.weights[heavy[second]] * (1 - 1e-9)
+    strongest = np.argsort(-products * apart * apart, kind="stable")[:_PAIRS]
+    return [(float(apart[i]), float(products[i])) for i in strongest if products[i] > 0 and apart[i] > 0]
+
+
+def _power(loss: SampledLoss, tilt: Fraction) -> Fraction:
+    return -tilt if loss.added else 1 + tilt
+
+
+def _log_rest(loss: SampledLoss) -> float:
+    """ln(1 - q)."""
+    q = loss.probability
+    # log1p where q is small, the log of the exact 1 - q where it is near 1: each keeps its digits.
+    return math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
+
+
+def _log_grown(loss: SampledLoss, b: Floats) -> Floats:
+    """ln R."""
+    grown: Floats = np.logaddexp(_log_rest(loss), math.log(loss.probability) + b)
+    return grown
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A sum over x = j step with j from first to last, in standard deviations of the noise."""
+
+    mu: float
+    step: float
+    first: int
+    last: int
+
+
+def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
+    """The places of the sum for Gaussian noise; those of discrete noise are its whole numbers."""
+    base, exponent = loss.base, float(power)
+    match base:
+        case NormalLoss(mu_squared):
+            mu = math.sqrt(mu_squared)
+            y, nats = _strip(exponent, mu)
+            step = 2 * math.pi / (frequency * mu + nats / y)
+            # Few digits, so that multiples are exact in floats; the error of the rule falls with the step.
+            step = (
+                2.0 ** math.floor(math.log2(step))
+                * math.floor(256 * step / 2.0 ** math.floor(math.log2(step)))
+                / 256
+            )
+        case GaussianLoss(variance, sensitivity):
+            mu, step = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance)
+        case _:
+            raise AssertionError(base)
+    low, high = _range(loss, exponent, mu)
+    return _Rule(mu, step, math.floor(low / step), math.ceil(high / step))
+
+
+def _strip(power: float, mu: float) -> tuple[float, float]:
+    """How far the integral is shifted into the complex plane, and the nats that the rule's step must gain there."""
+    # For a negative power |R| at the shift may be as small as R cos(mu y / 2): then less far.
+    y = min(7.0, 3.0 / mu)
+    if power < 0:
+        y = min(y, math.sqrt(40 / -power) / mu)
+    cost = power * math.log(math.cos(mu * y / 2)) if power < 0 else 0.0
+    return y, _RULE + 2 + y * y / 2 + cost
+
+
+def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
+    """Ends of x beyond which terms are negligible, and fall like a geometric series."""
+    # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
+    farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
+    x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
+    logs = -x * x / 2 + power * _log_grown(loss, mu * x - mu * mu / 2)
+    matter = np.flatnonzero(logs > float(logs.max()) - _LEFT_OUT)
+    step = float(x[1] - x[0])
+    low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
+    # Where the ratio of neighbouring terms is bounded, see `_tails`.
+    high = max(high, max(power, 0.0) * mu + 1)
+    low = min(low, -1 - max(-power, 0.0) * mu * math.exp(min(0.0, _log_share(loss, mu, low))))
+    return low, high
+
+
+def _log_share(loss: SampledLoss, mu: float, x: float) -> float:
+    """ln(q exp(b) / R) at x, which rises with x."""
+    b = mu * x - mu * mu / 2
+    return math.log(loss.probability) + b - float(_log_grown(loss, np.array([b]))[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A tilted law in balls: the values ln R, masses, their sum, the mass of a failure, and a bound on relative errors."""
+
+    values: list[arb]
+    masses: list[arb]
+    total: arb
+    failed: arb
+    error: float
+
+
+def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
+    q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(_power(loss, tilt))
+    b, probabilities = _in_balls(loss, _power(loss, tilt), frequency)
+    kept = rational(1 - loss.failure)
+    values = [(rest + q * part.exp()).log() for part in b]
+    masses = [
+        kept * chance * (power * value).exp() for chance, value in zip(probabilities, values, strict=True)
+    ]
+    error = 0.0
+    if isinstance(loss.base, NormalLoss | GaussianLoss):
+        error = _tails(loss, _power(loss, tilt), frequency, masses)
+    failed = arb(0)
+    if loss.failure:
+        values.append(rest.log())
+        failed = rational(loss.failure) * (power * values[-1]).exp()
+        masses.append(failed)
+    return _Listed(values, masses, sum(masses, arb(0)), failed, error)
+
+
+def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[arb]) -> float:
+    """Bound on the sum of the terms beyond both ends and on the error of the rule, relative to all terms."""
+    rule, exponent = _rule(loss, power, frequency), float(power)
+    low, high = rule.first * rule.step, rule.last * rule.step
+    # Beyond an end each term is below the one before by at least this many nats: those of exp(-x^2 / 2), less what R
+    # grows by.
+    falls = (
+        -low - max(-exponent, 0.0) * rule.mu * math.exp(min(0.0, _log_share(loss, rule.mu, low))),
+        high - max(exponent, 0.0) * rule.mu,
+    )
+    total, beyond = sum(masses, arb(0)), arb(0)
+    for mass, fall in zip((masses[0], masses[-1]), falls, strict=True):
+        # One in a thousand for the rounding of these floats.
+        nats = fall * rule.step * 0.999
+        beyond += mass / math.expm1(nats)
+    relative = float((beyond / total).upper()) * (1 + 1e-9)
+    return relative + (math.exp(-_RULE) if isinstance(loss.base, NormalLoss) else 0.0)
+
+
+def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[list[arb], list[arb]]:
+    """The losses b of the mechanism on the sample, and their probabilities under Q."""
+    match loss.base:
+        case None:
+            return [arb(0)], [arb(1)]
+        case ResponseLoss(epsilon, options):
+            odds = [rational(epsilon).exp(), arb(options - 2), arb(1)]
+            whole = odds[0] + (options - 1)
+            return [rational(-epsilon), arb(0), rational(epsilon)], [odd / whole for odd in odds]
+        case LaplaceLoss(scale, k):
+            a = rational(-1 / scale).exp()
+            # Under Q the likeliest loss is the smallest one.
+            chances = [1 / (1 + a), *((1 - a) * a**j / (1 + a) for j in range(1, k)), a**k / (1 + a)]
+            return [rational((2 * j - k) / scale) for j in range(k + 1)], chances
+        case NormalLoss(mu_squared):
+            rule = _checked(_rule(loss, power, frequency))
+            mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
+            places = [rational(j * step) for j in range(rule.first, rule.last + 1)]
+            unit = rational(step) / (2 * arb.pi()).sqrt()
+            return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
+        case GaussianLoss(variance, k):
+            rule = _checked(_rule(loss, power, frequency))
+            theta = acb(0).modular_theta(acb(0, 1 / (2 * arb.pi() * rational(variance))))[2].real
+            numbers = range(rule.first, rule.last + 1)
+            return (
+                [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
+                [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
+            )
+        case _:
+            raise AssertionError(loss.base)
+
+
+def _checked(rule: _Rule) -> _Rule:
+    if rule.last - rule.first >= MOST_TERMS:
+        raise SolverError(
+            f"the loss of a random sample has {rule.last - rule.first} terms, more than the {MOST_TERMS} that this engine "
+            "can list. Ask for another engine."
+        )
+    return rule
+
+
+def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
+    """Logarithms of probabilities under Q, and the losses b, in floats and on a coarse rule."""
+    match loss.base:
+        case None:
+            return np.zeros(1), np.zeros(1)
+        case ResponseLoss(epsilon, options):
+            logs = np.array([float(epsilon), math.log(options - 2), 0.0])
+            return logs - np.logaddexp(float(epsilon), math.log(options - 1)), float(epsilon) * np.array(
+                [-1.0, 0.0, 1.0]
+            )
+        case LaplaceLoss(scale, k):
+            rate, j = 1 / float(scale), np.arange(k + 1, dtype=np.float64)
+            logs = -rate * j
+            logs[1:-1] += math.log(-math.expm1(-rate))
+            return logs - math.log1p(math.exp(-rate)), (2 * j - k) * rate
+        case _:
+            rule = _rule(loss, Fraction(power), 0.0)
+            # Few places are enough for a guess where there are very many.
+            stride = max(1, (rule.last - rule.first) >> 10)
+            x = np.arange(rule.first, rule.last + 1, stride) * rule.step
+            return math.log(
+                stride * rule.step / math.sqrt(2 * math.pi)
+            ) - x * x / 2, rule.mu * x - rule.mu**2 / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """The integral of |exp(-x^2 / 2) R^w| along the line Im x = y, as a sum over cells that is not below it.
+
+    Attributes:
+        logs: Logarithms of the cells' largest terms without the frequency.
+        angles: The least angle of R in each cell, by which the terms fall with the frequency.
+    """
+
+    logs: Floats
+    angles: Floats
+
+    @classmethod
+    def of(cls, loss: SampledLoss, power: float, angle: float, mu: float) -> "_Shift":
+        """The cells for a shift by an angle of at most a right one: then |R| and its angle rise with x."""
+        low, high = _range(loss, power, mu)
+        step = min(_FINE, 0.05 / (1 + abs(power) * mu))
+        count = min(math.ceil((high - low) / step), _MOST_CELLS)
+        x = np.linspace(low, high, count + 1)
+        left, right = _log_rest(loss), math.log(loss.probability) + mu * x - mu * mu / 2
+        top = np.maximum(left, right)
+        real, imaginary = np.exp(left - top), np.exp(right - top)
+        along, across = real + imaginary * math.cos(angle), imaginary * math.sin(angle)
+        sizes = power * (top + np.log(np.hypot(along, across)))
+        turns = np.arctan2(across, along)
+        # The logarithm of the normal mass of each cell, from the side on which it is small.
+        near, far = np.where(x[1:] <= 0, x[1:], -x[:-1]), np.where(x[1:] <= 0, x[:-1], -x[1:])
+        masses = log_ndtr(near) + np.log(-np.expm1(log_ndtr(far) - log_ndtr(near)))
+        # Beyond the left end |R| lies between 1 - q and its value there. Beyond the right one exp(-x^2 / 2) |R|^power
+        # falls faster than exp(-(high - power mu) x).
+        leftmost = max(float(sizes[0]), power * left) + float(log_ndtr(low))
+        beyond = high - max(power, 0.0) * mu
+        rightmost = float(sizes[-1]) - high * high / 2 - math.log(math.sqrt(2 * math.pi) * beyond)
+        logs = np.concatenate([[leftmost], np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]])
+        return cls(logs + (angle / mu) ** 2 / 2, np.concatenate([[0.0], turns[:-1], [float(turns[-1])]]))
+
+    def log_size(self, frequency: float) -> float:
+        """The logarithm of the sum at a frequency, and of all larger ones at most."""
+        exponents = self.logs - frequency * self.angles
+        highest = float(exponents.max())
+        return highest + math.log(float(np.exp(exponents - highest).sum()))

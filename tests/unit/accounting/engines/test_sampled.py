@@ -1,0 +1,236 @@
+"""Losses of random samples: their transforms, and bounds by them, beside integrals in 40 digits and enumeration."""
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from tallyveil.accounting import compose
+from tallyveil.accounting.engines.choose import engine_for
+from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.sampled import (
+    atoms_of_sample,
+    fall_of_sample,
+    is_dense,
+    log_moment_of_sample,
+    takes_sample,
+)
+from tallyveil.accounting.events import Gaussian, PoissonSampled
+from tallyveil.accounting.losses import (
+    GaussianLoss,
+    LaplaceLoss,
+    Law,
+    NormalLoss,
+    ResponseLoss,
+    SampledLoss,
+    merged_law,
+    mirrored,
+)
+
+BASES = (
+    NormalLoss(Fraction(1)),
+    NormalLoss(Fraction(1, 100)),
+    NormalLoss(Fraction(9)),
+    GaussianLoss(Fraction(4), 2, 1),
+    GaussianLoss(Fraction(100), 7, 1),
+    GaussianLoss(Fraction(1, 2), 1, 1),
+    LaplaceLoss(Fraction(3), 2, 1),
+    ResponseLoss(Fraction(2), 5),
+    None,
+)
+
+
+def samples() -> list[SampledLoss]:
+    """One of each kind, of both directions, with and without failures."""
+    return [
+        SampledLoss(base, q, failure, added)
+        for base, q, added in itertools.product(BASES, (Fraction(1, 50), Fraction(4, 5)), (False, True))
+        for failure in ((Fraction(0), Fraction(1, 1000)) if base else (Fraction(1, 1000),))
+    ]
+
+
+def exact_parts(loss: SampledLoss) -> "list[tuple[mpmath.mpf, mpmath.mpf]] | None":
+    """Losses and probabilities, given that not all is revealed, from the definitions; None for normal noise."""
+    q, f = (mpmath.mpf(x.numerator) / x.denominator for x in (loss.probability, loss.failure))
+    match loss.base:
+        case NormalLoss():
+            return None
+        case None:
+            of_q = [(mpmath.mpf(0), mpmath.mpf(1))]
+        case ResponseLoss(epsilon, options):
+            e = mpmath.mpf(epsilon.numerator) / epsilon.denominator
+            whole = mpmath.exp(e) + options - 1
+            of_q = [(-e, mpmath.exp(e) / whole), (mpmath.mpf(0), (options - 2) / whole), (e, 1 / whole)]
+        case LaplaceLoss(scale, k):
+            t = mpmath.mpf(scale.numerator) / scale.denominator
+            noise = {
+                x: (1 - mpmath.exp(-1 / t)) / (1 + mpmath.exp(-1 / t)) * mpmath.exp(-abs(x) / t)
+                for x in range(-400, 401)
+            }
+            of_q = [((abs(x) - abs(x - k)) / t, p) for x, p in noise.items()]
+        case GaussianLoss(variance, k):
+            v = mpmath.mpf(variance.numerator) / variance.denominator
+            weights = {x: mpmath.exp(-mpmath.mpf(x * x) / (2 * v)) for x in range(-250, 251)}
+            whole = mpmath.fsum(weights.values())
+            of_q = [((2 * k * mpmath.mpf(x) - k * k) / (2 * v), p / whole) for x, p in weights.items()]
+    parts = []
+    for b, p in of_q:
+        grown = 1 - q + q * mpmath.exp(b)
+        parts.append(
+            (-mpmath.log(grown), (1 - f) * p) if loss.added else (mpmath.log(grown), (1 - f) * p * grown)
+        )
+    if f:
+        rest = mpmath.log(1 - q)
+        parts.append((-rest, f) if loss.added else (rest, f * (1 - q)))
+    whole = 1 if loss.added else 1 - q * f
+    return [(value, p / whole) for value, p in parts]
+
+
+def exact_transform(loss: SampledLoss, z: "mpmath.mpc") -> "mpmath.mpc":
+    """E exp(z L), given that not all is revealed."""
+    parts = exact_parts(loss)
+    if parts is not None:
+        return mpmath.fsum(p * mpmath.exp(z * value) for value, p in parts)
+    assert isinstance(loss.base, NormalLoss)
+    q, f = (mpmath.mpf(x.numerator) / x.denominator for x in (loss.probability, loss.failure))
+    mu = mpmath.sqrt(mpmath.mpf(loss.base.mu_squared.numerator) / loss.base.mu_squared.denominator)
+    w = -z if loss.added else 1 + z
+    # In pieces of one standard deviation, of 60 nodes each: no step of the trapezoid rule.
+    reach = 14 + int(abs(mpmath.re(w)) * mu)
+    whole = mpmath.quad(
+        lambda x: mpmath.npdf(x) * (1 - q + q * mpmath.exp(mu * x - mu**2 / 2)) ** w,
+        list(range(-reach, reach + 1)),
+        maxdegree=5,
+    )
+    whole = (1 - f) * whole + f * (1 - q) ** w
+    return whole / (1 if loss.added else 1 - q * f)
+
+
+@pytest.mark.parametrize("loss", samples(), ids=str)
+def test_the_transform_is_within_its_error(loss: SampledLoss) -> None:
+    with mpmath.workdps(22):
+        for tilt, u in ((Fraction(5, 2), 7.3), (Fraction(-1, 3), 0.9)):
+            law = atoms_of_sample(loss, tilt, 8.0)
+            there = np.exp(1j * u * law.losses) @ law.weights
+            at_zero = mpmath.re(exact_transform(loss, mpmath.mpf(tilt.numerator) / tilt.denominator))
+            z = mpmath.mpc(mpmath.mpf(tilt.numerator) / tilt.denominator, u)
+            exact = exact_transform(loss, z) / at_zero
+            assert abs(complex(exact) - there) < law.error + 1e-13
+            assert law.error < 1e-18
+            ball = log_moment_of_sample(loss, tilt)
+            assert abs(float(mpmath.log(at_zero)) - float(ball)) < 1e-13 * (1 + abs(float(ball)))
+
+
+@pytest.mark.parametrize("loss", [loss for loss in samples() if is_dense(loss)], ids=str)
+def test_a_fall_is_never_more_than_the_transform_falls_by(loss: SampledLoss) -> None:
+    generator, useful = np.random.default_rng(5), 0
+    for tilt in (Fraction(2), Fraction(-1, 2)):
+        fall = fall_of_sample(loss, tilt)
+        for begin in 2.0 ** np.arange(-3, 10):
+            least = fall(begin, 2 * begin)
+            law = atoms_of_sample(loss, tilt, 2 * begin)
+            u = begin * (1 + generator.random(400))
+            sizes = np.abs(np.exp(1j * np.multiply.outer(u, law.losses)) @ law.weights)
+            assert math.exp(-least) >= sizes.max() - 1e-11  # the rounding of the sum
+            useful += least > 0.01
+    assert useful >= 4
+
+
+def normal_delta(mu: "mpmath.mpf", epsilon: "mpmath.mpf") -> "mpmath.mpf":
+    return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+
+def exact_delta(loss: SampledLoss, mu: "mpmath.mpf", epsilon: "mpmath.mpf") -> "mpmath.mpf":
+    """Delta of some samples and one normal answer."""
+    single = replace(loss, multiplicity=1)
+    parts = exact_parts(single)
+    if parts is None:
+        assert loss.multiplicity == 1 and isinstance(loss.base, NormalLoss)
+        q = mpmath.mpf(loss.probability.numerator) / loss.probability.denominator
+        m = mpmath.sqrt(mpmath.mpf(loss.base.mu_squared.numerator) / loss.base.mu_squared.denominator)
+
+        def integrand(x: "mpmath.mpf") -> "mpmath.mpf":
+            grown = 1 - q + q * mpmath.exp(m * x - m**2 / 2)
+            value, p = (-mpmath.log(grown), 1) if loss.added else (mpmath.log(grown), grown)
+            return mpmath.npdf(x) * p * normal_delta(mu, epsilon - value)
+
+        return mpmath.quad(integrand, list(range(-12, 16)), maxdegree=5)
+    law = {mpmath.mpf(0): mpmath.mpf(1)}
+    for _ in range(loss.multiplicity):
+        following: dict[mpmath.mpf, mpmath.mpf] = {}
+        for (value, p), (more, chance) in itertools.product(law.items(), parts):
+            if p * chance > mpmath.mpf(10) ** -28:
+                following[value + more] = following.get(value + more, mpmath.mpf(0)) + p * chance
+        law = following
+    return mpmath.fsum(p * normal_delta(mu, epsilon - value) for value, p in law.items())
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        loss
+        for loss in samples()
+        if not loss.failure or loss.base is None or isinstance(loss.base, ResponseLoss)
+    ],
+    ids=str,
+)
+def test_bounds_enclose_the_delta_of_samples_beside_a_normal_answer(loss: SampledLoss) -> None:
+    few = isinstance(loss.base, ResponseLoss | LaplaceLoss | None)
+    loss = replace(loss, multiplicity=3 if few else 1)
+    engine = Dithered.build(merged_law((loss, NormalLoss(Fraction(1, 4)))))
+    assert engine is not None
+    with mpmath.workdps(25):
+        # Below 0 nothing is claimed where all may be revealed.
+        for epsilon in (0.25, 1.5, 4.0) if loss.failure else (-0.75, 0.25, 1.5, 4.0):
+            exact = float(mpmath.log(exact_delta(loss, mpmath.mpf("0.5"), mpmath.mpf(epsilon))))
+            bounds = engine.log_deltas([epsilon])[0]
+            assert bounds.lower - 1e-13 <= exact <= bounds.upper + 1e-13
+            assert bounds.width < 2e-8 * (1 + abs(exact))
+            tails = engine.log_tails(epsilon)
+            assert tails.log_delta.lower - 1e-13 <= exact <= tails.log_delta.upper + 1e-13
+
+
+MANY: tuple[Law, ...] = (
+    (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 100), multiplicity=1000),),
+    (SampledLoss(NormalLoss(Fraction(4)), Fraction(1, 10), multiplicity=20),),
+    (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 100), Fraction(1, 10**6), multiplicity=1000),),
+    (SampledLoss(GaussianLoss(Fraction(4), 2, 1), Fraction(1, 100), multiplicity=10_000),),
+    (SampledLoss(GaussianLoss(Fraction(100), 10, 1), Fraction(1, 100), multiplicity=2000),),
+    (SampledLoss(ResponseLoss(Fraction(1), 4), Fraction(1, 10), multiplicity=400),),
+    (SampledLoss(LaplaceLoss(Fraction(2), 2, 1), Fraction(1, 10), multiplicity=400),),
+)
+
+
+@pytest.mark.parametrize("law", [*MANY, *map(mirrored, MANY)], ids=str)
+def test_many_samples_agree_with_the_grid(law: Law) -> None:
+    engine, grid = engine_for(law, "auto", 1e-9), engine_for(law, "gridded", 1e-9)
+    assert engine.name == "dithered"
+    for epsilon in (0.3, 1.0, 2.5):
+        near, far = engine.log_deltas([epsilon])[0], grid.log_deltas([epsilon])[0]
+        assert near.lower <= far.upper and far.lower <= near.upper
+        assert near.width < 1e-6
+
+
+def test_stochastic_gradient_descent_is_known_to_nine_digits() -> None:
+    bounds = compose(
+        PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 10_000), neighbours="unbounded"
+    ).epsilon("1e-5")
+    # The inverse Laplace transform of T(1 + z)^10000 by the trapezoid rule, with T by Gauss-Legendre rules in 30 digits.
+    assert bounds.lower <= 6.18771238997154 <= bounds.upper
+    assert bounds.upper - bounds.lower < 1.1e-9
+
+
+@pytest.mark.parametrize("delta", ["1e-2", "1e-30", "1e-100"])
+def test_the_width_is_as_small_at_tiny_deltas(delta: str) -> None:
+    bounds = compose(PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 1000), neighbours="unbounded").epsilon(
+        delta
+    )
+    assert bounds.upper - bounds.lower < 2e-9 * (1 + bounds.upper)
+
+
+def test_noise_that_protects_nobody_is_left_to_the_grid() -> None:
+    assert not takes_sample(SampledLoss(NormalLoss(Fraction(10**6)), Fraction(1, 2)))
