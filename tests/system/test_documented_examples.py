@@ -79,7 +79,10 @@ def test_the_example_and_the_commands_of_the_accountant(empty_folder, command):
     assert found.lower < found.upper
     page = (PROJECT / "docs" / "accounting.md").read_text()
     commands = re.findall(r"^tallyveil (.*)$", page, re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
+    (events,) = blocks_of("accounting.md", "toml")
+    Path("events.toml").write_text(events)
+    assert "delta: between" in command("account", "delta", "--epsilon", "3", "--events", "events.toml")
     said = [command(*line.split()) for line in commands if "--plan" not in line]
     assert f"epsilon: between {found.upper:.12f}"[:-4] in said[0]
     assert all("epsilon: between" in text for text in said)

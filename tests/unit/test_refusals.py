@@ -127,7 +127,7 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
         ("a look", lambda: compose(GAUSSIAN, LOOK, neighbours=BOUNDED)),
         ("no engine 'fast'", lambda: compose(GAUSSIAN, neighbours=UNBOUNDED, engine="fast")),
         ("closed_form cannot", lambda: compose(LAPLACE, neighbours=UNBOUNDED, engine="closed_form")),
-        ("integer noise only", lambda: compose(Gaussian(1), neighbours=UNBOUNDED, engine="dithered")),
+        ("integer noise only", lambda: compose(Gaussian(1), neighbours=UNBOUNDED, engine="quadrature")),
     ],
     ("accounting: what is composed", SolverError, "solver"): [
         (

@@ -31,6 +31,7 @@ from tallyveil.accounting.events import SequentialEvent as SequentialEvent
 from tallyveil.accounting.events import WorstEvent as WorstEvent
 from tallyveil.accounting.filters import Filter as Filter
 from tallyveil.accounting.filters import Odometer as Odometer
+from tallyveil.accounting.groups import for_group as for_group
 from tallyveil.accounting.guarantee import Guarantee as Guarantee
 from tallyveil.accounting.guarantee import compose as compose
 from tallyveil.accounting.ledger.file import Ledger as Ledger

@@ -346,8 +346,7 @@ def group_privacy(
             f"epsilon must be 0 or more and delta between 0 and 1, got {exact_text(exact_epsilon)} and "
             f"{exact_text(exact_delta)}. Give an epsilon and a delta in these ranges."
         )
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
-        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
+    require_size(size)
     # No multiple of 0 is more than 0; the exponentials might be huge.
     if exact_delta == 0:
         return size * exact_epsilon, 0.0
@@ -356,6 +355,12 @@ def group_privacy(
         # A term each would be exact too, but slow for large groups; at epsilon 0 the quotient is 0 / 0.
         terms = (size * step).expm1() / step.expm1() if exact_epsilon else rational(Fraction(size))
         return size * exact_epsilon, min(1.0, round_up(rational(exact_delta) * terms))
+
+
+def require_size(size: int) -> None:
+    """Refuse a number of persons that is no whole number from 1 to a million; raises BudgetError."""
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_GROUP:
+        raise BudgetError(f"size must be an integer from 1 to {_LARGEST_GROUP}, got {as_given(size)}.")
 
 
 def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:

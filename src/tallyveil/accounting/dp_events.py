@@ -2,15 +2,19 @@
 
 Its events hold floats. A float is taken as its exact binary value, which is also what that library computes with.
 
+`to_named_tuple` of its events is made for storing them: the names of the module and of the class, and the fields. It is
+read as a mapping, with mappings in the place of events, which is what a file of JSON can hold.
+
 Its events name no relation of neighbours. `GaussianDpEvent` and its like bound what one record adds. So an answer
 moves by that bound if a record is added or removed, and by at most twice the bound if a record changes its value.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 from tallyveil.accounting.engines.tails import upper_fraction
 from tallyveil.accounting.events import (
@@ -35,6 +39,8 @@ from tallyveil.noise.balls import precision, rational
 _DIGITS = 2**100
 """Epsilon of randomized response is rounded up to a multiple of one over this."""
 
+_MODULE: Final = "dp_accounting.dp_event"
+
 _DEEPEST = 100
 """Levels of events within events. A level takes two or three calls, and Python allows about 1,000: twice as many levels
 would still fit, ten times as many would not."""
@@ -55,7 +61,8 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     - The epsilon of randomized response is irrational. It is rounded up, by less than 1e-30.
 
     Args:
-        event: Of dp_accounting, or any object with the same name of its class and the same attributes.
+        event: Of dp_accounting, or any object with the same name of its class and the same attributes; or the mapping
+            of its named tuple, with a module_name and a class_name.
         neighbours: The relation that the result is stated under.
 
     Raises:
@@ -65,19 +72,36 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
 
 
 def _read(event: object, neighbours: Neighbours, depth: int) -> PrivacyEvent:
-    name = type(event).__name__
+    name = event.get("class_name") if isinstance(event, Mapping) else type(event).__name__
     # By name, as the library need not be installed; an unknown event is an error and never free.
-    if name not in _READERS:
+    if not isinstance(name, str) or name not in _READERS:
         raise _refused(
-            event, f"Known are {', '.join(_READERS)}. State its (epsilon, delta) as ApproximateDP."
+            name if isinstance(event, Mapping) else event,
+            f"Known are {', '.join(_READERS)}. State its (epsilon, delta) as ApproximateDP.",
         )
     # Said in words, before Python's own limit on recursion is met.
     if depth > _DEEPEST:
         raise _refused(event, f"It is nested more than {_DEEPEST} deep. Write its parts side by side.")
+    read, fields = _READERS[name]
+    if isinstance(event, Mapping):
+        event = _of_fields(event, name, fields)
     try:
-        return _READERS[name](event, neighbours, depth)
+        return read(event, neighbours, depth)
     except AttributeError as error:
         raise _refused(event, f"It lacks the attribute {error.name!r}.") from error
+
+
+def _of_fields(mapping: Mapping[str, Any], name: str, fields: tuple[str, ...]) -> object:
+    """An object with the name of a class and the fields of a mapping."""
+    content = {key: value for key, value in mapping.items() if key != "class_name"}
+    # Another module may have a class of this name for another mechanism.
+    if content.pop("module_name", None) != _MODULE:
+        raise _refused(name, f"Its module_name must be '{_MODULE}'.")
+    # A field that is not known may mean a higher cost, and one that is missing could not be guessed.
+    if content.keys() != set(fields):
+        raise _refused(name, f"It has the fields {sorted(content)}; wanted exactly {sorted(fields)}.")
+    event: object = type(name, (SimpleNamespace,), {})(**content)
+    return event
 
 
 def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
@@ -144,6 +168,8 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
 
 
 def _composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    if not isinstance(event.events, Sequence) or isinstance(event.events, str):
+        raise _refused(event, "Its events must be a list.")
     return SequentialEvent(tuple(_read(part, neighbours, depth + 1) for part in event.events))
 
 
@@ -159,19 +185,20 @@ def _non_private(event: Any, _: Neighbours, __: int) -> PrivacyEvent:
     return NonPrivateEvent(f"{type(event).__name__} of dp_accounting")
 
 
-_READERS: dict[str, Callable[[Any, Neighbours, int], PrivacyEvent]] = {
-    "GaussianDpEvent": _gaussian,
-    "LaplaceDpEvent": _laplace,
-    "DiscreteLaplaceDpEvent": _discrete_laplace,
-    "EpsilonDeltaDpEvent": _epsilon_delta,
-    "RandomizedResponseDpEvent": _response,
-    "ZCDpEvent": _zcdp,
-    "PoissonSampledDpEvent": _sampled,
-    "ComposedDpEvent": _composed,
-    "SelfComposedDpEvent": _self_composed,
-    "NoOpDpEvent": _nothing,
-    "NonPrivateDpEvent": _non_private,
+_READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], tuple[str, ...]]]] = {
+    "GaussianDpEvent": (_gaussian, ("noise_multiplier",)),
+    "LaplaceDpEvent": (_laplace, ("noise_multiplier",)),
+    "DiscreteLaplaceDpEvent": (_discrete_laplace, ("noise_parameter", "sensitivity")),
+    "EpsilonDeltaDpEvent": (_epsilon_delta, ("epsilon", "delta")),
+    "RandomizedResponseDpEvent": (_response, ("noise_parameter", "num_buckets")),
+    "ZCDpEvent": (_zcdp, ("rho", "xi")),
+    "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
+    "ComposedDpEvent": (_composed, ("events",)),
+    "SelfComposedDpEvent": (_self_composed, ("event", "count")),
+    "NoOpDpEvent": (_nothing, ()),
+    "NonPrivateDpEvent": (_non_private, ()),
 }
+"""For the name of each class: how its events are read, and their fields."""
 
 
 def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:

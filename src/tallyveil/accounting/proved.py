@@ -23,6 +23,7 @@ from tallyveil.accounting.events import InvariantEvent, Neighbours, PrivacyEvent
 from tallyveil.accounting.losses import TooManyLawsError, has_loss_law
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
+from tallyveil.errors import BudgetError
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -152,13 +153,19 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
 
     Returns:
         "pure" (only without Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise counts as
-        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up.
+        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up. None of them knows a random sample, or a stated
+        delta.
 
     Raises:
         BudgetError: a delta out of range, or a non-private event.
     """
+    try:
+        rho = rho_of(event, laplace_as_zcdp=True)
+    except BudgetError as error:
+        if error.code != "no-cost":
+            raise
+        return {}
     pure = {} if has_gaussian(event) else {"pure": fraction_bounds(epsilon_of(event)).upper}
-    rho = rho_of(event, laplace_as_zcdp=True)
     return pure | {
         "zcdp_textbook": zcdp_to_epsilon_textbook(rho, delta),
         "zcdp": zcdp_to_epsilon(rho, delta),

@@ -2,20 +2,22 @@
 hand, and of finished releases together; their curves, and the least noise for a target.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
+from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.numbers import Bounds, at_most
-from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, checked
+from tallyveil.api.arguments import AnyPath, Exact, Text, Wanted, WholeNumber, checked
+from tallyveil.api.noise_flags import NOISE_FLAGS
 from tallyveil.budget.strategy import parse_fraction
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.exact import whole_number_of
 
 if TYPE_CHECKING:
     from tallyveil.accounting.calibration import Calibration
@@ -34,34 +36,6 @@ POINTS_DRAWN: Final = 121
 """Points of a drawn curve. With half as many, corners show; twice as many take twice as long and look the same."""
 _NOTHING_LEFT: Final = Fraction(1, 10**12)
 """The delta at which a curve ends: beyond it a drawing shows nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class KindOfQuery:
-    """Queries with the same noise.
-
-    Attributes:
-        parameter: Variance of Gaussian noise, or scale of Laplace noise.
-        count: Number of the queries.
-        sensitivity: How far a record moves one answer.
-    """
-
-    parameter: Fraction
-    count: int = 1
-    sensitivity: int = 1
-
-
-def _kind_of_query(text: object, info: ValidationInfo) -> KindOfQuery:
-    parameter, *counts = str(text).split(":")
-    # 0 for what is no number, and 0 itself is no count either.
-    numbers = [whole_number_of(count) or 0 for count in counts]
-    if len(counts) > 2 or not all(numbers):
-        raise ConfigError(
-            f"--{info.context} is '{text!s:.80}'; wanted PARAMETER[:COUNT[:SENSITIVITY]] with whole counts above 0, "
-            "such as 68.49:10.",
-            code="bad-flag",
-        )
-    return KindOfQuery(parse_fraction(parameter, f"--{info.context}"), *numbers)
 
 
 def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
@@ -109,11 +83,6 @@ def _largest(text: object, info: ValidationInfo) -> Fraction:
 
 Folders = Annotated[Sequence[AnyPath], Wanted("a list of folders")]
 Engine = Literal["auto", "proved"]
-Queries = Annotated[
-    Sequence[Annotated[str | KindOfQuery, PlainValidator(_kind_of_query)]],
-    Wanted("a list such as ['68.49:10']"),
-]
-"""Kinds of queries, each as PARAMETER[:COUNT[:SENSITIVITY]]. `checked` hands on a `KindOfQuery` for each."""
 Relation = Annotated[str, PlainValidator(_neighbours), Wanted("'bounded' or 'unbounded'")]
 Conversion = Annotated[str, PlainValidator(_conversion), Wanted("'textbook' or 'best'")]
 """How zCDP gives epsilon."""
@@ -178,56 +147,55 @@ def guarantee_of_product(
 
 @checked
 def guarantee_of_noise(
+    noise: Mapping[str, Sequence[str]],
     *,
-    gaussian: Queries = (),
-    laplace: Queries = (),
+    events: AnyPath | None = None,
     plan: AnyPath | None = None,
     product: Text | None = None,
     neighbours: Relation = "unbounded",
     engine: Engine = "auto",
     width: Width | None = None,
 ) -> "Guarantee":
-    """The exact guarantee of noise: of queries, or of all that a release file or a released product measures.
+    """The exact guarantee of noise that is stated by flags, of a file of events, of a release file or of a product.
 
     Args:
-        gaussian, laplace: Queries with discrete Gaussian noise of a variance, or discrete Laplace noise of a scale.
+        noise: Values of flags, by the names of `NOISE_FLAGS`.
+        events: A file of events (`plans/from_toml/spending.py`), whose neighbours are its own.
         plan, product: As for `guarantee_of_plan` and `guarantee_of_product`, whose neighbours are their own.
-        neighbours: "bounded" or "unbounded", of the queries.
+        neighbours: "bounded" or "unbounded", of the flags.
         engine, width: As for `guarantee_of_plan`.
     Raises:
-        ConfigError: not exactly one of queries, plan and product is given.
+        ConfigError: not exactly one of flags, events, plan and product is given.
     """
-    from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, Neighbours
+    from tallyveil.accounting.events import Neighbours
     from tallyveil.accounting.guarantee import compose
+    from tallyveil.plans.from_toml.spending import load_spending
 
     # Each of these states a whole guarantee, and two would contradict each other.
-    if sum((plan is not None, product is not None, bool(gaussian or laplace))) > 1:
+    given = sum((events is not None, plan is not None, product is not None, any(noise.values())))
+    if given > 1:
         raise ConfigError(
-            "give one of these: --plan, --product, or --gaussian and --laplace.", code="bad-flag"
+            "give one of these: --plan, --product, --events, or flags of noise such as --gaussian.",
+            code="bad-flag",
+        )
+    if not given:
+        raise ConfigError(
+            "no noise was given, so there is nothing whose guarantee could be stated. Give a flag of noise such as "
+            "--gaussian VARIANCE, once for every kind of query, or --events FILE, or --plan RELEASE.TOML, or "
+            "--product NAME.",
+            code="bad-flag",
         )
     asked: dict[str, Any] = {"engine": engine, "width": width}
     if product is not None:
         return guarantee_of_product(product, **asked)
     if plan is not None:
         return guarantee_of_plan(plan, **asked)
-    if not gaussian and not laplace:
-        raise ConfigError(
-            "no noise was given, so there is nothing whose guarantee could be stated. Give --gaussian VARIANCE or "
-            "--laplace SCALE, once for every kind of query, or --plan RELEASE.TOML, or --product NAME.",
-            code="bad-flag",
-        )
     relation = Neighbours(neighbours)
-    kinds = [
-        (noise, query)
-        for noise, queries in ((DiscreteGaussian, gaussian), (DiscreteLaplace, laplace))
-        for query in cast(Sequence[KindOfQuery], queries)
-    ]
-    # Under bounded neighbours a changed record moves two answers of a query by one each.
-    events = [
-        noise(query.parameter, query.sensitivity, query.count * relation.answers_moved)
-        for noise, query in kinds
-    ]
-    return compose(*events, neighbours=relation, **_without_none(asked))
+    stated = [flag.event(text, relation) for flag in NOISE_FLAGS for text in noise.get(flag.name, ())]
+    if events is not None:
+        relation, spending = load_spending(Path(events))
+        stated = [spending]
+    return compose(*stated, neighbours=relation, **_without_none(asked))
 
 
 @checked
@@ -236,10 +204,11 @@ def epsilon_of_guarantee(guarantee: "Guarantee", delta: Exact) -> dict[str, Any]
     from tallyveil.accounting.proved import classical_epsilons
 
     exact = Fraction(delta)
+    classical = classical_epsilons(guarantee.event, exact)
     return {
         "epsilon": guarantee.epsilon(exact).to_mapping(),
         "delta": exact,
-        "classical": classical_epsilons(guarantee.event, exact),
+        **({"classical": classical} if classical else {}),
         **_about(guarantee),
     }
 
@@ -253,6 +222,50 @@ def delta_of_guarantee(guarantee: "Guarantee", epsilon: Exact) -> dict[str, Any]
         "log_delta": guarantee.log_delta(exact).to_mapping(),
         "epsilon": exact,
         **_about(guarantee),
+    }
+
+
+@checked
+def epsilon_of_group(
+    guarantee: "Guarantee", size: WholeNumber, delta: Exact
+) -> "tuple[Guarantee, dict[str, Any]]":
+    """The guarantee for a group of persons, such as a household, and bounds on its epsilon as plain data.
+
+    Beside epsilon for the group stand that for one person and the textbook's bound, which knows nothing of the noise:
+    size times epsilon at a larger delta.
+
+    Args:
+        guarantee: For one person.
+        size: Persons in the group.
+        delta: Where epsilon is stated.
+    Raises:
+        BudgetError: nothing is known for a group about a part of what was done.
+    """
+    from tallyveil.accounting.costs import group_privacy
+    from tallyveil.accounting.groups import for_group, is_exact_for_groups
+    from tallyveil.accounting.guarantee import compose
+
+    exact = Fraction(delta)
+    group = compose(
+        for_group(guarantee.event, size),
+        neighbours=guarantee.neighbours,
+        engine=guarantee.engine,
+        width=guarantee.width,
+    )
+    person, together = guarantee.epsilon(exact), group.epsilon(exact)
+    textbook = {"epsilon": {"upper": math.inf}, "delta": {"upper": float(exact)}}
+    if math.isfinite(person.upper):
+        epsilon, larger = group_privacy(Fraction(person.upper), exact, size)
+        textbook = {"epsilon": {"upper": fraction_bounds(epsilon).upper}, "delta": {"upper": larger}}
+    known = size == 1 or is_exact_for_groups(guarantee.event)
+    return group, {
+        "size": size,
+        "epsilon": together.to_mapping() if known else {"upper": together.upper},
+        "delta": exact,
+        **({} if known else {"not_exact": "epsilon is an upper bound, by group privacy."}),
+        "person": {"epsilon": person.to_mapping()},
+        "textbook": textbook,
+        **_about(group),
     }
 
 

@@ -1,12 +1,16 @@
 """`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
 import json
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from tallyveil.api.noise_flags import NOISE_FLAGS
 from tallyveil.cli.frame.arguments import (
     DELTA,
     EPSILON,
@@ -27,20 +31,13 @@ account = group_of_commands(
     "account", "Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee."
 )
 
-Gaussian = Annotated[
-    list[str] | None,
+Events = Annotated[
+    Path | None,
     typer.Option(
-        "--gaussian",
-        metavar="VARIANCE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Gaussian noise of this variance. May be repeated.",
-    ),
-]
-Laplace = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--laplace",
-        metavar="SCALE[:COUNT[:SENSITIVITY]]",
-        help="COUNT queries with discrete Laplace noise of this scale. May be repeated.",
+        "--events",
+        metavar="FILE",
+        help="Account for the events in this file instead (TOML, or JSON), each as in a ledger or as dp_accounting "
+        "stores it.",
     ),
 ]
 Plan = Annotated[
@@ -61,8 +58,8 @@ Relation = Annotated[
     str,
     typer.Option(
         "--neighbours",
-        help=f"{NEIGHBOURS} A change of value moves two answers of every query. A release file and a product state "
-        "their own.",
+        help=f"{NEIGHBOURS} A change of value moves two answers of every query. A file of events, a release file and "
+        "a product state their own.",
     ),
 ]
 Proved = Annotated[
@@ -85,16 +82,50 @@ Delta = Annotated[str, typer.Option("--delta", help=DELTA)]
 Epsilon = Annotated[str, typer.Option("--epsilon", help=EPSILON)]
 Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
+Noise: TypeAlias = Mapping[str, Any]
+"""What was given of the flags that say what is accounted for."""
+
+_SOURCES: Final = {
+    **{
+        item.name: Annotated[
+            list[str] | None,
+            typer.Option(item.flag, metavar=item.metavar, help=f"{item.describes} May be repeated."),
+        ]
+        for item in NOISE_FLAGS
+    },
+    "events": Events,
+    "plan": Plan,
+    "product": Product,
+    "neighbours": Relation,
+}
+
+
+def of_noise(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of a guarantee, whose first argument becomes all flags that say of what."""
+
+    @wraps(command)
+    def of_flags(**given: Any) -> None:
+        command({name: given.pop(name) for name in _SOURCES}, **given)
+
+    stated = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, annotation=kind, default="unbounded" if kind is Relation else None
+        )
+        for name, kind in _SOURCES.items()
+    ]
+    _, *others = signature(command).parameters.values()
+    # typer makes the flags of these two.
+    of_flags.__signature__ = Signature([*stated, *others])  # type: ignore[attr-defined]
+    of_flags.__annotations__ = {item.name: item.annotation for item in (*stated, *others)}
+    return of_flags
+
 
 @account.command()
+@of_noise
 def epsilon(
+    noise: Noise,
     *,
     delta: Delta,
-    gaussian: Gaussian = None,
-    laplace: Laplace = None,
-    plan: Plan = None,
-    product: Product = None,
-    neighbours: Relation = "unbounded",
     proved: Proved = False,
     width: Width = None,
     as_json: AsJson = False,
@@ -103,21 +134,18 @@ def epsilon(
     """Compute bounds on epsilon at a delta from both sides, and the epsilon of the classical accountants."""
     from tallyveil.api.guarantees import epsilon_of_guarantee
 
-    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    guarantee = _guarantee(noise, proved, width)
     # Numbers are shown as they were typed.
     _print_answer(epsilon_of_guarantee(guarantee, delta) | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
 
 
 @account.command()
+@of_noise
 def delta(
+    noise: Noise,
     *,
     epsilon: Epsilon,
-    gaussian: Gaussian = None,
-    laplace: Laplace = None,
-    plan: Plan = None,
-    product: Product = None,
-    neighbours: Relation = "unbounded",
     proved: Proved = False,
     width: Width = None,
     as_json: AsJson = False,
@@ -126,19 +154,16 @@ def delta(
     """Compute bounds on delta at an epsilon from both sides, and on the logarithm of delta."""
     from tallyveil.api.guarantees import delta_of_guarantee
 
-    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    guarantee = _guarantee(noise, proved, width)
     _print_answer(delta_of_guarantee(guarantee, epsilon) | {"epsilon": epsilon}, as_json)
     _plot_profile(guarantee, plot)
 
 
 @account.command()
+@of_noise
 def profile(
+    noise: Noise,
     *,
-    gaussian: Gaussian = None,
-    laplace: Laplace = None,
-    plan: Plan = None,
-    product: Product = None,
-    neighbours: Relation = "unbounded",
     points: Points = 21,
     largest: Annotated[str | None, typer.Option("--largest", help="Largest epsilon of the curve.")] = None,
     proved: Proved = False,
@@ -149,20 +174,17 @@ def profile(
     """Compute the privacy profile, which is delta as a function of epsilon."""
     from tallyveil.api.guarantees import profile_of_guarantee
 
-    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    guarantee = _guarantee(noise, proved, width)
     curve, answer = profile_of_guarantee(guarantee, points, largest)
     _print_answer(answer, as_json)
     _plot(curve, plot)
 
 
 @account.command()
+@of_noise
 def tradeoff(
+    noise: Noise,
     *,
-    gaussian: Gaussian = None,
-    laplace: Laplace = None,
-    plan: Plan = None,
-    product: Product = None,
-    neighbours: Relation = "unbounded",
     points: Points = 21,
     proved: Proved = False,
     width: Width = None,
@@ -172,14 +194,16 @@ def tradeoff(
     """Compute the trade-off function: the least type II error beta of any test with type I error alpha."""
     from tallyveil.api.guarantees import tradeoff_of_guarantee
 
-    guarantee = _guarantee(gaussian, laplace, plan, product, neighbours, proved, width)
+    guarantee = _guarantee(noise, proved, width)
     curve, answer = tradeoff_of_guarantee(guarantee, points)
     _print_answer(answer, as_json)
     _plot(curve, plot, tradeoff=True)
 
 
 @account.command()
+@of_noise
 def calibrate(
+    noise: Noise,
     *,
     delta: Delta,
     epsilon: Annotated[str | None, typer.Option("--epsilon", help=f"{EPSILON} The target.")] = None,
@@ -198,11 +222,6 @@ def calibrate(
             "--rho", help=f"{RHO} The rho of that curve; without it, the rho of the noise that was given."
         ),
     ] = None,
-    gaussian: Gaussian = None,
-    laplace: Laplace = None,
-    plan: Plan = None,
-    product: Product = None,
-    neighbours: Relation = "unbounded",
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -213,8 +232,31 @@ def calibrate(
     """
     from tallyveil.api.guarantees import calibrated_noise
 
-    before = _guarantee(gaussian, laplace, plan, product, neighbours, proved=False)
+    before = _guarantee(noise)
     guarantee, answer = calibrated_noise(before, delta=delta, epsilon=epsilon, curve=curve, rho=rho)
+    _print_answer(answer | {"delta": delta}, as_json)
+    _plot_profile(guarantee, plot)
+
+
+@account.command()
+@of_noise
+def group(
+    noise: Noise,
+    *,
+    delta: Delta,
+    size: Annotated[int, typer.Option("--size", min=1, help="Number of persons in the group.")],
+    width: Width = None,
+    as_json: AsJson = False,
+    plot: Plot = None,
+) -> None:
+    """Compute epsilon for a group of persons, such as a household, beside that for one person.
+
+    The textbook's bound multiplies epsilon by the size, and holds at a much larger delta. A group is refused where
+    nothing is known about it: random samples, for example.
+    """
+    from tallyveil.api.guarantees import epsilon_of_group
+
+    guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta)
     _print_answer(answer | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
 
@@ -280,26 +322,12 @@ def total(
     _print_answer(total.content, as_json)
 
 
-def _guarantee(
-    gaussian: list[str] | None,
-    laplace: list[str] | None,
-    plan: Path | None,
-    product: str | None,
-    neighbours: str,
-    proved: bool,
-    width: str | None = None,
-) -> "Guarantee":
+def _guarantee(noise: Noise, proved: bool = False, width: str | None = None) -> "Guarantee":
     from tallyveil.api.guarantees import guarantee_of_noise
 
-    return guarantee_of_noise(
-        gaussian=gaussian or (),
-        laplace=laplace or (),
-        plan=plan,
-        product=product,
-        neighbours=neighbours,
-        engine="proved" if proved else "auto",
-        width=width,
-    )
+    stated = {item.name: noise[item.name] or () for item in NOISE_FLAGS}
+    sources = {name: value for name, value in noise.items() if name not in stated}
+    return guarantee_of_noise(stated, **sources, engine="proved" if proved else "auto", width=width)
 
 
 def _plot_profile(guarantee: "Guarantee", path: Path | None) -> None:

@@ -141,7 +141,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Python would keep the last of two values, other readers the first, so that a digest would not say which was meant.
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise RepeatedKeyError
+        raise RepeatedKeyError("an object has the same key twice")
     return content
 
 

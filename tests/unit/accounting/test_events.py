@@ -145,3 +145,11 @@ GAUSSIAN = gaussian("1")
 def test_a_wrong_json_form_is_refused(mapping: dict, words: str) -> None:
     with pytest.raises(BudgetError, match=words):
         event_from_mapping(mapping)
+
+
+def test_a_refusal_names_the_place_of_an_event_within_others() -> None:
+    worst = {"kind": "worst", "branches": [GAUSSIAN, GAUSSIAN | {"variance": "x"}], "chosen": "public"}
+    with pytest.raises(BudgetError, match=r"^events\[1\].branches\[2\]: variance of"):
+        event_from_mapping({"kind": "sequential", "events": [worst]})
+    with pytest.raises(BudgetError, match=r"^line 3.branches\[2\]: variance of"):
+        event_from_mapping(worst, place="line 3")

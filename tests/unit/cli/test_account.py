@@ -8,13 +8,21 @@ from functools import partial
 import pytest
 
 from tallyveil.accounting import (
+    ZCDP,
+    ApproximateDP,
     Declaration,
     DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
     IntegerSubspaceGaussian,
+    Laplace,
     Ledger,
     Neighbours,
+    PoissonSampled,
+    RandomizedResponse,
     compose,
 )
+from tallyveil.api.noise_flags import NOISE_FLAGS
 from tallyveil.errors import BudgetError
 
 
@@ -279,6 +287,113 @@ def test_the_smallest_and_the_largest_noise_have_an_answer(account, scale):
     assert 0 <= found["lower"] <= found["upper"]
 
 
-def test_noise_next_to_none_is_refused_in_words(account):
-    said = account("delta", "--laplace", "0.00078", "--laplace", "1.4e-45", "--epsilon", "1e-249", code=5)
-    assert "bits of precision" in said
+def test_noise_next_to_none_reveals_everything(account):
+    flags = ("--laplace", "0.00078", "--laplace", "1.4e-45", "--epsilon", "1e-249")
+    assert json.loads(account("delta", *flags, "--json"))["delta"]["lower"] > 1 - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("flags", "events"),
+    [
+        (("--real-gaussian", "1.21:3:1/2"), [Gaussian("1.21", "1/2", 6)]),
+        (("--real-laplace", "2", "--gaussian", "5:2"), [DiscreteGaussian(5, 1, 4), Laplace(2, 1, 2)]),
+        (("--laplace", "2:1:3"), [DiscreteLaplace(2, 3, 2)]),
+        (
+            ("--response", "3/2:5:2", "--response", "1"),
+            [RandomizedResponse("3/2", 5, 2), RandomizedResponse(1)],
+        ),
+        (("--approximate-dp", "1/10:1e-7:3"), [ApproximateDP("1/10", "1e-7", 3)]),
+        (("--zcdp", "1/8"), [ZCDP("1/8")]),
+    ],
+)
+def test_flags_of_every_kind_of_noise(account, flags, events):
+    # A change of value moves two answers of a query. What is no query is stated under the relation itself.
+    answer = json.loads(account("delta", "--epsilon", "1", *flags, "--neighbours", "bounded", "--json"))
+    assert answer["delta"] == compose(*events, neighbours="bounded").delta(1).to_mapping()
+    curve = json.loads(account("profile", *flags, "--points", "2", "--largest", "1", "--json"))
+    assert len(curve["profile"]) == 2
+
+
+@pytest.mark.parametrize("item", NOISE_FLAGS, ids=lambda item: item.name)
+def test_a_value_has_the_form_that_help_shows(account, item):
+    bare = re.sub(r"[\[\]:A-Z]", "", item.metavar)
+    assert bare == ""
+    too_many = ":".join(["1"] * (len(item.parts) + 1))
+    refused = account("delta", "--epsilon", "1", item.flag, too_many, code=2)
+    assert item.metavar in refused
+    example = re.findall(r"such as (\S+),", refused)[0]
+    assert len(example.split(":")) <= len(item.parts)
+    assert json.loads(account("delta", "--epsilon", "1", item.flag, example, "--json"))
+
+
+SPENDING = """
+neighbours = "unbounded"
+
+[[events]]
+kind = "poisson_sampled"
+probability = "1/100"
+multiplicity = 100
+event = { kind = "gaussian", variance = "1.21", sensitivity = 1, multiplicity = 1 }
+
+[[events]]
+kind = "approximate_dp"
+epsilon = "1/10"
+delta = "1e-7"
+multiplicity = 1
+"""
+
+
+def test_events_of_a_file(account, tmp_path):
+    path = tmp_path / "spending.toml"
+    path.write_text(SPENDING, encoding="utf-8")
+    events = PoissonSampled(Gaussian("1.21"), "1/100", 100), ApproximateDP("1/10", "1e-7")
+    guarantee = compose(*events, neighbours="unbounded")
+    # The relation is that of the file, and accountants that know no samples are left out.
+    answer = json.loads(
+        account("epsilon", "--delta", "1e-5", "--events", path, "--neighbours", "bounded", "--json")
+    )
+    assert answer["epsilon"] == guarantee.epsilon("1e-5").to_mapping()
+    assert (answer["neighbours"], "classical" in answer) == ("unbounded", False)
+    path.write_text(SPENDING.replace('"1/10"', "0.1"), encoding="utf-8")
+    assert "events[2]: 'epsilon'" in account("profile", "--events", path, code=BudgetError.exit_code)
+    assert "give one of these" in account("tradeoff", "--events", path, "--zcdp", "1", code=2)
+
+
+def test_a_household(account, tmp_path):
+    flags = ("group", "--delta", "1e-10", "--size", "5", "--gaussian", "68.49:10")
+    answer = json.loads(account(*flags, "--json", "--plot", tmp_path / "household.svg"))
+    household = compose(DiscreteGaussian("68.49", 5, 10), neighbours="unbounded").epsilon("1e-10")
+    assert answer["epsilon"] == household.to_mapping()
+    person = answer["person"]["epsilon"]["upper"]
+    assert answer["textbook"]["epsilon"]["upper"] == pytest.approx(5 * person)
+    assert answer["textbook"]["delta"]["upper"] > 1e-10
+    assert "textbook: epsilon at most" in account(*flags)
+    assert (tmp_path / "household.svg").exists()
+
+
+def test_a_household_of_a_stated_guarantee_has_an_upper_bound(account):
+    flags = ("group", "--delta", "1e-6", "--size", "3", "--json", "--approximate-dp")
+    answer = json.loads(account(*flags, "1/10:1e-9"))
+    assert set(answer["epsilon"]) == {"upper"}
+    assert "upper bound" in answer["not_exact"]
+    assert set(json.loads(account(*flags, "1/10"))["epsilon"]) == {"lower", "upper"}
+    # One person has no epsilon at this delta, and so neither has a household.
+    none = json.loads(account(*flags, "1/10:1e-3"))
+    assert none["textbook"]["epsilon"]["upper"] == none["epsilon"]["upper"] == float("inf")
+
+
+def test_a_household_of_a_release_file_and_of_a_product(account, small_release):
+    flags = ("group", "--delta", "1e-10", "--size", "2", "--json")
+    for source in (("--plan", small_release), ("--product", "dhc-units-us")):
+        answer = json.loads(account(*flags, *source))
+        assert answer["neighbours"] == "bounded"
+        assert answer["person"]["epsilon"]["upper"] < answer["epsilon"]["lower"]
+
+
+def test_a_household_with_samples_is_refused(account, tmp_path):
+    path = tmp_path / "spending.toml"
+    path.write_text(SPENDING, encoding="utf-8")
+    flags = ("group", "--delta", "1e-5", "--events", path, "--size")
+    assert "error [no-group]" in account(*flags, "2", code=BudgetError.exit_code)
+    assert "size: 1" in account(*flags, "1")
+    assert "size must be" in account(*flags, 10**7, code=BudgetError.exit_code)

@@ -21,6 +21,7 @@ ONLY_PRINTS = {
                 "profile",
                 "tradeoff",
                 "calibrate",
+                "group",
                 "savings",
                 "products",
                 "total",

@@ -13,9 +13,10 @@ Any other law is taken apart:
 1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
 2. One normal loss alone has a closed form.
 3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
-4. All others without random samples: enumeration of a few finite losses, or the dithered contour.
-5. What remains is listed and moved to a grid. Real-valued noise has no list. Integer noise that covers it stands for it
-   in the upper bounds, and integer noise that it covers in the lower bounds (docs/proofs/real-noise.md, section 2).
+4. All others: enumeration of a few finite losses, or the dithered contour.
+5. What remains, such as a few samples, is listed and moved to a grid. Real-valued noise has no list. Integer noise
+   that covers it stands for it in the upper bounds, and integer noise that it covers in the lower bounds
+   (docs/proofs/real-noise.md, section 2).
 """
 
 import math
@@ -57,6 +58,7 @@ from tallyveil.accounting.losses import (
     Law,
     LossFactor,
     NormalLoss,
+    ResponseLoss,
     SampledLoss,
     cost_hint,
     further,
@@ -284,7 +286,7 @@ def _fastest(factors: tuple[LossFactor, ...], width: float) -> LossEngine:
 
 
 def _first_of(
-    builders: "tuple[_Builder, ...]", law: tuple[Base, ...], width: float, grid: Callable[[], LossEngine]
+    builders: "tuple[_Builder, ...]", law: Law, width: float, grid: Callable[[], LossEngine]
 ) -> LossEngine | None:
     """The first engine that takes the losses, with the grid where its bounds are wide."""
     # Built one by one, as some take seconds.
@@ -309,11 +311,11 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
     return TiltedFFT(factors) if _has_lattice(factors) else None
 
 
-def _dithered(law: tuple[Base, ...], width: float) -> Dithered | None:
+def _dithered(law: Law, width: float) -> Dithered | None:
     return Dithered.build(law, width)
 
 
-def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
+def _wider(law: Law, width: float) -> Dithered | None:
     """The dithered contour at ten times the width asked for, or at a hundred times, and so on."""
     engine = None
     while engine is None and width < _WIDEST:
@@ -325,21 +327,23 @@ def _wider(law: tuple[Base, ...], width: float) -> Dithered | None:
     return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
 
 
-def _direct(law: tuple[Base, ...], width: float) -> Enumeration | None:
-    countable = tuple(loss for loss in law if not isinstance(loss, NormalLoss | SampledLoss))
+def _direct(law: Law, width: float) -> Enumeration | None:
+    countable = tuple(
+        loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
+    )
     return Enumeration.build(countable) if len(countable) == len(law) else None
 
 
-def _whole(law: tuple[Base, ...], width: float) -> Enumeration | None:
+def _whole(law: Law, width: float) -> Enumeration | None:
     """Enumeration where it cuts nothing off, or little: without Gaussian noise of usual variance."""
     return None if _has_gaussian(law) else _direct(law, width)
 
 
-def _cut_off(law: tuple[Base, ...], width: float) -> Enumeration | None:
+def _cut_off(law: Law, width: float) -> Enumeration | None:
     return _direct(law, width) if _has_gaussian(law) else None
 
 
-def _has_gaussian(law: tuple[Base, ...]) -> bool:
+def _has_gaussian(law: Law) -> bool:
     return any(isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE for loss in law)
 
 

@@ -58,6 +58,7 @@ from tallyveil.accounting.losses import (
     ExponentialLoss,
     FailureLoss,
     GaussianLoss,
+    Law,
     LossFactor,
     NormalLoss,
     ResponseLoss,
@@ -723,7 +724,7 @@ class Dithered:
         self._others: list[Dithered | None] = []
 
     @classmethod
-    def build(cls, factors: tuple[Transformed, ...], width: float = WIDTH) -> "Dithered | None":
+    def build(cls, factors: Law, width: float = WIDTH) -> "Dithered | None":
         """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
@@ -738,7 +739,7 @@ class Dithered:
         return None if isinstance(engine, str) else engine
 
     @staticmethod
-    def why_not(factors: tuple[Transformed, ...], width: float = WIDTH) -> str | None:
+    def why_not(factors: Law, width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
         engine = _made(factors, width)
         return engine if isinstance(engine, str) else None
@@ -751,15 +752,7 @@ class Dithered:
         """
         exact = exact_epsilon(epsilon)
         if exact < 0:
-            opposite = self._opposite()
-            if opposite is None:
-                return Tails(_UNKNOWN, _UNKNOWN, _UNKNOWN)
-            there = opposite.log_tails(-exact)
-            return Tails(
-                log_rest(there.log_second),
-                log_rest(there.log_first),
-                self.log_deltas([exact])[0],
-            )
+            return self._tails_below_zero(exact)
         if self._greatest is not None and exact >= self._greatest:
             return Tails(NOTHING, NOTHING, NOTHING)
         if exact > _FARTHEST:  # tails fall, so that bounds from above hold further out too
@@ -773,6 +766,13 @@ class Dithered:
         if tilt < 0:
             return tails_of_rest(contour, exact, here)
         return tails_of_delta(contour, exact, here)
+
+    def _tails_below_zero(self, epsilon: Fraction) -> Tails:
+        opposite = self._opposite()
+        if opposite is None:
+            return Tails(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+        there = opposite.log_tails(-epsilon)
+        return Tails(log_rest(there.log_second), log_rest(there.log_first), self.log_deltas([epsilon])[0])
 
     def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
         """ln delta at each epsilon, any real number, without the probabilities: much faster than all tails."""
@@ -950,7 +950,7 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
     )
 
 
-def _made(factors: tuple[Transformed, ...], width: float) -> Dithered | str:
+def _made(factors: Law, width: float) -> Dithered | str:
     wide: list[GaussianLoss | NormalLoss] = []
     others: list[Other] = []
     for loss in merged_law(factors):

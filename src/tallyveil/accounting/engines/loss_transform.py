@@ -37,7 +37,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from tallyveil.accounting.engines.moments import WIDE_VARIANCE
-from tallyveil.accounting.engines.sampled import fall_of_sample, is_dense, pairs_of_sample
+from tallyveil.accounting.engines.sampled import fall_of_laplace, fall_of_sample, is_dense, pairs_of_sample
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -472,8 +472,14 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
         match factor:
             case ExponentialLoss():
                 period, pull, mass = _pull_of_exponential(factor, tilt)
-                falls.append(partial(_fall_of_exponential, factor.multiplicity, mass))
+                # The transform of the density is at most mass / (2 u).
+                falls.append(partial(_fall_of_density, factor.multiplicity, mass, mass / 2))
                 strongest = [(period, pull)]
+            case SampledLoss(ExponentialLoss()):
+                fall = fall_of_laplace(factor, tilt)
+                falls.append(partial(_fall_of_density, factor.multiplicity, fall.mass, fall.slope))
+                pull = 4 / math.pi**2 * factor.multiplicity * fall.strength * fall.apart**2
+                strongest = [(2 * math.pi / fall.apart, pull)]
             case SampledLoss() if is_dense(factor):
                 falls.append(partial(_fall_of_samples, factor.multiplicity, fall_of_sample(factor, tilt)))
                 strongest = []
@@ -500,9 +506,8 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
     )
 
 
-def _fall_of_exponential(multiplicity: int, mass: float, begin: float, end: float) -> float:
-    # The transform of the density is at most q / (2 u), q being the mass of the atoms.
-    return max(0.0, -multiplicity * math.log(mass * (1 + 0.5 / begin)) * (1 - 1e-12) - 1e-12 * multiplicity)
+def _fall_of_density(multiplicity: int, mass: float, slope: float, begin: float, end: float) -> float:
+    return max(0.0, -multiplicity * math.log(mass + slope / begin) * (1 - 1e-12) - 1e-12 * multiplicity)
 
 
 def _fall_of_samples(multiplicity: int, fall: Fall, begin: float, end: float) -> float:

@@ -1,22 +1,23 @@
 """The transform of the loss of a random sample, as a sum over few atoms, with bounds on all errors.
 
-The problem: compute M(z) = E exp(z L) for the loss L of a mechanism that sees a Poisson sample, at many complex z = s + i
-u that share the tilt s.
+The problem: compute M(z) = E exp(z L) for the loss L of a mechanism that sees a Poisson sample, at many complex
+z = s + i u that share the tilt s.
 
 The variables: q the probability with which a record is in the sample; f that with which the mechanism reveals all that
 is in the sample; b the loss of the mechanism on the sample; R = 1 - q + q exp(b); Q the law without the record.
 
-If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So in both
-cases all follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z; the real part of w is the *power* here. A
-failure while the record is not in the sample is one more outcome with R = 1 - q.
+If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So all
+follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z. The real part of w is the *power* here. A failure
+while the record is not in the sample is one more outcome with R = 1 - q.
 
 The steps:
 
 1. With integer noise or randomized response b has a list of values.
-2. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
+2. With real Laplace noise two values have a probability, and between them a Gauss-Legendre rule is a list, too.
+3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
    exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. The step is chosen for the largest
    frequency u that is asked for. From then on the rule is a list of atoms like any other.
-3. Both are computed in balls, once for each tilt, and rounded to floats.
+4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
 (`fall_of_sample`). Proofs: docs/proofs/off-lattice.md, section 9.
@@ -29,13 +30,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 from flint import acb, arb
 from scipy.special import log_ndtr
 
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, NormalLoss, ResponseLoss, SampledLoss
+from tallyveil.accounting.losses import (
+    ExponentialLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    NormalLoss,
+    ResponseLoss,
+    SampledLoss,
+)
 from tallyveil.arrays import Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
@@ -58,8 +66,8 @@ MOST_TERMS: Final = 1 << 18
 """Atoms of one sample that are listed at most, for Chernoff's bound far out: some seconds."""
 
 _FINE: Final = 1 / 64
-"""Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time, and
-would lower a bound of 0.99 by 0.002."""
+"""Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time,
+and would lower a bound of 0.99 by about 0.002."""
 
 _LARGEST_TILT: Final = 10**5
 _MOST_CELLS: Final = 1 << 16
@@ -78,8 +86,8 @@ _PAIRS: Final = 6
 
 
 _DENSE: Final = 40
-"""The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most of
-the noise, whose transform returns to its full size at frequencies that their pairs tell more exactly."""
+"""The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most
+of the noise. Its transform nearly returns to its full size at frequencies that pairs of values tell more exactly."""
 
 _TURN: Final = 4.0
 """The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
@@ -108,7 +116,7 @@ class SampleAtoms:
 
 
 def takes_sample(loss: SampledLoss) -> bool:
-    """Whether the transform of a sample is computed here: all but that of real Laplace noise and of too long lists."""
+    """Whether the transform of a sample is computed here: not for too long lists, or for noise that protects nobody."""
     match loss.base:
         case None | ResponseLoss():
             return True
@@ -119,8 +127,8 @@ def takes_sample(loss: SampledLoss) -> bool:
             return Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
         case LaplaceLoss(_, sensitivity):
             return sensitivity < USUAL_TERMS // 4
-        case _:
-            return False
+        case ExponentialLoss(epsilon):
+            return Fraction(1, 10**12) <= epsilon <= 50
 
 
 def is_dense(loss: SampledLoss) -> bool:
@@ -142,6 +150,8 @@ def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
             return float(rule.last - rule.first + 2)
         case LaplaceLoss(_, sensitivity):
             return sensitivity + 2.0
+        case ExponentialLoss():
+            return _gauss_nodes(loss, float(_power(loss, Fraction(tilt))), frequency) + 3.0
         case _:
             return 4.0
 
@@ -224,7 +234,7 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
 
 
 def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
-    """The same for a list: the moduli of the sums of neighbouring atoms, at frequencies so close that none is missed."""
+    """The same for a list: sums of the moduli of blocks of atoms, at frequencies so close that none is missed."""
     if math.isinf(end):
         return 0.0
     losses, weights = law.losses, law.weights
@@ -249,8 +259,48 @@ def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
     return max(0.0, -math.log(size)) if end * float(np.abs(losses).max()) < 1e10 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class LaplaceFall:
+    """How the transform of a sample of real Laplace noise falls, relative to that at u = 0.
+
+    Attributes:
+        apart: Distance of the two atoms of the loss, the largest and the smallest value.
+        strength: a pi^2 / (4 apart^2) for one sample, a being the pull of both atoms.
+        mass: The tilted probability of the atoms and of a failure, rounded up.
+        slope: u times the transform of the density between the atoms is at most this.
+    """
+
+    apart: float
+    strength: float
+    mass: float
+    slope: float
+
+
+def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
+    """How fast the transform of a sample of real Laplace noise falls."""
+    assert isinstance(loss.base, ExponentialLoss)
+    with precision(_BITS):
+        law = _listed(loss, tilt, 0.0)
+        low, high = law.masses[0] / law.total, law.masses[1] / law.total
+        atoms, failed = low + high, law.failed / law.total
+        tilted = low * high / atoms**2
+        kept = atoms / (atoms + arb(0.5).exp() * (1 - atoms))
+        # The density of ln R, tilted: the mass at an end, divided by the slope of ln R in x there.
+        q, epsilon = rational(loss.probability), rational(loss.base.epsilon)
+        ends = [
+            mass * value.exp() / (2 * q * b.exp())
+            for mass, value, b in ((low, law.values[0], -epsilon), (high, law.values[1], epsilon))
+        ]
+        return LaplaceFall(
+            float(law.values[1] - law.values[0]),
+            float(tilted * kept) * (1 - 1e-9),
+            float(atoms + failed) * (1 + 1e-9),
+            2 * float(ends[0] + ends[1]) * (1 + 1e-9),
+        )
+
+
 def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, float]]:
-    """For other samples: distances of pairs of atoms, and lower bounds of the products of their tilted probabilities."""
+    """For other samples: distances of pairs of atoms, and lower bounds of products of their tilted probabilities."""
     law = atoms_of_sample(loss, tilt, 0.0)
     heavy = np.argsort(-law.weights, kind="stable")[:_HEAVY]
     first, second = np.triu_indices(heavy.size, 1)
@@ -309,6 +359,47 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
     return _Rule(mu, step, math.floor(low / step), math.ceil(high / step))
 
 
+def _gauss_bound(loss: SampledLoss, power: float, frequency: float, angle: float) -> tuple[float, float]:
+    """For real Laplace noise: ln rho of an ellipse around the interval of the density, and the logarithm of the largest
+    integrand there, relative to the transform at u = 0.
+
+    Args:
+        loss: The sample.
+        power: Real part of w.
+        frequency: The largest one.
+        angle: Of exp(b) in the ellipse, at most.
+    """
+    assert isinstance(loss.base, ExponentialLoss)
+    epsilon = float(loss.base.epsilon)
+    # Half axes of the ellipse are (rho + 1 / rho) / 2 and (rho - 1 / rho) / 2, in units of epsilon / 2.
+    log_rho = math.asinh(angle / epsilon)
+    long = math.cosh(log_rho)
+    ends = _log_grown(loss, epsilon * np.array([-1.0, 1.0]))
+    least = float(np.logaddexp(power * ends[0], power * ends[1] - epsilon)) - math.log(2)
+    if power >= 0:
+        grown = power * float(_log_grown(loss, np.array([epsilon * long]))[0])
+    else:
+        grown = power * (
+            float(_log_grown(loss, np.array([-epsilon * long]))[0]) + math.log(math.cos(angle / 2))
+        )
+    largest = -math.log(2) + epsilon / 2 * (long - 1) + grown + frequency * angle
+    interval = math.log(64 / 15 * epsilon / 2 / -math.expm1(-2 * log_rho))
+    return log_rho, max(0.0, largest + interval - least)
+
+
+def _gauss_nodes(loss: SampledLoss, power: float, frequency: float) -> int:
+    """The number of nodes with which a Gauss-Legendre rule has an error below exp(-50) of the transform at u = 0."""
+    bounds = (_gauss_bound(loss, power, frequency, 3.0 / 2**j) for j in range(16))
+    # One more for the rounding of these floats.
+    return 2 + math.ceil(min((_RULE + 1 + largest) / (2 * log_rho) for log_rho, largest in bounds))
+
+
+@lru_cache(maxsize=16)
+def _legendre(count: int) -> list[tuple[arb, arb]]:
+    """Nodes and weights of a Gauss-Legendre rule on [-1, 1]."""
+    return [arb.legendre_p_root(count, j, weight=True) for j in range(count)]
+
+
 def _strip(power: float, mu: float) -> tuple[float, float]:
     """How far the integral is shifted into the complex plane, and the nats that the rule's step must gain there."""
     # For a negative power |R| at the shift may be as small as R cos(mu y / 2): then less far.
@@ -342,7 +433,7 @@ def _log_share(loss: SampledLoss, mu: float, x: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A tilted law in balls: the values ln R, masses, their sum, the mass of a failure, and a bound on relative errors."""
+    """A tilted law in balls: values of ln R, masses, their sum, the mass of a failure, and a bound on its error."""
 
     values: list[arb]
     masses: list[arb]
@@ -359,9 +450,9 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     masses = [
         kept * chance * (power * value).exp() for chance, value in zip(probabilities, values, strict=True)
     ]
-    error = 0.0
+    error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | ExponentialLoss) else 0.0
     if isinstance(loss.base, NormalLoss | GaussianLoss):
-        error = _tails(loss, _power(loss, tilt), frequency, masses)
+        error += _tails(loss, _power(loss, tilt), frequency, masses)
     failed = arb(0)
     if loss.failure:
         values.append(rest.log())
@@ -371,7 +462,7 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
 
 
 def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[arb]) -> float:
-    """Bound on the sum of the terms beyond both ends and on the error of the rule, relative to all terms."""
+    """Bound on the sum of the terms beyond both ends, relative to all terms."""
     rule, exponent = _rule(loss, power, frequency), float(power)
     low, high = rule.first * rule.step, rule.last * rule.step
     # Beyond an end each term is below the one before by at least this many nats: those of exp(-x^2 / 2), less what R
@@ -385,8 +476,7 @@ def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[ar
         # One in a thousand for the rounding of these floats.
         nats = fall * rule.step * 0.999
         beyond += mass / math.expm1(nats)
-    relative = float((beyond / total).upper()) * (1 + 1e-9)
-    return relative + (math.exp(-_RULE) if isinstance(loss.base, NormalLoss) else 0.0)
+    return float((beyond / total).upper()) * (1 + 1e-9)
 
 
 def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[list[arb], list[arb]]:
@@ -403,31 +493,51 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
             # Under Q the likeliest loss is the smallest one.
             chances = [1 / (1 + a), *((1 - a) * a**j / (1 + a) for j in range(1, k)), a**k / (1 + a)]
             return [rational((2 * j - k) / scale) for j in range(k + 1)], chances
+        case ExponentialLoss(epsilon):
+            count = _checked(_gauss_nodes(loss, float(power), frequency))
+            whole = rational(epsilon)
+            # Under Q: 1/2 exp(-|x|), and b = |x| - |x - epsilon|: two atoms, and a density where 0 < x < epsilon.
+            places = [whole * (1 + node) / 2 for node, _ in _legendre(count)]
+            density = [
+                whole / 4 * weight * (-x).exp()
+                for x, (_, weight) in zip(places, _legendre(count), strict=True)
+            ]
+            return (
+                [-whole, whole, *(2 * x - whole for x in places)],
+                [arb(0.5), (-whole).exp() / 2, *density],
+            )
         case NormalLoss(mu_squared):
-            rule = _checked(_rule(loss, power, frequency))
+            rule = _rule(loss, power, frequency)
+            _checked(rule.last - rule.first)
             mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
             places = [rational(j * step) for j in range(rule.first, rule.last + 1)]
             unit = rational(step) / (2 * arb.pi()).sqrt()
             return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
         case GaussianLoss(variance, k):
-            rule = _checked(_rule(loss, power, frequency))
-            theta = acb(0).modular_theta(acb(0, 1 / (2 * arb.pi() * rational(variance))))[2].real
+            rule = _rule(loss, power, frequency)
+            _checked(rule.last - rule.first)
+            theta = _theta(variance)
             numbers = range(rule.first, rule.last + 1)
             return (
                 [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
                 [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
             )
-        case _:
-            raise AssertionError(loss.base)
 
 
-def _checked(rule: _Rule) -> _Rule:
-    if rule.last - rule.first >= MOST_TERMS:
+def _theta(variance: Fraction) -> arb:
+    """The sum of exp(-x^2 / (2 v)) over all whole numbers x."""
+    argument = acb(0, 1 / (2 * arb.pi() * rational(variance)))
+    # The third of Jacobi's theta functions at 0; the stub of the library has lost the first argument's name.
+    return cast(arb, cast(Any, acb(0)).modular_theta(argument)[2].real)
+
+
+def _checked(count: int) -> int:
+    if count > MOST_TERMS:
         raise SolverError(
-            f"the loss of a random sample has {rule.last - rule.first} terms, more than the {MOST_TERMS} that this engine "
-            "can list. Ask for another engine."
+            f"the loss of a random sample has {count} terms, more than the {MOST_TERMS} that this engine can list. Ask "
+            "for another engine."
         )
-    return rule
+    return count
 
 
 def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
@@ -437,22 +547,27 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             return np.zeros(1), np.zeros(1)
         case ResponseLoss(epsilon, options):
             logs = np.array([float(epsilon), math.log(options - 2), 0.0])
-            return logs - np.logaddexp(float(epsilon), math.log(options - 1)), float(epsilon) * np.array(
-                [-1.0, 0.0, 1.0]
-            )
+            whole = float(np.logaddexp(float(epsilon), math.log(options - 1)))
+            return logs - whole, np.array([-float(epsilon), 0.0, float(epsilon)])
         case LaplaceLoss(scale, k):
             rate, j = 1 / float(scale), np.arange(k + 1, dtype=np.float64)
             logs = -rate * j
             logs[1:-1] += math.log(-math.expm1(-rate))
             return logs - math.log1p(math.exp(-rate)), (2 * j - k) * rate
+        case ExponentialLoss(epsilon):
+            whole = float(epsilon)
+            nodes, weights = np.polynomial.legendre.leggauss(64)
+            x = whole * (1 + nodes) / 2
+            ends = np.array([-math.log(2), -math.log(2) - whole])
+            density = np.log(whole / 4 * weights) - x
+            return np.concatenate([ends, density]), np.concatenate([[-whole, whole], 2 * x - whole])
         case _:
             rule = _rule(loss, Fraction(power), 0.0)
             # Few places are enough for a guess where there are very many.
             stride = max(1, (rule.last - rule.first) >> 10)
-            x = np.arange(rule.first, rule.last + 1, stride) * rule.step
-            return math.log(
-                stride * rule.step / math.sqrt(2 * math.pi)
-            ) - x * x / 2, rule.mu * x - rule.mu**2 / 2
+            x = np.arange(rule.first, rule.last + 1, stride, dtype=np.float64) * rule.step
+            unit = math.log(stride * rule.step / math.sqrt(2 * math.pi))
+            return unit - x * x / 2, rule.mu * x - rule.mu**2 / 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.events import (
@@ -48,62 +48,106 @@ from tallyveil.exact import as_given
 DEEPEST = 100
 """A JSON form with more levels of events within events is refused."""
 
+_Place: TypeAlias = tuple[str, ...]
+"""Where an event stands within others: events[2], then branches[1] in it."""
 
-def event_from_mapping(mapping: Mapping[str, Any]) -> PrivacyEvent:
+
+def event_from_mapping(mapping: Mapping[str, Any], *, place: str = "") -> PrivacyEvent:
     """The event that a JSON form describes; the inverse of `to_mapping`.
+
+    Args:
+        mapping: The JSON form.
+        place: Where it stands, such as events[2], for messages.
 
     Raises:
         BudgetError: an unknown kind, a key missing or unknown, a value of the wrong form, adaptive branches
-            with different loss laws, or events nested more than a hundred deep.
+            with different loss laws, or events nested more than a hundred deep. The message names the place of an
+            event within others, such as branches[1].
     """
-    return _read(mapping, 1)
+    return _read(mapping, (place,) if place else ())
 
 
-def _read(mapping: Mapping[str, Any], depth: int) -> PrivacyEvent:
+def _read(mapping: Mapping[str, Any], place: _Place) -> PrivacyEvent:
     kind = mapping.get("kind") if isinstance(mapping, Mapping) else None
     # An error and never skipped: nobody would count the cost of a skipped event.
-    if not isinstance(kind, str) or kind not in {*_PLAIN, *_READERS}:
-        raise BudgetError(
-            f"unknown privacy event {as_given(kind)}; known are {', '.join([*_PLAIN, *_READERS])}. "
-            "Read the file with the version of Tallyveil that wrote it, or a later one."
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise _refused(
+            place,
+            f"unknown privacy event {as_given(kind)}; known are {', '.join(_KINDS)}. "
+            "Read the file with the version of Tallyveil that wrote it, or a later one.",
         )
     # Counted by hand, as a recursion that fails in Python's own limit has no words for the reader.
-    if depth > DEEPEST:
+    if len(place) >= DEEPEST:
         raise BudgetError(
             f"privacy events are nested more than {DEEPEST} deep. Write them side by side in one SequentialEvent."
         )
-    if kind in _READERS:
-        return _READERS[kind](mapping, depth)
-    event, arguments = _PLAIN[kind]
-    _check_keys(mapping, set(arguments))
-    return event(*(read(mapping, key) for key, read in arguments.items()))
+    event, readers = _KINDS[kind]
+    wanted, got = set(readers), set(mapping) - {"kind"}
+    # A missing key could not be guessed, and an unknown one may mean a higher cost.
+    if wanted - _WRITTEN_IF_TRUE != got - (_WRITTEN_IF_TRUE & wanted):
+        raise _refused(
+            place,
+            f"a {kind} event has the keys {sorted(got)}; wanted exactly {sorted(wanted - _WRITTEN_IF_TRUE)}. "
+            "Read the file with the version of Tallyveil that wrote it, or a later one.",
+        )
+    arguments = {key: read(mapping, key, place) for key, read in readers.items() if key in mapping}
+    try:
+        return event(**arguments)
+    except BudgetError as error:
+        raise _refused(place, str(error), code=error.code) from None
 
 
-def _given(keys: Mapping[str, Any], key: str) -> Any:
+def _refused(place: _Place, why: str, code: str = BudgetError.code) -> BudgetError:
+    return BudgetError(f"{'.'.join(place)}: {why}" if place else why, code=code)
+
+
+def _given(keys: Mapping[str, Any], key: str, _: _Place) -> Any:
     return keys[key]
 
 
-def _text(keys: Mapping[str, Any], key: str) -> str:
+def _text(keys: Mapping[str, Any], key: str, place: _Place) -> str:
     text = keys[key]
     # A JSON number would be read as a float, which is not the fraction that was meant.
     if not isinstance(text, str):
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}."
+        raise _refused(
+            place,
+            f"'{key}' of a {keys['kind']} event must be text (a number as its exact fraction), got {as_given(text)}.",
         )
     return text
 
 
-def _texts(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _texts(keys: Mapping[str, Any], key: str, place: _Place) -> tuple[str, ...]:
     texts = keys[key]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be a list of texts, got {as_given(texts)}."
+        raise _refused(
+            place, f"'{key}' of a {keys['kind']} event must be a list of texts, got {as_given(texts)}."
         )
     return tuple(texts)
 
 
-_PLAIN: Mapping[
-    str, tuple[Callable[..., PrivacyEvent], Mapping[str, Callable[[Mapping[str, Any], str], Any]]]
+def _event(keys: Mapping[str, Any], key: str, place: _Place) -> PrivacyEvent:
+    return _read(keys[key], (*place, key))
+
+
+def _events(keys: Mapping[str, Any], key: str, place: _Place) -> tuple[PrivacyEvent, ...]:
+    events = keys[key]
+    # Checked before recursion: a text is a sequence of letters, and would give a strange error.
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise _refused(
+            place, f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."
+        )
+    return tuple(_read(event, (*place, f"{key}[{n}]")) for n, event in enumerate(events, start=1))
+
+
+def _adaptive(branches: tuple[PrivacyEvent, ...]) -> AdaptiveEvent:
+    event = AdaptiveEvent(branches)
+    # Refused while reading: the class cannot compare the laws of its branches itself.
+    branches_of_one_law(event)
+    return event
+
+
+_KINDS: Mapping[
+    str, tuple[Callable[..., PrivacyEvent], Mapping[str, Callable[[Mapping[str, Any], str, _Place], Any]]]
 ] = {
     "discrete_gaussian": (
         DiscreteGaussian,
@@ -114,6 +158,17 @@ _PLAIN: Mapping[
         IntegerSubspaceGaussian,
         {"variance": _text, "squared_distance": _given, "invariants": _texts, "total_variation": _text},
     ),
+    "integer_subspace_laplace": (
+        IntegerSubspaceLaplace,
+        {
+            "epsilon": _text,
+            "norm": _given,
+            "distance": _text,
+            "invariants": _texts,
+            "total_variation": _text,
+            "restricted": _given,
+        },
+    ),
     "gaussian": (Gaussian, {"variance": _text, "sensitivity": _text, "multiplicity": _given}),
     "laplace": (Laplace, {"scale": _text, "sensitivity": _text, "multiplicity": _given}),
     "randomized_response": (
@@ -122,83 +177,18 @@ _PLAIN: Mapping[
     ),
     "approximate_dp": (ApproximateDP, {"epsilon": _text, "delta": _text, "multiplicity": _given}),
     "zcdp": (ZCDP, {"rho": _text}),
+    "poisson_sampled": (PoissonSampled, {"event": _event, "probability": _text, "multiplicity": _given}),
+    "sequential": (SequentialEvent, {"events": _events}),
+    "parallel": (ParallelEvent, {"events": _events, "degree": _given}),
+    "adaptive": (_adaptive, {"branches": _events}),
+    "worst": (WorstEvent, {"branches": _events, "chosen": _given}),
     "invariant": (InvariantEvent, {"statement": _text}),
     "non_private": (NonPrivateEvent, {"reason": _text}),
 }
-"""Events that hold no other events: the class, and how each of its arguments is read, in their order."""
+"""Kinds of events: the class, and how each of its arguments is read."""
 
-
-def _read_subspace_laplace(keys: Mapping[str, Any], _: int) -> IntegerSubspaceLaplace:
-    known = {"epsilon", "norm", "distance", "invariants", "total_variation"}
-    # This key is written only where it is true; a line without it keeps its meaning.
-    _check_keys(keys, known | {"restricted"} if "restricted" in keys else known)
-    return IntegerSubspaceLaplace(
-        _text(keys, "epsilon"),
-        keys["norm"],
-        _text(keys, "distance"),
-        _texts(keys, "invariants"),
-        _text(keys, "total_variation"),
-        keys.get("restricted", False),
-    )
-
-
-def _read_sampled(keys: Mapping[str, Any], depth: int) -> PoissonSampled:
-    _check_keys(keys, {"event", "probability", "multiplicity"})
-    event = _read(keys["event"], depth + 1)
-    return PoissonSampled(event, _text(keys, "probability"), keys["multiplicity"])  # type: ignore[arg-type]
-
-
-def _read_sequential(keys: Mapping[str, Any], depth: int) -> SequentialEvent:
-    _check_keys(keys, {"events"})
-    return SequentialEvent(_events(keys, "events", depth))
-
-
-def _read_parallel(keys: Mapping[str, Any], depth: int) -> ParallelEvent:
-    _check_keys(keys, {"events", "degree"})
-    return ParallelEvent(_events(keys, "events", depth), keys["degree"])
-
-
-def _read_adaptive(keys: Mapping[str, Any], depth: int) -> AdaptiveEvent:
-    _check_keys(keys, {"branches"})
-    event = AdaptiveEvent(_events(keys, "branches", depth))
-    # Refused while reading: the class cannot compare the laws of its branches itself.
-    branches_of_one_law(event)
-    return event
-
-
-def _read_worst(keys: Mapping[str, Any], depth: int) -> WorstEvent:
-    _check_keys(keys, {"branches", "chosen"})
-    return WorstEvent(_events(keys, "branches", depth), keys["chosen"])
-
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any], int], PrivacyEvent]] = {
-    "integer_subspace_laplace": _read_subspace_laplace,
-    "poisson_sampled": _read_sampled,
-    "sequential": _read_sequential,
-    "parallel": _read_parallel,
-    "adaptive": _read_adaptive,
-    "worst": _read_worst,
-}
-
-
-def _events(keys: Mapping[str, Any], key: str, depth: int) -> tuple[PrivacyEvent, ...]:
-    events = keys[key]
-    # Checked before recursion: a text is a sequence of letters, and would give a strange error.
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise BudgetError(
-            f"'{key}' of a {keys['kind']} event must be a list of events, got {as_given(events)}."
-        )
-    return tuple(_read(event, depth + 1) for event in events)
-
-
-def _check_keys(keys: Mapping[str, Any], wanted: set[str]) -> None:
-    got = set(keys) - {"kind"}
-    # A missing key could not be guessed, and an unknown one may mean a higher cost.
-    if got != wanted:
-        raise BudgetError(
-            f"a {keys['kind']} event has the keys {sorted(got)}; wanted exactly {sorted(wanted)}. "
-            "Read the file with the version of Tallyveil that wrote it, or a later one."
-        )
+_WRITTEN_IF_TRUE = {"restricted"}
+"""A key that is written only where it is true; a line without it keeps its meaning."""
 
 
 LEDGER_FORMAT = 2

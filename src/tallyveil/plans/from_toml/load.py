@@ -22,7 +22,7 @@ from tallyveil.plans.from_toml.planning import plan_of
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.storage.addresses import is_object
-from tallyveil.storage.json_files import read_text_file
+from tallyveil.storage.json_files import json_of, read_text_file
 
 File = TypeVar("File", bound=BaseModel)
 
@@ -149,29 +149,31 @@ def _reason(path: Path, error: OSError | ValueError) -> str:
     )
 
 
-def parse_file(path: Path, model: type[File]) -> File:
+def parse_file(path: Path, model: type[File], *, or_json: bool = False) -> File:
     """Read a TOML file into typed tables.
 
     Args:
         path: The file.
         model: The pydantic model of the whole file.
+        or_json: Whether a file whose name ends in .json is read as JSON.
     Raises:
         StoreError: the file cannot be read.
-        ConfigError: it is not TOML, or has unknown keys or wrong values, all shown at once.
+        ConfigError: it is not TOML (or JSON), or has unknown keys or wrong values, all shown at once.
     """
+    language, loads = ("JSON", json_of) if or_json and path.suffix == ".json" else ("TOML", tomllib.loads)
     try:
         text = read_text_file(path)
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"the file {path} cannot be read: {_reason(path, error)}. Name an existing TOML file in UTF-8.",
+            f"the file {path} cannot be read: {_reason(path, error)}. Name an existing {language} file in UTF-8.",
             code="input-missing",
         ) from None
     try:
-        return model.model_validate(tomllib.loads(text), context=path.parent)
+        return model.model_validate(loads(text), context=path.parent)
     except ValidationError as error:  # before ValueError, of which it is a subclass
         raise ConfigError(_all_mistakes(str(path), error, model), code="bad-key-or-value") from None
-    except ValueError as error:  # not TOML, or a number with thousands of digits
-        raise ConfigError(f"{path} is not valid TOML: {error}", code="not-toml") from None
+    except ValueError as error:  # another language, or a number with thousands of digits
+        raise ConfigError(f"{path} is not valid {language}: {error}", code="not-toml") from None
     except RecursionError:
         raise ConfigError(
             f"{path} is nested too deeply. No table of a release file needs more than a few levels. Remove the "
