@@ -34,7 +34,6 @@ from typing import Any, Final, cast
 
 import numpy as np
 from flint import acb, arb
-from scipy.special import log_ndtr
 
 from tallyveil.accounting.losses import (
     ExponentialLoss,
@@ -585,6 +584,9 @@ class _Shift:
     @classmethod
     def of(cls, loss: SampledLoss, power: float, angle: float, mu: float) -> "_Shift":
         """The cells for a shift by an angle of at most a right one: then |R| and its angle rise with x."""
+        # Here, because it takes longer to load than most compositions, and few of them hold samples.
+        from scipy.special import log_ndtr
+
         low, high = _range(loss, power, mu)
         step = min(_FINE, 0.05 / (1 + abs(power) * mu))
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
