@@ -69,6 +69,7 @@ _FINE: Final = 1 / 64
 and would lower a bound of 0.99 by about 0.002."""
 
 _LARGEST_TILT: Final = 10**5
+_TINY: Final = 1e-300
 _MOST_CELLS: Final = 1 << 16
 
 _ANGLES: Final = tuple(math.pi / 2 ** (j / 2) for j in range(2, 22))
@@ -226,7 +227,8 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
         least = min((shift.log_size(begin) for shift in shifts), default=0.0)
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
-        size = (1 - failed) * math.exp(part) + failed
+        # Far out the size is below every float.
+        size = max((1 - failed) * math.exp(part) + failed, _TINY)
         return max(0.0, -math.log(size) * (1 - 1e-9))
 
     return fall

@@ -252,3 +252,9 @@ def test_the_width_is_as_small_at_tiny_deltas(delta: str) -> None:
 
 def test_noise_that_protects_nobody_is_left_to_the_grid() -> None:
     assert not takes_sample(SampledLoss(NormalLoss(Fraction(10**6)), Fraction(1, 2)))
+
+
+def test_far_out_the_transform_may_be_below_every_float() -> None:
+    fall = fall_of_sample(SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10**6)), Fraction(70_000))
+    assert 600 < fall(1e12, 2e12) < 700
+    assert fall(1e-12, 2e-12) == 0
