@@ -842,7 +842,12 @@ class Dithered:
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
-        return min(tilt, -least) if of_rest else min(max(tilt, least), self._largest_tilt)
+        if not of_rest:
+            return min(max(tilt, least), self._largest_tilt)
+        # Between the poles at -1 and 0, also where a quarter of the deviation says little: samples that may reveal all
+        # have a loss that is nearly certain.
+        edge = min(least, 1 / _TILTS)
+        return min(max(tilt, edge - 1), -edge)
 
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
         """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
