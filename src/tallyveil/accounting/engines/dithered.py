@@ -43,7 +43,13 @@ from tallyveil.accounting.engines.loss_transform import (
     power_of,
 )
 from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, log_moment, moments
-from tallyveil.accounting.engines.sampled import USUAL_TERMS, atoms_of_sample, takes_sample, terms_of_sample
+from tallyveil.accounting.engines.sampled import (
+    USUAL_TERMS,
+    atoms_of_sample,
+    largest_tilt,
+    takes_sample,
+    terms_of_sample,
+)
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     ManyBounds,
@@ -719,7 +725,7 @@ class Dithered:
         greatest = greatest_bounds(factors).upper
         self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
         # Beyond p / (2 h) the transform of the dither would overflow.
-        self._largest_tilt = _PARTS / (2 * scan.depth.half_width)
+        self._largest_tilt = min(_PARTS / (2 * scan.depth.half_width), _largest_tilt(scan.others))
         self._contours: dict[float, DitheredContour] = {}
         self._others: list[Dithered | None] = []
 
@@ -842,7 +848,12 @@ class Dithered:
         of_rest = epsilon < self.mean - self.scan.spread
         least = 1 / (_TILTS * self.scan.spread)
         tilt = round(self._saddle(epsilon, of_rest) / least) * least
-        return min(tilt, -least) if of_rest else min(max(tilt, least), self._largest_tilt)
+        if not of_rest:
+            return min(max(tilt, least), self._largest_tilt)
+        # Between the poles at -1 and 0, also where a quarter of the deviation says little: samples that may reveal all
+        # have a loss that is nearly certain.
+        edge = min(least, 1 / _TILTS)
+        return min(max(tilt, edge - 1), -edge)
 
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
         """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
@@ -967,9 +978,9 @@ def _made(factors: Law, width: float) -> Dithered | str:
     if refused is not None:
         return refused
     gaussians = GaussianFactors.of(wide)
-    if gaussians.log_norm > _LARGEST_LOG_NORM:
-        return "the variances are too small for so many answers"
     spread, tilt = _usual(gaussians, others)
+    if gaussians.log_norm > _LARGEST_LOG_NORM or tilt > _largest_tilt(others):
+        return "the variances are too small for so many answers, or the losses of random samples too small"
     aim = width * min(1.0, spread)
     half_width = math.sqrt(0.9 * aim / (1 + (tilt + 2) / (2 * _PARTS)))
     log_depth = math.log(1000 * (tilt + 1) * spread / aim) + gaussians.log_norm
@@ -1001,10 +1012,16 @@ def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, 
     tilt = 0.0
     # A tilted sample has a larger variance, on which the tilt depends in turn. A few rounds are enough for a guess.
     for _ in range(_ROUNDS if samples else 1):
-        tilt = (_DEVIATIONS + 1) / math.sqrt(variance)
+        tilt = min((_DEVIATIONS + 1) / math.sqrt(variance), _largest_tilt(samples))
         tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
         variance = math.sqrt(variance * max(tilted, variance))
     return math.sqrt(variance), (_DEVIATIONS + 1) / math.sqrt(variance)
+
+
+def _largest_tilt(others: Sequence[Other]) -> float:
+    return min(
+        (largest_tilt(factor) for factor in others if isinstance(factor, SampledLoss)), default=math.inf
+    )
 
 
 def _too_many(scan: Scan, tilt: float) -> bool:

@@ -252,3 +252,24 @@ def test_the_width_is_as_small_at_tiny_deltas(delta: str) -> None:
 
 def test_noise_that_protects_nobody_is_left_to_the_grid() -> None:
     assert not takes_sample(SampledLoss(NormalLoss(Fraction(10**6)), Fraction(1, 2)))
+
+
+def test_far_out_the_transform_may_be_below_every_float() -> None:
+    fall = fall_of_sample(SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10**6)), Fraction(9_000))
+    assert 600 < fall(1e12, 2e12) < 700
+    assert fall(1e-12, 2e-12) == 0
+
+
+def test_samples_that_may_reveal_all_have_a_loss_that_is_nearly_certain() -> None:
+    # 200 samples with a failure of 9 in 10: about 180 of them have the loss -ln(1 - q), all others none.
+    loss = SampledLoss(None, Fraction(1, 274), Fraction(9, 10), added=True, multiplicity=200)
+    engine = Dithered.build((loss,), 1e-7)
+    assert engine is not None
+    lost = -math.log1p(-1 / 274)
+    for epsilon in (0.0, 0.2):
+        delta = math.fsum(
+            math.comb(200, j) * 0.9**j * 0.1 ** (200 - j) * max(0.0, -math.expm1(epsilon - j * lost))
+            for j in range(201)
+        )
+        bounds = engine.log_deltas([epsilon])[0]
+        assert bounds.lower <= math.log(delta) <= bounds.upper
