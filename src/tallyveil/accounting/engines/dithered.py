@@ -726,7 +726,7 @@ class Dithered:
         self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
         # Beyond p / (2 h) the transform of the dither would overflow.
         self._largest_tilt = min(_PARTS / (2 * scan.depth.half_width), _largest_tilt(scan.others))
-        self._contours: dict[float, DitheredContour] = {}
+        self._contours: dict[float, DitheredContour | None] = {}
         self._others: list[Dithered | None] = []
 
     @classmethod
@@ -742,13 +742,24 @@ class Dithered:
             BudgetError: a factor is out of range.
         """
         engine = _made(factors, width)
-        return None if isinstance(engine, str) else engine
+        return None if isinstance(engine, str) or not engine.reaches_usual_epsilons() else engine
 
     @staticmethod
     def why_not(factors: Law, width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
         engine = _made(factors, width)
-        return engine if isinstance(engine, str) else None
+        if isinstance(engine, str):
+            return engine
+        return None if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
+
+    def reaches_usual_epsilons(self) -> bool:
+        """Whether there is a contour for a usual epsilon. Samples have longer periods than the build expects."""
+        epsilon = self.mean + _DEVIATIONS * self.scan.spread
+        if not any(isinstance(factor, SampledLoss) for factor in self.factors):
+            return True
+        greatest = math.inf if self._greatest is None else float(self._greatest)
+        epsilon = max(min(epsilon, (self.mean + greatest) / 2), 0.0)
+        return self._contour(self._tilt(epsilon), epsilon) is not None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`. Delta is close; both probabilities are known to about four digits.
@@ -864,6 +875,7 @@ class Dithered:
                 scan.nodes(period) * scan.terms(tilt) > MOST_NODES
                 or max(scan.largest(tilt), scan.largest(further)) > USUAL_TERMS
             ):
+                self._contours[tilt] = None
                 return None
             contour = contour_at(scan, tilt, period, further)
             while len(self._contours) * contour.frequencies.size > _CACHED:
@@ -888,7 +900,8 @@ class Dithered:
     def _saddle(self, epsilon: float, of_rest: bool) -> float:
         """About the tilt at which the integrand is smallest on the real axis, between the poles at 0 and -1."""
         low, high = (-1.0, 0.0) if of_rest else (0.0, math.inf)
-        tilt = -0.5 if of_rest else max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
+        first = max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
+        tilt = -0.5 if of_rest else min(first, self._largest_tilt)
         for _ in range(_CONTOUR_STEPS):
             mean, variance = self._moments(tilt)
             # Slope of ln of the integrand on the real axis; between the poles it has one minimum there.

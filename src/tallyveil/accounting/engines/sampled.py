@@ -72,6 +72,10 @@ _LARGEST_TILT: Final = 1e4
 """Of a tilt: exponents are right to 10^-11 below it. Only losses with a deviation of 10^-3 or less need more."""
 
 _TINY: Final = 1e-300
+_LEAST: Final = Fraction(1, 10**12)
+_LARGEST_SHIFT: Final = 500.0
+"""Of the power times mu up to which the normal masses of cells are right to nine digits. Their logarithms reach half
+the square of it."""
 _MOST_CELLS: Final = 1 << 16
 
 _ANGLES: Final = tuple(math.pi / 2 ** (j / 2) for j in range(2, 22))
@@ -119,18 +123,23 @@ class SampleAtoms:
 
 def takes_sample(loss: SampledLoss) -> bool:
     """Whether the transform of a sample is computed here: not for too long lists, or for noise that protects nobody."""
+    q, f = loss.probability, loss.failure
+    # Of smaller losses, balls would keep too few digits; nor do floats tell such a probability from 0 or 1.
+    within = _LEAST <= q <= 1 - _LEAST and f <= 1 - _LEAST and (not f or f >= _TINY)
     match loss.base:
-        case None | ResponseLoss():
-            return True
+        case None:
+            return within
+        case ResponseLoss(epsilon):
+            return within and _LEAST <= epsilon <= 1000
         case NormalLoss(mu_squared):
             # Outside of this the rule would take too many terms, or the noise protects nobody.
-            return Fraction(1, 10**12) <= mu_squared <= 100
+            return within and _LEAST <= mu_squared <= 100
         case GaussianLoss(variance, sensitivity):
-            return Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
-        case LaplaceLoss(_, sensitivity):
-            return sensitivity < USUAL_TERMS // 4
+            return within and Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
+        case LaplaceLoss(scale, sensitivity):
+            return within and sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
         case ExponentialLoss(epsilon):
-            return Fraction(1, 10**12) <= epsilon <= 50
+            return within and _LEAST <= epsilon <= 50
 
 
 def largest_tilt(loss: SampledLoss) -> float:
@@ -223,6 +232,8 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
     assert isinstance(loss.base, NormalLoss)
     power, mu = _power(loss, tilt), math.sqrt(loss.base.mu_squared)
+    if power * mu > _LARGEST_SHIFT:
+        return lambda begin, end: 0.0
     with precision(_BITS):
         law = _listed(loss, tilt, 0.0)
         without = (
@@ -313,12 +324,20 @@ def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
 def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, float]]:
     """For other samples: distances of pairs of atoms, and lower bounds of products of their tilted probabilities."""
     law = atoms_of_sample(loss, tilt, 0.0)
+    with precision(_BITS):
+        values = _listed(loss, tilt, 0.0).values
     heavy = np.argsort(-law.weights, kind="stable")[:_HEAVY]
     first, second = np.triu_indices(heavy.size, 1)
     apart = np.abs(law.losses[heavy[first]] - law.losses[heavy[second]])
     products = law.weights[heavy[first]] * law.weights[heavy[second]] * (1 - 1e-9)
     strongest = np.argsort(-products * apart * apart, kind="stable")[:_PAIRS]
-    return [(float(apart[i]), float(products[i])) for i in strongest if products[i] > 0 and apart[i] > 0]
+    chosen = [i for i in strongest if products[i] > 0 and apart[i] > 0]
+    # The difference of two floats would lose the digits of a period.
+    with precision(_BITS):
+        return [
+            (abs(float(values[heavy[first[i]]] - values[heavy[second[i]]])), float(products[i]))
+            for i in chosen
+        ]
 
 
 def _power(loss: SampledLoss, tilt: Fraction) -> Fraction:
@@ -427,7 +446,7 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
     x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
     logs = -x * x / 2 + power * _log_grown(loss, mu * x - mu * mu / 2)
-    matter = np.flatnonzero(logs > float(logs.max()) - _LEFT_OUT)
+    matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
     low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
     # Where the ratio of neighbouring terms is bounded, see `_tails`.

@@ -21,7 +21,7 @@ from tallyveil.accounting.engines.sampled import (
     log_moment_of_sample,
     takes_sample,
 )
-from tallyveil.accounting.events import Gaussian, PoissonSampled
+from tallyveil.accounting.events import ApproximateDP, Gaussian, PoissonSampled
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -255,8 +255,8 @@ def test_noise_that_protects_nobody_is_left_to_the_grid() -> None:
 
 
 def test_far_out_the_transform_may_be_below_every_float() -> None:
-    fall = fall_of_sample(SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10**6)), Fraction(9_000))
-    assert 600 < fall(1e12, 2e12) < 700
+    fall = fall_of_sample(SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 10**6)), Fraction(480))
+    assert 600 < fall(1e15, 2e15) < 700
     assert fall(1e-12, 2e-12) == 0
 
 
@@ -273,3 +273,21 @@ def test_samples_that_may_reveal_all_have_a_loss_that_is_nearly_certain() -> Non
         )
         bounds = engine.log_deltas([epsilon])[0]
         assert bounds.lower <= math.log(delta) <= bounds.upper
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PoissonSampled(ApproximateDP(1, 1 - Fraction(1, 10**20)), Fraction(1, 100), 3),
+        PoissonSampled(PoissonSampled(Gaussian(1, 1), Fraction(1, 10**20)), Fraction(1, 10**20), 3),
+    ],
+    ids=["a failure that floats take for certain", "a probability of 1e-40"],
+)
+def test_what_floats_cannot_hold_is_left_to_other_engines(event: PoissonSampled) -> None:
+    bounds = compose(event, neighbours="unbounded").delta(1)
+    assert 0 <= bounds.lower <= bounds.upper <= 1
+
+
+def test_an_epsilon_far_beyond_all_losses_is_answered() -> None:
+    guarantee = compose(PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 100), neighbours="unbounded")
+    assert guarantee.delta(10**300).upper < 1e-300
