@@ -139,7 +139,7 @@ MIB: Final = 1 << 20
 START: Final = 2.6
 """Seconds to start Python, to load modules and compiled kernels, and to write what every release has. A release of
 twenty blocks takes little else: 2.6 s are predicted for it, and 3.1 s were measured. The first run on a machine also
-compiles kernels, which takes about 75 s more."""
+compiles kernels, which takes about 53 s more."""
 
 ROW: Final = 0.15e-6
 """Seconds to read a row of records, to count a cell of a geolevel, and to write or to check a row of a table."""
