@@ -19,7 +19,7 @@ losses and multiplies the probabilities. More generally the transform E exp(z L)
 the values a of the table, with y = z + 1/2 and polynomials f. A loss that takes the values in the table has constants
 f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In
 the end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
-(docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0, which widens the bounds by at most one
+(docs/proofs/off-lattice.md, section 9). Gaussian noise is cut off far from 0, which widens the bounds by at most one
 minus the probability that the table holds. All other losses have finite tables, so every delta keeps its digits.
 
 *`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -

@@ -328,7 +328,7 @@ def _terms(factor: Other, tilt: float, farthest: float) -> float:
     """How many numbers a node takes for a factor, about: its atoms, or one where there is a closed form."""
     match factor:
         case SampledLoss():
-            return terms_of_sample(replace(factor, multiplicity=1), tilt, farthest)
+            return terms_of_sample(factor, tilt, farthest)
         case GaussianLoss():
             return 1
         case ResponseLoss():
@@ -427,8 +427,7 @@ def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[
 
 def _sampled_part(factor: SampledLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
     """The transform of samples relative to that at u = 0, to a power, and its error in UNIT."""
-    # Those of one sample are asked for, so that equal samples of other numbers share them.
-    law = atoms_of_sample(replace(factor, multiplicity=1), tilt, float(u.max(initial=0.0)))
+    law = atoms_of_sample(factor, tilt, float(u.max(initial=0.0)))
     less_one = np.empty(u.size, dtype=np.complex128)
     at_once = max(1, _MOST_AT_ONCE // law.losses.size)
     for begin in range(0, u.size, at_once):
