@@ -348,7 +348,7 @@ class Enumeration(DeltaByTails):
         # Gaussian tails are cut off at this size. The densities of real noise cancel three bits each, at most about.
         bits = resolving_bits(gaussian, least_delta) + 3 * real
         points = [_points(factor, bits) for factor in factors]
-        if max(points) * (real + 1) > MAX_TERMS:
+        if max(points, default=1) * (real + 1) > MAX_TERMS:
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
         if math.prod(points) * (real + 1) > MAX_TERMS and not _overlap(factors):

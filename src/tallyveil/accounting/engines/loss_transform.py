@@ -1,8 +1,8 @@
 """Transforms of tilted losses with bounds on their errors, and where they are not negligible.
 
 `power_of` and its neighbours compute the transform of one factor at the frequencies of a cyclic lattice, to a power and
-with a bound on its error. `find_windows` finds, once for a composition, where the transform of a loss without a lattice
-is not negligible.
+with a bound on its error. `find_windows` finds, once for a composition or once for each tilt, where the transform of a
+loss without a lattice is not negligible.
 
 The problem: for one factor, compute F(theta)^n with F(theta) = E exp(i theta x), where x is the factor's
 integer under the tilted law, counted from a whole number near its mean.
@@ -585,8 +585,9 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
     the quadratic is at most the bound, and empty intervals are dropped. The intervals that remain after the last
     factor are the *windows*.
 
-    The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or
-    until more states were looked at than the limit. A segment in which F never exceeds the bound is a window.
+    The stopping rule: segments [b, 2 b] are scanned until the dither, or the density of a loss, makes everything beyond
+    negligible, or until more states were looked at than the limit. A segment in which F never exceeds the bound is a
+    window.
 
     Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and
     sqrt(2), a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5

@@ -433,6 +433,8 @@ def _strip(power: float, mu: float) -> tuple[float, float]:
     return y, _RULE + 2 + y * y / 2 + cost
 
 
+# A tilt asks for the same ends many times.
+@lru_cache(maxsize=256)
 def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     """Ends of x beyond which terms are negligible, and fall like a geometric series."""
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
