@@ -24,6 +24,7 @@ from tallyveil.accounting import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonSampled,
     SequentialEvent,
     WorstEvent,
     ZcdpCurve,
@@ -128,6 +129,10 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
         ("no engine 'fast'", lambda: compose(GAUSSIAN, neighbours=UNBOUNDED, engine="fast")),
         ("closed_form cannot", lambda: compose(LAPLACE, neighbours=UNBOUNDED, engine="closed_form")),
         ("integer noise only", lambda: compose(Gaussian(1), neighbours=UNBOUNDED, engine="quadrature")),
+        (
+            "direct cannot take these privacy losses. Ask",
+            lambda: compose(PoissonSampled(Gaussian(1), "1/100"), neighbours=UNBOUNDED, engine="direct"),
+        ),
     ],
     ("accounting: what is composed", SolverError, "solver"): [
         (

@@ -402,7 +402,9 @@ def profile_envelope(engine: Dithered) -> Bounds:
         engine: Bounds of delta, without random samples, whose law differs between the two neighbours.
     """
     # Rounded up, as the bound beyond the grid rests on it. Sigma only says where to look.
-    rho = zcdp_cost(tuple(loss for loss in engine.factors if not isinstance(loss, SampledLoss)))
+    factors = tuple(loss for loss in engine.factors if not isinstance(loss, SampledLoss))
+    assert len(factors) == len(engine.factors)
+    rho = zcdp_cost(factors)
     sigma = math.sqrt(2 * rho)
     step = min(sigma * _GRID, _LONGEST_STEP)
     count = round((rho + _END * sigma) / step) + 1

@@ -83,7 +83,7 @@ Epsilon = Annotated[str, typer.Option("--epsilon", help=EPSILON)]
 Points = Annotated[int, typer.Option("--points", min=2, max=10_000, help="Number of points of the curve.")]
 
 Noise: TypeAlias = Mapping[str, Any]
-"""What was given of the flags that say what is accounted for."""
+"""The values of all flags that say which noise or which events are accounted for, by the names of `_SOURCES`."""
 
 _SOURCES: Final = {
     **{
@@ -101,7 +101,7 @@ _SOURCES: Final = {
 
 
 def of_noise(command: Callable[..., None]) -> Callable[..., None]:
-    """A command of a guarantee, whose first argument becomes all flags that say of what."""
+    """Give a command the flags of `_SOURCES`. It gets their values as one mapping, its first argument."""
 
     @wraps(command)
     def of_flags(**given: Any) -> None:

@@ -19,7 +19,7 @@ losses and multiplies the probabilities. More generally the transform E exp(z L)
 the values a of the table, with y = z + 1/2 and polynomials f. A loss that takes the values in the table has constants
 f. That of real Laplace noise takes epsilon and -epsilon with f = 1/2 + 1/(4 y) and exp(-epsilon) (1/2 - 1/(4 y)). In
 the end exp(z a) y^-k contributes to the tails at epsilon if a is above it, by an inverse transform in closed form
-(docs/proofs/off-lattice.md, section 8). Gaussian noise is cut off far from 0, which widens the bounds by at most one
+(docs/proofs/off-lattice.md, section 9). Gaussian noise is cut off far from 0, which widens the bounds by at most one
 minus the probability that the table holds. All other losses have finite tables, so every delta keeps its digits.
 
 *`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -
@@ -348,7 +348,7 @@ class Enumeration(DeltaByTails):
         # Gaussian tails are cut off at this size. The densities of real noise cancel three bits each, at most about.
         bits = resolving_bits(gaussian, least_delta) + 3 * real
         points = [_points(factor, bits) for factor in factors]
-        if max(points) * (real + 1) > MAX_TERMS:
+        if max(points, default=1) * (real + 1) > MAX_TERMS:
             return None
         # Refuse before the work where it will be too much, unless so many sums are equal that only the work can tell.
         if math.prod(points) * (real + 1) > MAX_TERMS and not _overlap(factors):

@@ -2,11 +2,12 @@
 
 The engines differ in speed and in what they accept, never in meaning: each gives certified bounds of the same numbers.
 
-Integer noise alone. The choice under "auto" is the first engine of `_IN_ORDER` that takes the losses: the closed form,
-the quadrature, the tilted FFT, the dithered contour, enumeration, the grid. The first three need a lattice that all
-losses share. Three engines may have wide bounds far out, and have a second one that is asked there too
-(`FallbackEngine`): the tilted FFT helps the quadrature, and the grid helps the dithered contour, where few atoms of
-small variance carry the tail, and enumeration, which cuts Gaussian noise off.
+Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE`, and then of `_OF_TRANSFORMS`, that
+takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
+variance; the dithered contour; enumeration with Gaussian noise; the contour at a larger width; and last the grid. The
+first three need a lattice that all losses share. Three engines may have wide bounds far out, and have a second one that
+is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, and the grid helps the dithered contour,
+where few atoms of small variance carry the tail, and enumeration, which cuts Gaussian noise off.
 
 Any other law is taken apart:
 
@@ -316,7 +317,7 @@ def _dithered(law: Law, width: float) -> Dithered | None:
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
-    """The dithered contour at ten times the width asked for, or at a hundred times, and so on."""
+    """The contour at ten or a hundred times the width, and so on; None where the grid is about as close and faster."""
     engine = None
     while engine is None and width < _WIDEST:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
@@ -376,13 +377,15 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
     lambda factors, _: Quadrature.build(factors),
     _tilted,
 )
+"""Engines of integer noise whose losses share a lattice, in the order in which "auto" tries them."""
+
 _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
     _dithered,
     _cut_off,
     _wider,
 )
-"""The engines in the order in which "auto" tries them; benchmarks/README.md has the workloads."""
+"""Engines for losses without a usable lattice, tried after those, in this order; benchmarks/README.md has workloads."""
 
 _ASKED_FOR: Final[dict[str, _Builder]] = {
     "closed_form": lambda factors, _: ClosedForm.build(factors),
@@ -414,14 +417,15 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
 
 def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
     """The engine for losses of which the law is known: by their transforms, or on a grid."""
-    engine, why = None, ""
     if wanted == "auto":
         engine = _first_of(_OF_TRANSFORMS, law, width, partial(_on_grid, law, LENGTH))
-    elif wanted != "gridded":
-        engine, why = _ASKED_FOR[wanted](law, width), Dithered.why_not(law, width) or ""
-    if engine is None and wanted not in {"auto", "gridded"}:
-        raise _cannot_take(wanted, why)
-    return engine or _on_grid(law, LENGTH)
+        return engine or _on_grid(law, LENGTH)
+    if wanted == "gridded":
+        return _on_grid(law, LENGTH)
+    engine = _ASKED_FOR[wanted](law, width)
+    if engine is None:
+        raise _cannot_take(wanted, Dithered.why_not(law, width) if wanted == "dithered" else None)
+    return engine
 
 
 def _failures(law: Law) -> tuple[Fraction, Fraction]:

@@ -328,7 +328,7 @@ def _terms(factor: Other, tilt: float, farthest: float) -> float:
     """How many numbers a node takes for a factor, about: its atoms, or one where there is a closed form."""
     match factor:
         case SampledLoss():
-            return terms_of_sample(replace(factor, multiplicity=1), tilt, farthest)
+            return terms_of_sample(factor, tilt, farthest)
         case GaussianLoss():
             return 1
         case ResponseLoss():
@@ -427,8 +427,7 @@ def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[
 
 def _sampled_part(factor: SampledLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
     """The transform of samples relative to that at u = 0, to a power, and its error in UNIT."""
-    # Those of one sample are asked for, so that equal samples of other numbers share them.
-    law = atoms_of_sample(replace(factor, multiplicity=1), tilt, float(u.max(initial=0.0)))
+    law = atoms_of_sample(factor, tilt, float(u.max(initial=0.0)))
     less_one = np.empty(u.size, dtype=np.complex128)
     at_once = max(1, _MOST_AT_ONCE // law.losses.size)
     for begin in range(0, u.size, at_once):
@@ -437,12 +436,8 @@ def _sampled_part(factor: SampledLoss, u: Floats, tilt: Fraction) -> tuple[Compl
         # exp(i angle) - 1 without cancelling: most losses of a sample are tiny, and there are thousands of samples.
         sine = np.sin(angles / 2)
         less_one[begin : begin + at_once] = (-2 * sine * sine + 1j * np.sin(angles)) @ law.weights
-    size = np.minimum(2.0, float(np.abs(law.losses) @ law.weights) * u)
-    error = (
-        2 * law.error / UNIT
-        + 12 * float(np.abs(law.losses) @ law.weights) * u
-        + (80 + law.losses.size) * size
-    )
+    phases = float(np.abs(law.losses) @ law.weights) * u
+    error = 2 * law.error / UNIT + 12 * phases + (80 + law.losses.size) * np.minimum(2.0, phases)
     return power_of(1 + less_one, factor.multiplicity), factor.multiplicity * (error + 8)
 
 
@@ -742,23 +737,21 @@ class Dithered:
             BudgetError: a factor is out of range.
         """
         engine = _made(factors, width)
-        return None if isinstance(engine, str) or not engine.reaches_usual_epsilons() else engine
+        return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: Law, width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
         engine = _made(factors, width)
-        if isinstance(engine, str):
-            return engine
-        return None if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
+        return engine if isinstance(engine, str) else None
 
     def reaches_usual_epsilons(self) -> bool:
         """Whether there is a contour for a usual epsilon. Samples have longer periods than the build expects."""
-        epsilon = self.mean + _DEVIATIONS * self.scan.spread
         if not any(isinstance(factor, SampledLoss) for factor in self.factors):
             return True
         greatest = math.inf if self._greatest is None else float(self._greatest)
-        epsilon = max(min(epsilon, (self.mean + greatest) / 2), 0.0)
+        usual = self.mean + _DEVIATIONS * self.scan.spread
+        epsilon = max(min(usual, (self.mean + greatest) / 2), 0.0)
         return self._contour(self._tilt(epsilon), epsilon) is not None
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
@@ -1012,7 +1005,8 @@ def _made(factors: Law, width: float) -> Dithered | str:
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
-    return Dithered((*wide, *others), scan, width)
+    engine = Dithered((*wide, *others), scan, width)
+    return engine if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
 
 
 def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, float]:
@@ -1022,10 +1016,10 @@ def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, 
         (_largest_variance(f) for f in others if not isinstance(f, SampledLoss)), Fraction(0)
     )
     variance = float(rest) + sum(f.multiplicity * moments(f, 0.0)[1] for f in samples)
-    tilt = 0.0
+    tilt, most = 0.0, _largest_tilt(samples)
     # A tilted sample has a larger variance, on which the tilt depends in turn. A few rounds are enough for a guess.
     for _ in range(_ROUNDS if samples else 1):
-        tilt = min((_DEVIATIONS + 1) / math.sqrt(variance), _largest_tilt(samples))
+        tilt = min((_DEVIATIONS + 1) / math.sqrt(variance), most)
         tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
         variance = math.sqrt(variance * max(tilted, variance))
     return math.sqrt(variance), (_DEVIATIONS + 1) / math.sqrt(variance)

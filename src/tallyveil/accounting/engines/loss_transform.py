@@ -1,8 +1,8 @@
 """Transforms of tilted losses with bounds on their errors, and where they are not negligible.
 
 `power_of` and its neighbours compute the transform of one factor at the frequencies of a cyclic lattice, to a power and
-with a bound on its error. `find_windows` finds, once for a composition, where the transform of a loss without a lattice
-is not negligible.
+with a bound on its error. `find_windows` finds, once for a composition or once for each tilt, where the transform of a
+loss without a lattice is not negligible.
 
 The problem: for one factor, compute F(theta)^n with F(theta) = E exp(i theta x), where x is the factor's
 integer under the tilted law, counted from a whole number near its mean.
@@ -37,7 +37,13 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from tallyveil.accounting.engines.moments import WIDE_VARIANCE
-from tallyveil.accounting.engines.sampled import fall_of_laplace, fall_of_sample, is_dense, pairs_of_sample
+from tallyveil.accounting.engines.sampled import (
+    LaplaceFall,
+    fall_of_laplace,
+    fall_of_sample,
+    is_dense,
+    pairs_of_sample,
+)
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -469,31 +475,28 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
     periods, pulls = gaussians.periods.tolist(), gaussians.pulls.tolist()
     falls: list[Fall] = []
     for factor in others:
+        density: LaplaceFall | None = None
+        # Distances of values of the loss, and products of their tilted probabilities.
+        pairs: list[tuple[float, float]] = []
         match factor:
             case ExponentialLoss():
-                period, pull, mass = _pull_of_exponential(factor, tilt)
-                # The transform of the density is at most mass / (2 u).
-                falls.append(partial(_fall_of_density, factor.multiplicity, mass, mass / 2))
-                strongest = [(period, pull)]
+                density = _fall_of_exponential(factor, tilt)
             case SampledLoss(ExponentialLoss()):
-                fall = fall_of_laplace(factor, tilt)
-                falls.append(partial(_fall_of_density, factor.multiplicity, fall.mass, fall.slope))
-                pull = 4 / math.pi**2 * factor.multiplicity * fall.strength * fall.apart**2
-                strongest = [(2 * math.pi / fall.apart, pull)]
+                density = fall_of_laplace(factor, tilt)
             case SampledLoss() if is_dense(factor):
                 falls.append(partial(_fall_of_samples, factor.multiplicity, fall_of_sample(factor, tilt)))
-                strongest = []
             case SampledLoss():
-                # Of 1 - |F|^2 = sum of p p' (1 - cos u (l - l')) over all pairs, some pairs are a part.
-                strongest = [
-                    (2 * math.pi / apart, 4 / math.pi**2 * factor.multiplicity * product * apart * apart)
-                    for apart, product in pairs_of_sample(factor, tilt)
-                ]
+                pairs = pairs_of_sample(factor, tilt)
             case _:
-                strongest = [_pull_of_atoms(factor, tilt)]
-        for period, pull in strongest:
+                pairs = [_neighbours(factor, tilt)]
+        if density is not None:
+            falls.append(partial(_fall_of_density, factor.multiplicity, density))
+            pairs = [(density.apart, density.strength)]
+        # Of 1 - |F|^2 = sum of p p' (1 - cos u (l - l')) over all pairs, each pair is a part.
+        for apart, product in pairs:
+            pull = 4 / math.pi**2 * factor.multiplicity * product * apart * apart
             if pull > _LEAST_PULL:
-                periods.append(period)
+                periods.append(2 * math.pi / apart)
                 pulls.append(pull)
     # Those of the largest product first: it counts how many revivals there are and how narrow they are.
     order = np.argsort([-p * p * a for p, a in zip(periods, pulls, strict=True)], kind="stable")
@@ -506,23 +509,24 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
     )
 
 
-def _fall_of_density(multiplicity: int, mass: float, slope: float, begin: float, end: float) -> float:
-    return max(0.0, -multiplicity * math.log(mass + slope / begin) * (1 - 1e-12) - 1e-12 * multiplicity)
+def _fall_of_density(multiplicity: int, density: LaplaceFall, begin: float, end: float) -> float:
+    size = density.mass + density.slope / begin
+    return max(0.0, -multiplicity * math.log(size) * (1 - 1e-12) - 1e-12 * multiplicity)
 
 
 def _fall_of_samples(multiplicity: int, fall: Fall, begin: float, end: float) -> float:
     return multiplicity * fall(begin, end)
 
 
-def _pull_of_atoms(factor: LossFactor | ResponseLoss, tilt: Fraction) -> tuple[float, float]:
-    law, step = atoms(factor, tilt), float(factor.step)
-    # Neighbouring atoms alone: of 1 - |F|^2, which is a sum over all pairs, they are the part that has the full period.
-    pairs = float(law.weights[1:] @ law.weights[:-1]) * (1 - 1e-9) - 2 * law.error
-    return 2 * math.pi / step, 4 / math.pi**2 * factor.multiplicity * max(pairs, 0.0) * step * step
+def _neighbours(factor: GaussianLoss | LaplaceLoss | ResponseLoss, tilt: Fraction) -> tuple[float, float]:
+    """The distance of neighbouring atoms, and the sum of the products of their tilted probabilities."""
+    law = atoms(factor, tilt)
+    # Of all pairs of atoms these have the full period.
+    products = float(law.weights[1:] @ law.weights[:-1]) * (1 - 1e-9) - 2 * law.error
+    return float(factor.step), max(products, 0.0)
 
 
-def _pull_of_exponential(factor: ExponentialLoss, tilt: Fraction) -> tuple[float, float, float]:
-    """The period, the pull and the tilted mass of both atoms, rounded up."""
+def _fall_of_exponential(factor: ExponentialLoss, tilt: Fraction) -> LaplaceFall:
     epsilon = float(factor.epsilon)
     bent = abs(float((tilt + Fraction(1, 2)) * factor.epsilon))
     # sinh(a) / (a cosh a): the tilted density between the atoms, relative to these.
@@ -530,9 +534,10 @@ def _pull_of_exponential(factor: ExponentialLoss, tilt: Fraction) -> tuple[float
     mass = 1 / (1 + density)
     # 1 / (2 cosh a) from exp(-a), which does not overflow.
     least = math.exp(-bent) / (1 + math.exp(-2 * bent))
-    kept = mass / (mass + math.exp(0.5) * (1 - mass))
-    pull = 16 / math.pi**2 * factor.multiplicity * kept * least * least * epsilon * epsilon
-    return math.pi / epsilon, pull * (1 - 1e-9), mass * (1 + 1e-12)
+    share = mass / (mass + math.exp(0.5) * (1 - mass))
+    # The transform of the density is at most mass / (2 u).
+    rounded_up = mass * (1 + 1e-12)
+    return LaplaceFall(2 * epsilon, share * least * least * (1 - 1e-9), rounded_up, rounded_up / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,8 +585,9 @@ def find_windows(decay: Decay, depth: Depth, most_states: int | None = None) -> 
     the quadratic is at most the bound, and empty intervals are dropped. The intervals that remain after the last
     factor are the *windows*.
 
-    The stopping rule: segments [b, 2 b] are scanned until the dither alone makes everything beyond negligible, or
-    until more states were looked at than the limit. A segment in which F never exceeds the bound is a window.
+    The stopping rule: segments [b, 2 b] are scanned until the dither, or the density of a loss, makes everything beyond
+    negligible, or until more states were looked at than the limit. A segment in which F never exceeds the bound is a
+    window.
 
     Example: one factor alone has a window around every multiple of its period. With two factors of periods 1 and
     sqrt(2), a window is left only where a multiple of one is close to a multiple of the other, such as 7 and 5

@@ -20,14 +20,14 @@ The steps:
 4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
-(`fall_of_sample`). Proofs: docs/proofs/off-lattice.md, section 9.
+(`fall_of_sample`). Proofs: docs/proofs/off-lattice.md, section 10.
 
-Example: DP-SGD with mu = 1 and q = 1/100 at s = 6 and frequencies up to 30 takes 130 atoms.
+Example: DP-SGD with mu = 1 and q = 1/100 at s = 6 and frequencies up to 30 takes 240 atoms.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final, cast
@@ -47,8 +47,6 @@ from tallyveil.arrays import Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
 
-# Unit roundoff of float64: one operation rounds by at most this, relatively.
-UNIT: Final = 2.0**-53
 _BITS: Final = 128
 """Bits of ball arithmetic. Floats keep 53, and terms below 2^-108 of the whole are left out."""
 
@@ -69,10 +67,15 @@ _FINE: Final = 1 / 64
 and would lower a bound of 0.99 by about 0.002."""
 
 _LARGEST_TILT: Final = 1e4
-"""Of a tilt: exponents are right to 10^-11 below it. Only losses with a deviation of 10^-3 or less need more."""
+"""Of a tilt. Only losses with a deviation of 10^-3 or less need more, and floats would lose digits of exponents."""
 
 _TINY: Final = 1e-300
+"""In the place of a size that is below every float."""
+
 _LEAST: Final = Fraction(1, 10**12)
+"""Of probabilities, of one minus them, and of losses on the sample. With it, balls of 128 bits keep more than 40 bits
+beyond a float's; a thousandth of it would leave some for 10^-15, and nobody releases with such a probability."""
+
 _LARGEST_SHIFT: Final = 500.0
 """Of the power times mu up to which the normal masses of cells are right to nine digits. Their logarithms reach half
 the square of it."""
@@ -82,14 +85,12 @@ _ANGLES: Final = tuple(math.pi / 2 ** (j / 2) for j in range(2, 22))
 """Shifts into the complex plane, as the angle mu y, that are tried. Far out the largest one is the best, and near the
 centre one of about u q mu."""
 
-
 _FARTHEST_SHIFT: Final = 8.0
 """The largest shift y that is tried: exp(y^2 / 2) would be above every gain from there on."""
 
 # Atoms whose pairs are looked at, and pairs that are used: each pair is one more period for the scan of frequencies.
 _HEAVY: Final = 24
 _PAIRS: Final = 6
-
 
 _DENSE: Final = 40
 """The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most
@@ -179,7 +180,7 @@ def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
 
 
 def log_moment_of_sample(loss: SampledLoss, tilt: Fraction) -> arb:
-    """ln E exp(tilt L) of one sample, given that not all is revealed, at the current precision.
+    """ln E exp(tilt L) of one sample, given that not all is revealed.
 
     Raises:
         SolverError: The sample has too many terms.
@@ -189,15 +190,14 @@ def log_moment_of_sample(loss: SampledLoss, tilt: Fraction) -> arb:
     return (law.total * (1 + arb(0, law.error)) / whole).log()
 
 
-@lru_cache(maxsize=64)  # a search for an epsilon goes back and forth between a few tilts
 def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> SampleAtoms:
     """The tilted atoms of one sample, for frequencies of at most one.
 
     Raises:
         SolverError: The sample has too many terms.
     """
+    law = _listed(loss, tilt, frequency)
     with precision(_BITS):
-        law = _listed(loss, tilt, frequency)
         weights = np.array([float(mass / law.total) for mass in law.masses])
         sign = -1.0 if loss.added else 1.0
         losses = np.array([sign * float(value) for value in law.values])
@@ -234,13 +234,11 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     power, mu = _power(loss, tilt), math.sqrt(loss.base.mu_squared)
     if power * mu > _LARGEST_SHIFT:
         return lambda begin, end: 0.0
+    law = _listed(loss, tilt, 0.0)
     with precision(_BITS):
-        law = _listed(loss, tilt, 0.0)
-        without = (
-            float((law.total - law.failed).log().lower()) if loss.failure else float(law.total.log().lower())
-        )
-        failed = float((law.failed / law.total).upper()) if loss.failure else 0.0
-        scale = math.log1p(-float(loss.failure))
+        without = float((law.total - law.failed).log().lower())
+        failed = float((law.failed / law.total).upper())
+    scale = math.log1p(-float(loss.failure))
     shifts = [_Shift.of(loss, float(power), angle, mu) for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
 
     def fall(begin: float, end: float) -> float:
@@ -283,11 +281,11 @@ def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceFall:
-    """How the transform of a sample of real Laplace noise falls, relative to that at u = 0.
+    """How the transform of a loss of real Laplace noise falls, relative to that at u = 0.
 
     Attributes:
         apart: Distance of the two atoms of the loss, the largest and the smallest value.
-        strength: a pi^2 / (4 apart^2) for one sample, a being the pull of both atoms.
+        strength: a pi^2 / (4 apart^2) for one answer, a being the pull of both atoms.
         mass: The tilted probability of the atoms and of a failure, rounded up.
         slope: u times the transform of the density between the atoms is at most this.
     """
@@ -301,12 +299,12 @@ class LaplaceFall:
 def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
     """How fast the transform of a sample of real Laplace noise falls."""
     assert isinstance(loss.base, ExponentialLoss)
+    law = _listed(loss, tilt, 0.0)
     with precision(_BITS):
-        law = _listed(loss, tilt, 0.0)
         low, high = law.masses[0] / law.total, law.masses[1] / law.total
         atoms, failed = low + high, law.failed / law.total
         tilted = low * high / atoms**2
-        kept = atoms / (atoms + arb(0.5).exp() * (1 - atoms))
+        share = atoms / (atoms + arb(0.5).exp() * (1 - atoms))
         # The density of ln R, tilted: the mass at an end, divided by the slope of ln R in x there.
         q, epsilon = rational(loss.probability), rational(loss.base.epsilon)
         ends = [
@@ -315,7 +313,7 @@ def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
         ]
         return LaplaceFall(
             float(law.values[1] - law.values[0]),
-            float(tilted * kept) * (1 - 1e-9),
+            float(tilted * share) * (1 - 1e-9),
             float(atoms + failed) * (1 + 1e-9),
             2 * float(ends[0] + ends[1]) * (1 + 1e-9),
         )
@@ -323,9 +321,7 @@ def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
 
 def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, float]]:
     """For other samples: distances of pairs of atoms, and lower bounds of products of their tilted probabilities."""
-    law = atoms_of_sample(loss, tilt, 0.0)
-    with precision(_BITS):
-        values = _listed(loss, tilt, 0.0).values
+    law, values = atoms_of_sample(loss, tilt, 0.0), _listed(loss, tilt, 0.0).values
     heavy = np.argsort(-law.weights, kind="stable")[:_HEAVY]
     first, second = np.triu_indices(heavy.size, 1)
     apart = np.abs(law.losses[heavy[first]] - law.losses[heavy[second]])
@@ -376,11 +372,8 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
             y, nats = _strip(exponent, mu)
             step = 2 * math.pi / (frequency * mu + nats / y)
             # Few digits, so that multiples are exact in floats; the error of the rule falls with the step.
-            step = (
-                2.0 ** math.floor(math.log2(step))
-                * math.floor(256 * step / 2.0 ** math.floor(math.log2(step)))
-                / 256
-            )
+            mantissa, exponent_of_two = math.frexp(step)
+            step = math.ldexp(math.floor(512 * mantissa) / 512, exponent_of_two)
         case GaussianLoss(variance, sensitivity):
             mu, step = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance)
         case _:
@@ -440,6 +433,8 @@ def _strip(power: float, mu: float) -> tuple[float, float]:
     return y, _RULE + 2 + y * y / 2 + cost
 
 
+# A tilt asks for the same ends many times.
+@lru_cache(maxsize=256)
 def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     """Ends of x beyond which terms are negligible, and fall like a geometric series."""
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
@@ -473,22 +468,33 @@ class _Listed:
 
 
 def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
-    q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(_power(loss, tilt))
-    b, probabilities = _in_balls(loss, _power(loss, tilt), frequency)
-    kept = rational(1 - loss.failure)
-    values = [(rest + q * part.exp()).log() for part in b]
-    masses = [
-        kept * chance * (power * value).exp() for chance, value in zip(probabilities, values, strict=True)
-    ]
-    error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | ExponentialLoss) else 0.0
-    if isinstance(loss.base, NormalLoss | GaussianLoss):
-        error += _tails(loss, _power(loss, tilt), frequency, masses)
-    failed = arb(0)
-    if loss.failure:
-        values.append(rest.log())
-        failed = rational(loss.failure) * (power * values[-1]).exp()
-        masses.append(failed)
-    return _Listed(values, masses, sum(masses, arb(0)), failed, error)
+    """The tilted law of one sample, for frequencies of at most one."""
+    # Equal samples of other numbers share it.
+    return _listed_once(replace(loss, multiplicity=1), tilt, frequency)
+
+
+# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour.
+@lru_cache(maxsize=16)
+def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
+    exponent = _power(loss, tilt)
+    with precision(_BITS):
+        q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(exponent)
+        b, probabilities = _in_balls(loss, exponent, frequency)
+        not_failed = rational(1 - loss.failure)
+        values = [(rest + q * part.exp()).log() for part in b]
+        masses = [
+            not_failed * chance * (power * value).exp()
+            for chance, value in zip(probabilities, values, strict=True)
+        ]
+        error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | ExponentialLoss) else 0.0
+        if isinstance(loss.base, NormalLoss | GaussianLoss):
+            error += _tails(loss, exponent, frequency, masses)
+        failed = arb(0)
+        if loss.failure:
+            values.append(rest.log())
+            failed = rational(loss.failure) * (power * values[-1]).exp()
+            masses.append(failed)
+        return _Listed(values, masses, sum(masses, arb(0)), failed, error)
 
 
 def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[arb]) -> float:
