@@ -43,12 +43,14 @@ class NoiseFlag:
         kind: Of the event, as in a ledger.
         parts: The numbers of a value, with colons between.
         describes: What one value states.
+        example: A value.
     """
 
     name: str
     kind: str
     parts: tuple[Part, ...]
     describes: str
+    example: str
 
     @property
     def flag(self) -> str:
@@ -76,7 +78,7 @@ class NoiseFlag:
         for part, value in zip_longest(self.parts, values):
             if part is None or (part.whole and value is not None and not whole_number_of(value)):
                 raise ConfigError(
-                    f"{self.flag} is '{text:.80}'; wanted {self.metavar}, such as {_EXAMPLES[self.kind]}, with whole "
+                    f"{self.flag} is '{text:.80}'; wanted {self.metavar}, such as {self.example}, with whole "
                     "counts above 0.",
                     code="bad-flag",
                 )
@@ -99,47 +101,43 @@ NOISE_FLAGS: Final = (
         "discrete_gaussian",
         (_VARIANCE, _QUERIES, _STEPS),
         "COUNT queries with discrete Gaussian noise of this variance.",
+        "68.49:10",
     ),
     NoiseFlag(
         "laplace",
         "discrete_laplace",
         (_SCALE, _QUERIES, _STEPS),
         "COUNT queries with discrete Laplace noise of this scale.",
+        "7/3:4",
     ),
     NoiseFlag(
         "real_gaussian",
         "gaussian",
         (_VARIANCE, _QUERIES, _DISTANCE),
         "COUNT queries with real-valued Gaussian noise of this variance.",
+        "1.21:10:1/2",
     ),
     NoiseFlag(
         "real_laplace",
         "laplace",
         (_SCALE, _QUERIES, _DISTANCE),
         "COUNT queries with real-valued Laplace noise of this scale.",
+        "2:1:1/3",
     ),
     NoiseFlag(
         "response",
         "randomized_response",
         (_EPSILON, Part("OPTIONS", "options", "2", whole=True), _COUNT),
         "COUNT answers of a person by randomized response among OPTIONS options.",
+        "3/2:5",
     ),
     NoiseFlag(
         "approximate_dp",
         "approximate_dp",
         (_EPSILON, Part("DELTA", "delta", "0"), _COUNT),
         "COUNT mechanisms of which only epsilon and delta are known.",
+        "1/10:1e-7",
     ),
-    NoiseFlag("zcdp", "zcdp", (Part("RHO", "rho"),), "A mechanism of which only rho is known."),
+    NoiseFlag("zcdp", "zcdp", (Part("RHO", "rho"),), "A mechanism of which only rho is known.", "1/8"),
 )
 """All flags that state noise. Random samples and nested events stand in a file (`plans/from_toml/spending.py`)."""
-
-_EXAMPLES: Final = {
-    "discrete_gaussian": "68.49:10",
-    "discrete_laplace": "7/3:4",
-    "gaussian": "1.21:10:1/2",
-    "laplace": "2:1:1/3",
-    "randomized_response": "3/2:5",
-    "approximate_dp": "1/10:1e-7",
-    "zcdp": "1/8",
-}

@@ -325,16 +325,14 @@ class _ContourPart:
 
 
 def _terms(factor: Other, tilt: float, farthest: float) -> float:
-    """How many numbers a node takes for a factor, about: its atoms, or one where there is a closed form."""
+    """How many numbers a node takes for a factor, about: its atoms; one for real Laplace and narrow Gaussian noise."""
     match factor:
         case SampledLoss():
             return terms_of_sample(factor, tilt, farthest)
-        case GaussianLoss():
+        case GaussianLoss() | ExponentialLoss():
             return 1
         case ResponseLoss():
             return 3
-        case ExponentialLoss():
-            return 1
         case _:
             return factor.sensitivity + 1
 
