@@ -106,6 +106,9 @@ def _of_fields(mapping: Mapping[str, Any], name: str, fields: tuple[str, ...]) -
 
 def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     multiplier = _number(event, "noise_multiplier")
+    # Its square would be as large as that of noise.
+    if multiplier < 0:
+        raise _refused(event, "Its noise_multiplier is below 0.")
     # The multiplier is a standard deviation, in units of what one added record moves.
     return Gaussian(multiplier**2, _moved(neighbours)) if multiplier else _no_noise(event)
 

@@ -57,6 +57,9 @@ POINTS: Final = 101
 SMALLEST_DELTA: Final = "1e-12"
 """Delta at which a drawn profile ends."""
 
+_BEYOND_LOSSES: Final = 1e9
+"""An epsilon beyond which nobody states a guarantee."""
+
 _MOST_INVARIANTS: Final = 3
 """Invariants that one line names; the guarantee itself holds all of them."""
 
@@ -84,7 +87,7 @@ class ShownGuarantee(Protocol):
     def engines(self) -> tuple[str, ...]:
         """Names of the engines used."""
 
-    def epsilon(self, delta: str) -> Bounds:
+    def epsilon(self, delta: str | float) -> Bounds:
         """The smallest epsilon at a delta."""
 
     def log_profile(self, epsilons: Sequence[float]) -> ManyBounds:
@@ -129,6 +132,18 @@ def draw_tradeoff(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     return axes
 
 
+def end_of_profile(guarantee: ShownGuarantee) -> float:
+    """The epsilon at which a drawn profile ends: that of a delta of 1e-12.
+
+    If everything may be revealed with a larger probability D, no epsilon has this delta. Then it is that of 1.001 D.
+    """
+    end = guarantee.epsilon(SMALLEST_DELTA).upper
+    if math.isfinite(end):
+        return end
+    never_less = exponential(guarantee.log_profile([_BEYOND_LOSSES])).upper
+    return guarantee.epsilon(min(1.001 * float(never_less[0]), 1 - 1e-12)).upper
+
+
 def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     """Draw the certified delta at every epsilon on a logarithmic axis, with the range between its bounds shaded.
 
@@ -138,7 +153,7 @@ def draw_profile(guarantee: ShownGuarantee, axes: "Axes | None") -> "Axes":
     """
     axes = _axes(axes)
     # An epsilon of 0 leaves no interval to draw.
-    end = guarantee.epsilon(SMALLEST_DELTA).upper or 1.0
+    end = end_of_profile(guarantee) or 1.0
     epsilons = np.linspace(0.0, end, POINTS)
     deltas = exponential(guarantee.log_profile(epsilons.tolist()))
     # A logarithmic axis has no place for a delta below every float.

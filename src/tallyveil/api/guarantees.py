@@ -34,8 +34,6 @@ LARGEST_EPSILON: Final = 10**6
 """Largest epsilon at the end of a curve. A guarantee with a larger epsilon is meaningless."""
 POINTS_DRAWN: Final = 121
 """Points of a drawn curve. With half as many, corners show; twice as many take twice as long and look the same."""
-_NOTHING_LEFT: Final = Fraction(1, 10**12)
-"""The delta at which a curve ends: beyond it a drawing shows nothing."""
 
 
 def _neighbours(text: object, info: ValidationInfo) -> "Neighbours":
@@ -283,7 +281,9 @@ def profile_of_guarantee(
         points: Number of points.
         largest: Largest epsilon; None for that at which delta is 1e-12.
     """
-    end = Fraction(guarantee.epsilon(_NOTHING_LEFT).upper) if largest is None else Fraction(largest)
+    from tallyveil.accounting.guarantee import end_of_profile
+
+    end = Fraction(end_of_profile(guarantee) if largest is None else largest)
     grid = _grid(end, points)
     curve = list(zip(grid, guarantee.profile_curve(grid), strict=True))
     listed = [{"epsilon": epsilon, "delta": bounds.to_mapping()} for epsilon, bounds in curve]

@@ -102,6 +102,7 @@ def test_events_within_events() -> None:
         ("GaussianDpEvent", "unbounded", "'GaussianDpEvent'"),
         (theirs.DiscreteLaplaceDpEvent(0.0, 1), "unbounded", "above 0"),
         (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
+        (theirs.GaussianDpEvent(-5.0), "unbounded", "below 0"),
     ],
 )
 def test_what_is_not_supported_is_named(event, neighbours, named) -> None:

@@ -397,3 +397,11 @@ def test_a_household_with_samples_is_refused(account, tmp_path):
     assert "error [no-group]" in account(*flags, "2", code=BudgetError.exit_code)
     assert "size: 1" in account(*flags, "1")
     assert "size must be" in account(*flags, 10**7, code=BudgetError.exit_code)
+
+
+def test_a_profile_that_never_reaches_0_ends_near_its_least_delta(account):
+    curve = json.loads(account("profile", "--approximate-dp", "1/10:1e-7", "--points", "5", "--json"))[
+        "profile"
+    ]
+    assert curve[-1]["epsilon"] == pytest.approx(0.1, rel=1e-5)
+    assert curve[-1]["delta"]["upper"] == pytest.approx(1e-7, rel=0.01)
