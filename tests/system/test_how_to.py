@@ -50,9 +50,12 @@ def test_pages(town, command):
 
     run_python("before-publishing.md")
 
-    (lines,) = blocks_of("several-releases.md", "sh")
-    said = [command(*line.split()[1:]) for line in lines.splitlines()][-1]
+    total, budget = blocks_of("several-releases.md", "sh")
+    said = [command(*line.split()[1:]) for line in total.splitlines()][-1]
     assert "epsilon: between 9.618206356" in said
+    said = command(*budget.split()[1:])
+    assert "noise chosen on the way: epsilon at most 10.8706" in said
+    assert "budget: rho 3; left 2; epsilon at most 18.8284" in said
 
     (exact,) = blocks_of("exact-totals.md", "toml")
     with Path("release.toml").open("a") as stream:

@@ -468,17 +468,23 @@ class TotalGuarantee:
 
 
 @checked
-def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuarantee:
+def total_guarantee(
+    runs: Folders, delta: str | Fraction = "1e-10", *, budget: Exact | None = None
+) -> TotalGuarantee:
     """The joint privacy guarantee of several releases about the same people, from their ledgers.
 
-    Measurements and the releases that are estimated from them count once.
+    Measurements and the releases that are estimated from them count once. Releases under unbounded neighbours beside
+    others under bounded ones count as what the change of one person's record costs.
 
     Args:
         runs: Folders of releases, or folders that contain such folders.
         delta: Delta at which epsilon is stated.
+        budget: A budget in rho that was fixed in advance for all releases of these people. What is left of it, and what
+            it promises however the releases were chosen, are then part of the content.
     Raises:
         StoreError: a folder holds no finished release, or a ledger is damaged.
-        BudgetError: a release protects nobody, or the releases have different neighbours.
+        BudgetError: a release protects nobody, more was spent than the budget, or ledgers have different neighbours and
+            are not all of finished releases.
     """
     from tallyveil.accounting.ledger.joint import read_joint, require_protection, runs_in
     from tallyveil.files.finished import refuse_unfinished
@@ -493,15 +499,22 @@ def total_guarantee(runs: Folders, delta: str | Fraction = "1e-10") -> TotalGuar
     ]
     for folder in folders:
         refuse_unfinished(folder)
-    joint = read_joint(ledgers)
+    joint = read_joint(ledgers, releases=folders)
     require_protection(joint)  # tables without noise have no manifest of a release
     # A release that was estimated from measurements copies the lines of their ledger. Read again without these lines,
     # so that measurements and what was estimated from them are paid for once.
     copied = {folder: copied_lines(read_manifest(folder)) for folder in folders}
     if any(copied.values()):
-        joint = read_joint(ledgers, copied)
+        joint = read_joint(ledgers, copied, folders)
+    exact = parse_fraction(delta, "--delta")
     content: dict[str, Any] = {"runs": [str(ledger) for ledger in ledgers]}
-    content |= _published(joint, str(delta), parse_fraction(delta, "--delta"))
+    content |= _published(joint, str(delta), exact)
+    if len(ledgers) > 1:
+        content["noise_chosen_on_the_way"] = _on_the_way(joint, exact)
+    if budget is not None:
+        content["budget"] = _budget(joint, Fraction(budget), exact)
+    if joint.translated:
+        content["translated"] = [f"{path}: from unbounded to bounded neighbours" for path in joint.translated]
     if joint.non_private:
         content["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     return TotalGuarantee(tuple(ledgers), content, joint)
@@ -526,6 +539,27 @@ def _published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, 
         **({} if reached is None else {"width_reached": Fraction(str(reached))}),
         "invariants": list(invariants_of(joint.paid)),
     }
+
+
+def _on_the_way(joint: "JointLedgers", delta: Fraction) -> dict[str, Any]:
+    """Epsilon if the noise of later releases was chosen by the results of earlier ones."""
+    from tallyveil.accounting.ledger.joint import odometer_of
+
+    try:
+        return {"epsilon": {"upper": odometer_of(joint, delta).epsilon}}
+    except BudgetError as error:  # the other numbers of the total do not depend on it
+        return {"not_known": str(error)}
+
+
+def _budget(joint: "JointLedgers", rho: Fraction, delta: Fraction) -> dict[str, Any]:
+    """A budget that was fixed in advance: what is left of it, and the epsilon that it promises in any case."""
+    from tallyveil.accounting.events import ZCDP
+    from tallyveil.accounting.ledger.joint import left_of
+    from tallyveil.accounting.proved import proved_epsilon
+
+    left = left_of(joint, rho)
+    promised = proved_epsilon(ZCDP(rho), joint.neighbours, delta).bounds
+    return {"rho": str(rho), "left": str(left), "epsilon": {"upper": promised.upper}}
 
 
 def _not_exact(joint: "JointLedgers", proved: "ProvedEpsilon") -> dict[str, Any]:

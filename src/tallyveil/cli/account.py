@@ -304,6 +304,15 @@ def total(
         ),
     ],
     delta: Delta = "1e-10",
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="RHO",
+            help="A budget that was fixed in advance for all releases of these people: shows what is left, and fails "
+            "if more was spent.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     plot: Plot = None,
 ) -> None:
@@ -312,11 +321,14 @@ def total(
     Measurements and the releases that are estimated from them count once. A ledger may record that true counts were
     looked at; the guarantee does not cover this, and the answer names it. If a release has Gaussian noise on a lattice,
     the total is an upper bound and is marked as such.
+
+    Epsilon holds for noise that was fixed before the first release. If the results of earlier releases decided how much
+    noise later ones added, the epsilon under noise_chosen_on_the_way holds.
     """
     from tallyveil.api.guarantees import total_guarantee
 
     # Drawing first, because it may fail, and an answer on the screen would look like success.
-    total = total_guarantee(runs, delta)
+    total = total_guarantee(runs, delta, budget=budget)
     if plot is not None:
         _plot_profile(total.guarantee(), plot)
     _print_answer(total.content, as_json)

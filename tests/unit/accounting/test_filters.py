@@ -1,8 +1,8 @@
 """Filters and the odometer: what they enter, refuse and promise, also if the noise is chosen by the results."""
 
-import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -98,7 +98,7 @@ def test_a_filter_of_mu_promises_its_mu(mu) -> None:
 def test_what_has_no_rho_is_refused_and_not_entered(event) -> None:
     for found in (
         Filter(rho=10, neighbours="bounded"),
-        Odometer(delta="1e-6", tuned_to=1, neighbours="bounded"),
+        Odometer(delta="1e-6", neighbours="bounded"),
     ):
         with pytest.raises(BudgetError):
             found.spend(event)
@@ -116,29 +116,58 @@ def test_budgets_are_exact_and_one() -> None:
     ):
         with pytest.raises(BudgetError):
             Filter(neighbours="bounded", **given)
-    for given in ({"delta": 0, "tuned_to": 1}, {"delta": "1e-6", "tuned_to": 0}, {"delta": 1, "tuned_to": 1}):
+    for delta in (0, 1, "-1e-6", 1e-6):
         with pytest.raises(BudgetError):
-            Odometer(neighbours="bounded", **given)
+            Odometer(neighbours="bounded", delta=delta)
     with pytest.raises(BudgetError, match="takes one budget, got rho, epsilon, mu") as caught:
         Filter(rho=1, epsilon=1, mu=1, neighbours="bounded")
     assert caught.value.code == "filter-budget"
     with pytest.raises(BudgetError) as caught:
-        Odometer(delta=0, tuned_to=1, neighbours="bounded")
+        Odometer(delta=0, neighbours="bounded")
     assert caught.value.code == "filter-budget"
     with pytest.raises(BudgetError, match="neighbours must be"):
         Filter(rho=1, neighbours="both")
 
 
-def test_an_odometer_is_the_textbook_bound_where_it_is_tuned() -> None:
-    found = Odometer(delta="1e-6", tuned_to="1/2", neighbours="unbounded")
+def mixture_in_decimals(loss: mpmath.mpf, rho: Fraction, delta: Fraction) -> mpmath.mpf:
+    """Docs/proofs/filters.md, section 4, in 60 digits: the value that a bound must bring to 1 / delta."""
+    best, wanted = mpmath.sqrt(-mpmath.log(mpmath.mpf(delta.numerator) / delta.denominator)), mpmath.mpf(0)
+    weights = mpmath.fsum(mpmath.mpf(1) / (2 + abs(k)) ** 2 for k in range(-32, 33))
+    for k in range(-32, 33):
+        x = best * mpmath.sqrt(2) ** k
+        exponent = x * (loss - (1 + x) * mpmath.mpf(rho.numerator) / rho.denominator)
+        wanted += mpmath.exp(exponent) / (2 + abs(k)) ** 2 / weights
+    return wanted
+
+
+@pytest.mark.parametrize("delta", ["1e-300", "1e-10", "1e-3", "999/1000"])
+@pytest.mark.parametrize("rho", ["1e-12", "1/100", "1/2", "7", "9000"])
+def test_the_bound_of_an_odometer_is_where_its_mixture_is_one_over_delta(rho, delta) -> None:
+    found = Odometer(delta=delta, neighbours="unbounded")
+    found.spend(ZCDP(rho))
+    with mpmath.workdps(60):
+        bound, most = mpmath.mpf(found.epsilon), 1 / mpmath.mpf(Fraction(delta).numerator)
+        most *= Fraction(delta).denominator
+        # The x of the package are floats, so that the mixture is the same up to about their relative error.
+        for change, exceeds in ((1e-13, True), (-1e-13, False)):
+            value = mixture_in_decimals(bound * (1 + change), Fraction(rho), Fraction(delta))
+            assert (value >= most) is exceeds
+
+
+def test_an_odometer_is_little_above_the_bound_of_noise_fixed_in_advance() -> None:
+    found = Odometer(delta="1e-10", neighbours="unbounded")
     assert found.epsilon == 0
-    for step in range(1, 11):
-        found.spend(Gaussian(10))
-        assert found.epsilon >= zcdp_to_epsilon_textbook(Fraction(step, 20), Fraction("1e-6")) * (1 - 1e-12)
-    assert found.rho == Fraction(1, 2)
-    assert found.epsilon == pytest.approx(
-        zcdp_to_epsilon_textbook(Fraction(1, 2), Fraction("1e-6")), rel=1e-12
-    )
+    for step in range(1, 101):
+        found.spend(Gaussian(5))
+        textbook = zcdp_to_epsilon_textbook(Fraction(step, 10), Fraction("1e-10"))
+        assert textbook < found.epsilon < 1.07 * textbook
+    assert found.rho == 10
+
+
+def bound_at(rho: float, delta: float) -> float:
+    odometer = Odometer(delta=str(delta), neighbours="unbounded")
+    odometer.spend(ZCDP(Fraction(rho)))
+    return odometer.epsilon
 
 
 def test_noise_chosen_by_the_results_keeps_the_promises() -> None:
@@ -150,15 +179,16 @@ def test_noise_chosen_by_the_results_keeps_the_promises() -> None:
     draw, runs, delta = np.random.default_rng(3), 40_000, 0.1
     budget = Filter(rho="1/2", neighbours="unbounded")
     log_ratio, left = np.zeros(runs), np.full(runs, float(budget.budget[0]))
-    odometer = Odometer(delta=str(delta), tuned_to="1/2", neighbours="unbounded")
-    slope, most = 1 + float(odometer._excess), math.log(1 / delta) / float(odometer._excess)
+    # The bounds on a grid of rho, each at its lower end: the check is then stricter than the odometer.
+    grid = [0.001 * step for step in range(1, 501)]
+    bounds = [bound_at(rho, delta) for rho in grid]
     exceeded = np.zeros(runs, dtype=bool)
     for _ in range(30):
         wanted = np.where(log_ratio > 0, 0.08, 0.01)
         rho = np.where(wanted <= left, wanted, 0.0)
         log_ratio += rho + np.sqrt(2 * rho) * draw.standard_normal(runs)
         left -= rho
-        exceeded |= log_ratio > slope * (0.5 - left) + most
+        exceeded |= log_ratio > np.interp(0.5 - left, grid, bounds)
     assert exceeded.mean() <= delta + 0.0045
     promised = compose(budget.event, neighbours="unbounded")
     for epsilon in (0.0, 0.5, 1.5):

@@ -21,6 +21,7 @@ from tallyveil.accounting import (
     PoissonSampled,
     RandomizedResponse,
     compose,
+    rho_of,
 )
 from tallyveil.api.noise_flags import NOISE_FLAGS
 from tallyveil.errors import BudgetError
@@ -175,6 +176,12 @@ def test_total_of_several_runs_is_more_than_each(account, small_release, tmp_pat
     assert json.loads(account("total", folder, "--json"))["epsilon"] == both
     assert both["lower"] <= doubled.upper
     assert doubled.lower <= both["upper"]
+    total = json.loads(account("total", folder, "--json", "--budget", "20"))
+    assert total["noise_chosen_on_the_way"]["epsilon"]["upper"] > both["upper"]
+    spent = 2 * rho_of(plan.event())
+    assert total["budget"]["left"] == str(20 - spent)
+    assert total["budget"]["epsilon"]["upper"] > both["upper"]
+    assert "the releases spent" in account("total", folder, "--budget", spent / 2, code=BudgetError.exit_code)
 
 
 def test_total_with_gaussian_noise_on_a_lattice_is_an_upper_bound(account, tmp_path):

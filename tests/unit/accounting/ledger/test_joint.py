@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from tallyveil.accounting import (
 from tallyveil.accounting.events import TEST_KEY, WITHOUT_NOISE
 from tallyveil.accounting.ledger.joint import (
     added_delta,
+    left_of,
+    odometer_of,
     published_epsilon,
     published_guarantee,
     read_joint,
@@ -57,6 +60,45 @@ def test_events_of_all_ledgers_follow_one_another(runs: list[Path]) -> None:
     joint = read_joint(reversed(runs))
     assert joint.event == joint.paid == SequentialEvent((SECOND, FIRST))
     assert (joint.neighbours, joint.non_private) == (BOUNDED, ())
+
+
+UNBOUNDED = Neighbours.UNBOUNDED
+
+
+def test_a_release_under_unbounded_neighbours_counts_as_a_change_beside_bounded_ones(runs, tmp_path) -> None:
+    other = run(tmp_path / "c", DiscreteGaussian(5, multiplicity=3), neighbours=UNBOUNDED)
+    joint = read_joint([*runs, other], releases=[*runs, other])
+    assert joint.neighbours is BOUNDED
+    assert joint.event == SequentialEvent((FIRST, SECOND, DiscreteGaussian(5, multiplicity=6)))
+    assert joint.translated == (other / "ledger.jsonl",)
+    # Alone, or beside others of its kind, it is what it says.
+    alone = read_joint([other], releases=[other])
+    assert (alone.neighbours, alone.translated) == (UNBOUNDED, ())
+    assert alone.event == SequentialEvent((DiscreteGaussian(5, multiplicity=3),))
+    # A plain ledger may hold noise on any query, of which nothing is known for a change.
+    with pytest.raises(BudgetError, match="do not add up"):
+        read_joint([*runs, other], releases=runs)
+    lattice = run(tmp_path / "d", IntegerSubspaceGaussian(10, 1), neighbours=UNBOUNDED)
+    with pytest.raises(BudgetError, match="nothing to translate"):
+        read_joint([*runs, lattice], releases=[*runs, lattice])
+
+
+def test_an_odometer_and_a_filter_over_ledgers(runs) -> None:
+    joint = read_joint(runs)
+    # 2 / (2 * 10), and epsilon^2 / 2 of each of two answers.
+    spent = Fraction(1, 10) + Fraction(1, 16)
+    odometer = odometer_of(joint, Fraction(1, 10**10))
+    assert odometer.rho == spent
+    assert odometer.epsilon > published_epsilon(joint, Fraction(1, 10**10)).bounds.upper
+    assert left_of(joint, spent) == 0
+    assert left_of(joint, Fraction(1)) == 1 - spent
+    with pytest.raises(BudgetError, match="the releases spent rho 13/80") as caught:
+        left_of(joint, Fraction(16, 100))
+    assert caught.value.code == "filter-spent"
+    unprotected = replace(joint, unprotected=("a test key",))
+    for ask in (odometer_of, left_of):
+        with pytest.raises(BudgetError, match="no finite guarantee"):
+            ask(unprotected, Fraction(1, 2))
 
 
 def test_runs_in_a_folder_are_found_by_name(runs: list[Path], tmp_path: Path) -> None:
