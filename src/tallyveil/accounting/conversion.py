@@ -10,6 +10,8 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
+from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.moments import greatest_bounds, greatest_loss
 from tallyveil.accounting.engines.tails import LossEngine, Tails, fraction_bounds, log_bounds_of, log_delta_of
@@ -77,12 +79,23 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
     target = log_bounds_of(delta)
     # Also the case where a search would have no root: delta is below the target on all of [0, inf). It is not if delta,
     # which falls, is above the target near the root. At 0 delta may take much longer to compute.
+    rough = _rough(engine)
     near = min(_guess(factors, target.lower), ceiling) / 2
-    if log_delta_of(engine, near).lower <= target.upper and log_delta_of(engine, 0.0).upper <= target.lower:
+    if log_delta_of(rough, near).lower <= target.upper and log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
-    root, slope = _root(engine, factors, target, ceiling)
+    # From the ceiling on delta is 0, and its logarithm has no slope to follow: begin well below.
+    begin = min(_guess(factors, (target.lower + target.upper) / 2), ceiling / 2)
+    root, slope = _root(rough, begin, target, ceiling)
+    if rough is not engine:
+        root, slope = _root(engine, root, target, ceiling)
     upper = _certified_upper(engine, root, slope, target, ceiling)
     return Bounds(_certified_lower(engine, root, slope, target), upper)
+
+
+def _rough(engine: LossEngine) -> LossEngine:
+    """An engine of the same losses to search with, where the engine itself takes long at each place."""
+    fast = engine.fast if isinstance(engine, FallbackEngine) else engine
+    return fast.rough() if isinstance(fast, Dithered) else engine
 
 
 def _of_parts(engine: WithFailure | Between, delta: Fraction) -> Bounds:
@@ -105,12 +118,10 @@ def _greatest(law: Law) -> Bounds:
     return Bounds(math.inf, math.inf) if most is None else fraction_bounds(most)
 
 
-def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> tuple[float, float]:
-    """An epsilon near the root, and minus the derivative of ln delta there."""
+def _root(engine: LossEngine, epsilon: float, target: Bounds, ceiling: float) -> tuple[float, float]:
+    """An epsilon near the root, and minus the derivative of ln delta there; the search begins at `epsilon`."""
     aim = (target.lower + target.upper) / 2
     low, high = 0.0, ceiling
-    # From the ceiling on delta is 0, and its logarithm has no slope to follow: begin well below.
-    epsilon = min(_guess(factors, aim), ceiling / 2)
     slope = 1.0
     for attempt in range(_MAX_STEPS):
         tails = engine.log_tails(epsilon)

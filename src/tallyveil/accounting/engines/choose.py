@@ -15,9 +15,9 @@ Any other law is taken apart:
 2. One normal loss alone has a closed form.
 3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
 4. All others: enumeration of a few finite losses, or the dithered contour.
-5. What remains, such as a few samples, is listed and moved to a grid. Real-valued noise has no list. Integer noise
-   that covers it stands for it in the upper bounds, and integer noise that it covers in the lower bounds
-   (docs/proofs/real-noise.md, section 2).
+5. What remains, such as a few samples of a tiny probability, is listed and moved to a grid. Real-valued noise has no
+   list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the lower
+   bounds (docs/proofs/real-noise.md, section 2).
 """
 
 import math

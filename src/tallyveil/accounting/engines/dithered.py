@@ -33,7 +33,6 @@ from tallyveil.accounting.engines.loss_transform import (
     Depth,
     GaussianFactors,
     Other,
-    TiltedAtoms,
     Windows,
     atoms,
     decay_of,
@@ -73,7 +72,7 @@ from tallyveil.accounting.losses import (
     mirrored,
 )
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.arrays import Complexes, Floats
+from tallyveil.arrays import Complexes, Floats, Integers
 
 # Minus the logarithm, about, of images of a factor below which none of them is computed.
 _NEGLIGIBLE_IMAGE: Final = 60.0
@@ -131,15 +130,6 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Phases:
-    """Cosines and sines of the phases u (W - epsilon) for some epsilons, and the sizes of W - epsilon."""
-
-    away: Floats
-    cosines: Floats
-    sines: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class DitheredContour:
     """The rule on one contour, for the epsilons that share its tilt.
 
@@ -159,6 +149,7 @@ class DitheredContour:
         frequencies: u at the nodes.
         terms: The terms of the rule without the phase exp(i u (W - epsilon)), for the dither and for one twice as wide.
         roundings: For both, a bound on the rounding error of the sum, and its growth with |W - epsilon|.
+        sizes: For both, the sum of the moduli of the terms.
         log_unit: Logarithm of the unit of the sums, without the part -s epsilon.
         further: A tilt beyond s for Chernoff's bound on the wrap-around, and the logarithm of the moment there.
     """
@@ -170,36 +161,47 @@ class DitheredContour:
     frequencies: Floats
     terms: tuple[Complexes, Complexes]
     roundings: tuple[tuple[float, float], tuple[float, float]]
+    sizes: tuple[float, float]
     log_unit: Bounds
     further: tuple[float, float]
     _shifted: dict[tuple[int, Fraction], Complexes] = field(default_factory=dict, repr=False, compare=False)
 
-    def phases(self, epsilons: Sequence[Fraction]) -> "_Phases":
-        """The phases of all nodes at epsilons."""
-        # Exact difference, rounded once: W and epsilon may be large and close.
-        away = np.array([float(self.centre - epsilon) for epsilon in epsilons])
-        turns = np.multiply.outer(away / (2 * math.pi), self.frequencies)
-        # Whole turns are taken off before the cosine, whose argument reduction would otherwise lose digits.
-        angles = (2 * math.pi) * (turns - np.rint(turns))
-        return _Phases(np.abs(away), np.cos(angles), np.sin(angles))
-
-    def sums_at(self, phases: "_Phases", wide: int, shift: Fraction = Fraction(0)) -> tuple[Floats, Floats]:
-        """The rule and bounds on its errors, without the wrap-around.
+    def sums_at(
+        self, epsilons: Sequence[Fraction], variants: Sequence[tuple[int, Fraction]]
+    ) -> list[tuple[Floats, Floats]]:
+        """The rule and bounds on its errors, without the wrap-around, for each variant.
 
         Args:
-            phases: Those at some epsilons.
-            wide: 1 for the wider dither.
-            shift: What is added to these epsilons. Nearby epsilons share the phases, which take most of the time.
+            epsilons: Where.
+            variants: 1 for the wider dither, and what is added to the epsilons. Nearby epsilons share the phases, which
+                take most of the time.
         """
-        terms = self._terms_at(wide, shift)
-        values: Floats = phases.cosines @ terms.real - phases.sines @ terms.imag
+        # Exact difference, rounded once: W and epsilon may be large and close.
+        away = np.array([float(self.centre - epsilon) for epsilon in epsilons])
+        terms = [self._terms_at(*variant) for variant in variants]
+        values = [np.zeros(away.size) for _ in variants]
+        # As many nodes at once as stay in a processor's cache.
+        at_once = max(1, _AT_ONCE // away.size)
+        for begin in range(0, self.frequencies.size, at_once):
+            piece = slice(begin, begin + at_once)
+            turns = np.multiply.outer(away / (2 * math.pi), self.frequencies[piece])
+            # Whole turns are taken off before the cosine, whose argument reduction would otherwise lose digits.
+            angles = (2 * math.pi) * (turns - np.rint(turns))
+            cosines, sines = np.cos(angles), np.sin(angles)
+            for i, term in enumerate(terms):
+                values[i] += cosines @ term[piece].real - sines @ term[piece].imag
+        return [
+            (values[i], self._errors(np.abs(away), wide, shift)) for i, (wide, shift) in enumerate(variants)
+        ]
+
+    def _errors(self, away: Floats, wide: int, shift: Fraction) -> Floats:
         fixed, growth = self.roundings[wide]
         # Rounding grows with the distance from the centre, since u times it is the rounded phase.
-        errors = fixed + growth * (phases.away + float(abs(shift))) + self._left_out(wide + 1)
+        errors = fixed + growth * (away + float(abs(shift))) + self._left_out(wide + 1)
         if shift:
             # One more factor of modulus 1, right to some units.
-            errors = errors + 100 * UNIT * float(np.abs(terms).sum())
-        return values, errors
+            errors = errors + 100 * UNIT * self.sizes[wide]
+        return errors
 
     def _terms_at(self, wide: int, shift: Fraction) -> Complexes:
         if not shift:
@@ -262,47 +264,117 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     """
     # A tilt moves every phase; the nodes are those of the windows, at multiples of the step, in order.
     step = 2 * math.pi / period
-    u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
-    part, centre = _gaussian_part(scan.gaussians, u, tilt), scan.gaussians.variance / 2
-    for factor in scan.others:
-        # Phases of Laplace noise and of samples are counted from a loss of 0, those of atoms from their middle.
-        match factor:
-            case ExponentialLoss():
-                part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
-            case SampledLoss():
-                part = part.times(*_sampled_part(factor, u, Fraction(tilt)))
-            case _:
-                # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
-                law = atoms(factor, Fraction(tilt))
-                part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
-                centre += _centre(factor, law)
-    z = tilt + 1j * u
-    # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
-    flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
-    if tilt < 0:
-        flat = -flat
-    terms, roundings = [], []
-    # Both dithers are needed for the lower bound, and share every transform, so they are made together.
-    for times in (1, 2):
-        kernel, size, error = _dither(tilt, u, scan.depth.half_width * times, scan.depth.parts)
-        terms.append(part.values * kernel * flat)
-        rough = part.sizes * np.abs(flat) * 1.001
-        # Relative errors multiply, as those of a power of many equal transforms do.
-        relative = np.expm1(np.minimum(1.01 * UNIT * part.errors, _LARGEST_EXPONENT))
-        fixed = float((rough * (relative * size + 1.01 * UNIT * (error + u.size * size))).sum())
-        roundings.append((1.01 * fixed, 1.01 * UNIT * float((rough * size * u).sum()) * 8))
+    numbers = nodes_within(scan.windows.lows, scan.windows.highs, step)
+    lists = _lists(scan.others, tilt, float(numbers.max(initial=0) * step))
+    # As many nodes at once as stay in a processor's cache: every array that leaves it takes ten times as long.
+    pieces = [
+        _terms_at_nodes(scan, tilt, step, numbers[begin : begin + _AT_ONCE], lists, numbers.size)
+        for begin in range(0, numbers.size, _AT_ONCE)
+    ]
+    centre = scan.gaussians.variance / 2 + sum((part.centre for part in lists.values()), Fraction(0))
+    single, double = (
+        (
+            np.concatenate([piece[i].terms for piece in pieces]),
+            (1.01 * sum(piece[i].fixed for piece in pieces), sum(piece[i].growth for piece in pieces)),
+            1.01 * sum(piece[i].size for piece in pieces),
+        )
+        for i in (0, 1)
+    )
     return DitheredContour(
         scan=scan,
         tilt=tilt,
         period=period,
         centre=centre,
-        frequencies=u,
+        frequencies=numbers.astype(np.float64) * step,
         # The phases are counted from the centre, an exact fraction, so that epsilon minus centre has one rounding.
-        terms=(terms[0], terms[1]),
-        roundings=(roundings[0], roundings[1]),
+        terms=(single[0], double[0]),
+        roundings=(single[1], double[1]),
+        sizes=(single[2], double[2]),
         log_unit=log_moment_bounds(scan, tilt, scan.gaussians.log_norm),
         further=(further, log_moment_bounds(scan, further, 0.0).upper),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A loss as a list of atoms, tilted.
+
+    Attributes:
+        losses, weights: As in `SampleAtoms`; losses are counted from the centre.
+        error: Bound on the error of the transform that the list has by itself.
+        centre: Exact; 0 for samples.
+        multiplicity: Of the loss.
+    """
+
+    losses: Floats | Complexes
+    weights: Floats | Complexes
+    error: float
+    centre: Fraction
+    multiplicity: int
+
+
+def _lists(others: Sequence[Other], tilt: float, farthest: float) -> dict[Other, _List]:
+    """The lists of all factors but real Laplace noise, whose transform has a closed form."""
+    lists: dict[Other, _List] = {}
+    for factor in others:
+        match factor:
+            case ExponentialLoss():
+                continue
+            case SampledLoss():
+                # Phases of Laplace noise and of samples are counted from a loss of 0.
+                sample = atoms_of_sample(factor, Fraction(tilt), farthest)
+                lists[factor] = _List(
+                    sample.losses, sample.weights, sample.error, Fraction(0), factor.multiplicity
+                )
+            case _:
+                # Atoms of what has no closed form, tilted exactly by the fraction that the float is. They are counted
+                # from the middle of the list: phases stay as small as they can be.
+                law = atoms(factor, Fraction(tilt))
+                middle = law.weights.size // 2
+                losses = float(factor.step) * (np.arange(law.weights.size, dtype=np.float64) - middle)
+                centre = factor.multiplicity * (factor.offset + factor.step * (law.start + middle))
+                lists[factor] = _List(losses, law.weights, law.error, centre, factor.multiplicity)
+    return lists
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The terms of the rule at some nodes, their part of both roundings, and the sum of their moduli."""
+
+    terms: Complexes
+    fixed: float
+    growth: float
+    size: float
+
+
+def _terms_at_nodes(
+    scan: Scan, tilt: float, step: float, numbers: Integers, lists: dict[Other, _List], count: int
+) -> tuple[_Terms, _Terms]:
+    """The terms at some of the nodes, `count` in all, for the dither and for one twice as wide."""
+    u = numbers.astype(np.float64) * step
+    part = _gaussian_part(scan.gaussians, u, tilt)
+    for factor in scan.others:
+        if isinstance(factor, ExponentialLoss):
+            part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+        else:
+            part = part.times(*_listed_part(lists[factor], numbers, step, count))
+    z = tilt + 1j * u
+    # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
+    flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
+    if tilt < 0:
+        flat = -flat
+    # Relative errors multiply, as those of a power of many equal transforms do.
+    relative = np.expm1(np.minimum(1.01 * UNIT * part.errors, _LARGEST_EXPONENT))
+    both = []
+    # Both dithers are needed for the lower bound, and share every transform, so they are made together.
+    for times in (1, 2):
+        kernel, size, error = _dither(tilt, u, scan.depth.half_width * times, scan.depth.parts)
+        terms = part.values * kernel * flat
+        rough = part.sizes * np.abs(flat) * 1.001
+        fixed = float((rough * (relative * size + 1.01 * UNIT * (error + count * size))).sum())
+        growth = 1.01 * UNIT * float((rough * size * u).sum()) * 8
+        both.append(_Terms(terms, fixed, growth, float(np.abs(terms).sum())))
+    return both[0], both[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +407,6 @@ def _terms(factor: Other, tilt: float, farthest: float) -> float:
             return 3
         case _:
             return factor.sensitivity + 1
-
-
-def _centre(factor: LossFactor | ResponseLoss, law: TiltedAtoms) -> Fraction:
-    return factor.multiplicity * (factor.offset + factor.step * (law.start + law.weights.size // 2))
 
 
 def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
@@ -411,32 +479,65 @@ def _power_less_one(w: Complexes, power: int) -> Complexes:
         square = square * (2 + square)
 
 
-def _listed_part(law: TiltedAtoms, step: float, power: int, u: Floats) -> tuple[Complexes, Floats]:
-    """The transform of a law given by its atoms, to a power, and its error in UNIT."""
-    # Counted from the middle of the list: phases stay as small as they can be.
-    places = np.arange(law.weights.size) - float(law.weights.size // 2)
-    # A product of nodes and atoms; the number of atoms of all listed losses is limited where the engine is made.
-    turns = np.multiply.outer(u * (step / (2 * math.pi)), places)
-    values = np.exp((2j * math.pi) * (turns - np.rint(turns))) @ law.weights
-    mean_size = float(np.abs(places) @ law.weights)
-    error = law.error / UNIT + 12 * step * mean_size * u + 60 + law.weights.size
-    return power_of(values, power), power * (error + 8)
+def _listed_part(law: _List, numbers: Integers, step: float, count: int) -> tuple[Complexes, Floats]:
+    """The transform at some of `count` nodes relative to that at u = 0, to a power, and its error in UNIT."""
+    # For many nodes a product of matrices, whose error is larger: there are few losses then.
+    many = count * law.losses.size > _MANY_PHASES
+    less_one, times = _less_one(law.losses, law.weights, numbers, step, many)
+    # Beside the real axis weights are complex, and their moduli add up to more than 1.
+    weights = np.abs(law.weights)
+    phases = (float(np.abs(law.losses) @ weights) * step) * numbers
+    error = 12 * phases + (120 + law.losses.size) * np.minimum(2.0 * float(weights.sum()), phases)
+    error = 2 * law.error / UNIT + times * error
+    return power_of(1 + less_one, law.multiplicity), law.multiplicity * (error + 8)
 
 
-def _sampled_part(factor: SampledLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
-    """The transform of samples relative to that at u = 0, to a power, and its error in UNIT."""
-    law = atoms_of_sample(factor, tilt, float(u.max(initial=0.0)))
-    less_one = np.empty(u.size, dtype=np.complex128)
-    at_once = max(1, _MOST_AT_ONCE // law.losses.size)
-    for begin in range(0, u.size, at_once):
-        turns = np.multiply.outer(u[begin : begin + at_once] / (2 * math.pi), law.losses)
-        angles = (2 * math.pi) * (turns - np.rint(turns))
-        # exp(i angle) - 1 without cancelling: most losses of a sample are tiny, and there are thousands of samples.
-        sine = np.sin(angles / 2)
-        less_one[begin : begin + at_once] = (-2 * sine * sine + 1j * np.sin(angles)) @ law.weights
-    phases = float(np.abs(law.losses) @ law.weights) * u
-    error = 2 * law.error / UNIT + 12 * phases + (80 + law.losses.size) * np.minimum(2.0, phases)
-    return power_of(1 + less_one, factor.multiplicity), factor.multiplicity * (error + 8)
+def _less_one(
+    losses: Floats | Complexes, weights: Floats | Complexes, numbers: Integers, step: float, many: bool
+) -> tuple[Complexes, float]:
+    """The sum of weights times exp(i u loss) - 1 at the nodes u = numbers times step.
+
+    Args:
+        losses, weights: The list.
+        numbers: Of the nodes.
+        step: Their distance.
+        many: Whether a product of matrices is worth its larger error.
+
+    Returns:
+        The sums, and how many times larger the error is than that of plain ones.
+    """
+    # For u = a + b, exp(i u l) - 1 is the product of those of a and of b, plus both. So with a at every so many nodes
+    # and b between them, a product of two small matrices gives a large one.
+    width = min((1 << j for j in range(10)), key=lambda w: _cost_of_rows(numbers, w)) if many else 1
+    rows, which = np.unique(numbers // width, return_inverse=True)
+    begins = (rows * width).astype(np.float64) * step
+    columns = _turns_less_one(np.arange(width, dtype=np.float64) * step, losses)
+    sums = np.empty((rows.size, width), dtype=np.complex128)
+    # Of long lists few rows at once, for the same reason.
+    at_once = max(1, _AT_ONCE // losses.size)
+    for begin in range(0, rows.size, at_once):
+        piece = slice(begin, begin + at_once)
+        weighted = _turns_less_one(begins[piece], losses) * weights
+        sums[piece] = weighted @ columns.T + weighted.sum(axis=1)[:, None]
+    sums += columns @ weights
+    return sums[which, numbers % width], 6.0 if many else 1.0
+
+
+def _cost_of_rows(numbers: Integers, width: int) -> float:
+    """About what the sums cost where a row holds so many nodes: a sine counts as 20 products."""
+    rows = 1 + np.count_nonzero(np.diff(numbers // width))
+    return float(20 * (rows + width) + rows * width)
+
+
+def _turns_less_one(u: Floats, losses: Floats | Complexes) -> Complexes:
+    """exp(i u loss) - 1 without cancelling: most losses of a sample are tiny, and there are thousands of samples."""
+    turns = np.multiply.outer(u / (2 * math.pi), losses.real)
+    angles = (2 * math.pi) * (turns - np.rint(turns))
+    sine = np.sin(angles / 2)
+    turned: Complexes = -2 * sine * sine + 1j * np.sin(angles)
+    if np.iscomplexobj(losses):
+        turned += np.expm1(-np.multiply.outer(u, losses.imag)) * (1 + turned)
+    return turned
 
 
 def _exponential_part(factor: ExponentialLoss, u: Floats, tilt: Fraction) -> tuple[Complexes, Floats]:
@@ -477,7 +578,13 @@ def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complex
     return power_of(ratio, parts), modulus**parts, 100 * parts * (modulus + 1) * modulus ** (parts - 1)
 
 
-_MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons
+_MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons, or times atoms
+
+_AT_ONCE: Final = 1 << 15
+"""Numbers of which several arrays fit a processor's cache of half a megabyte or more."""
+
+_MANY_PHASES: Final = 1 << 20
+"""Nodes times atoms from which a transform is a product of matrices: below, it takes some hundredths of a second."""
 
 
 def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
@@ -500,10 +607,8 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
     h = Fraction(contour.scan.depth.half_width)
     # Upper bound: one dither at epsilon - h^2 / (6 p). Lower bound: twice one dither at epsilon + h^2 / 2 less the one
     # twice as wide at epsilon (docs/proofs/off-lattice.md).
-    phases = contour.phases(epsilons)
-    (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = (
-        _dithered(contour, epsilons, phases, wide, shift)
-        for shift, wide in ((-h * h / (6 * contour.scan.depth.parts), 0), (h * h / 2, 0), (Fraction(0), 1))
+    (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = _dithered(
+        contour, epsilons, ((0, -h * h / (6 * contour.scan.depth.parts)), (0, h * h / 2), (1, Fraction(0)))
     )
     # The rule at epsilon + h^2 / 2 is in units of that epsilon.
     shift = math.exp(-contour.tilt * float(h * h / 2))
@@ -522,18 +627,16 @@ def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) 
 
 
 def _dithered(
-    contour: DitheredContour,
-    epsilons: Sequence[Fraction],
-    phases: _Phases,
-    wide: int,
-    shift: Fraction = Fraction(0),
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    contour: DitheredContour, epsilons: Sequence[Fraction], variants: Sequence[tuple[int, Fraction]]
+) -> list[tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
     """The dithered function at epsilons plus a shift, and the logarithm of its unit, each from both sides."""
-    values, errors = contour.sums_at(phases, wide, shift)
-    rounded = np.array([float(epsilon + shift) for epsilon in epsilons])
-    # What wraps around is positive, so it can only have been added: it widens the lower side alone.
-    less = errors + contour.wrap_around(rounded, wide + 1)
-    return (values - less, values + errors), contour.log_scales(rounded)
+    both = []
+    for (wide, shift), (values, errors) in zip(variants, contour.sums_at(epsilons, variants), strict=True):
+        rounded = np.array([float(epsilon + shift) for epsilon in epsilons])
+        # What wraps around is positive, so it can only have been added: it widens the lower side alone.
+        less = errors + contour.wrap_around(rounded, wide + 1)
+        both.append(((values - less, values + errors), contour.log_scales(rounded)))
+    return both
 
 
 def _logarithms(values: Floats, scales: Floats, side: int) -> Floats:
@@ -650,10 +753,16 @@ MOST_ATOMS: Final = 4096
 """Largest number of values (atoms) of all discrete losses and of all Gaussian ones of small variance together."""
 
 MOST_NODES: Final = 1 << 23
-"""Nodes of one contour, times factors, above which only Chernoff's bound is given. Only tiny deltas need so many."""
+"""Nodes of one contour above which only Chernoff's bound is given. This many take two seconds, and 400 MB."""
 
-MOST_AT_BUILD: Final = 1 << 19
-"""Nodes of a usual contour above which a width is refused. This many take about half a second."""
+MOST_TERMS: Final = 1 << 28
+"""The same for nodes times factors and atoms: this many take two seconds."""
+
+MOST_AT_BUILD: Final = 1 << 21
+"""Nodes of a usual contour above which a width is refused. This many take half a second."""
+
+_FEW_NODES: Final = 1 << 16
+"""Nodes up to which a contour takes a fiftieth of a second, so that a search needs no rougher one."""
 
 _LARGEST_VARIANCE: Final = Fraction(10) ** 130
 """Largest variance of losses without a closed form for which the products of floats here stay far from overflow."""
@@ -721,6 +830,7 @@ class Dithered:
         self._largest_tilt = min(_PARTS / (2 * scan.depth.half_width), _largest_tilt(scan.others))
         self._contours: dict[float, DitheredContour | None] = {}
         self._others: list[Dithered | None] = []
+        self._rough: list[Dithered] = []
 
     @classmethod
     def build(cls, factors: Law, width: float = WIDTH) -> "Dithered | None":
@@ -750,7 +860,15 @@ class Dithered:
         greatest = math.inf if self._greatest is None else float(self._greatest)
         usual = self.mean + _DEVIATIONS * self.scan.spread
         epsilon = max(min(usual, (self.mean + greatest) / 2), 0.0)
-        return self._contour(self._tilt(epsilon), epsilon) is not None
+        return self._rule(self._tilt(epsilon), epsilon) is not None
+
+    def rough(self) -> "Dithered":
+        """An engine of the same losses that is faster and less exact, to search with; itself if it is fast enough."""
+        if self.scan.nodes(_PERIOD * self.scan.spread) <= _FEW_NODES:
+            return self
+        if not self._rough:
+            self._rough.append(Dithered.build(self.factors, min(1.0, 1000 * self.width)) or self)
+        return self._rough[0]
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Certified tails above `epsilon`. Delta is close; both probabilities are known to about four digits.
@@ -860,19 +978,27 @@ class Dithered:
     def _contour(self, tilt: float, epsilon: float) -> DitheredContour | None:
         """The trapezoid rule with a tilt, kept for the next epsilon; None if it would have too many nodes."""
         if tilt not in self._contours:
-            period, further = self._period(tilt, epsilon)
-            scan = self.scan.at(tilt)
-            if (
-                scan.nodes(period) * scan.terms(tilt) > MOST_NODES
-                or max(scan.largest(tilt), scan.largest(further)) > USUAL_TERMS
-            ):
+            rule = self._rule(tilt, epsilon)
+            if rule is None:
                 self._contours[tilt] = None
                 return None
-            contour = contour_at(scan, tilt, period, further)
-            while len(self._contours) * contour.frequencies.size > _CACHED:
+            contour = contour_at(*rule)
+            while self._contours and len(self._contours) * contour.frequencies.size > _CACHED:
                 self._contours.pop(next(iter(self._contours)))
             self._contours[tilt] = contour
         return self._contours[tilt]
+
+    def _rule(self, tilt: float, epsilon: float) -> tuple[Scan, float, float, float] | None:
+        """What `contour_at` takes for a tilt; None if it would have too many nodes."""
+        period, further = self._period(tilt, epsilon)
+        scan = self.scan.at(tilt)
+        if (
+            scan.nodes(period) > MOST_NODES
+            or scan.nodes(period) * scan.terms(tilt) > MOST_TERMS
+            or max(scan.largest(tilt), scan.largest(further)) > USUAL_TERMS
+        ):
+            return None
+        return scan, tilt, period, further
 
     def _far_out(self, tilt: float, epsilon: Fraction) -> Tails:
         """Tails by Chernoff's bound alone. Q(L > epsilon) is at most exp(-epsilon) P, and (1 - delta) exp(-epsilon)."""
@@ -1031,7 +1157,7 @@ def _largest_tilt(others: Sequence[Other]) -> float:
 
 def _too_many(scan: Scan, tilt: float) -> bool:
     nodes = scan.nodes(_PERIOD * scan.spread)
-    return nodes > MOST_AT_BUILD or nodes * scan.terms(tilt) > MOST_NODES
+    return nodes > MOST_AT_BUILD or nodes * scan.terms(tilt) > MOST_TERMS
 
 
 def _largest_variance(factor: LossFactor | NormalLoss | ExponentialLoss | ResponseLoss) -> Fraction:

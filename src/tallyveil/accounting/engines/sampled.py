@@ -13,10 +13,12 @@ while the record is not in the sample is one more outcome with R = 1 - q.
 The steps:
 
 1. With integer noise or randomized response b has a list of values.
-2. With real Laplace noise two values have a probability, and between them a Gauss-Legendre rule is a list, too.
+2. With real Laplace noise two values have a probability, and between them a Gauss-Legendre rule is a list, too. For
+   large frequencies the rule is on a path beside the real axis, for the reason of step 3.
 3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
-   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. The step is chosen for the largest
-   frequency u that is asked for. From then on the rule is a list of atoms like any other.
+   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. On the real axis the step must fall
+   with the largest frequency u that is asked for. On a line beside it, one step does for all frequencies, as R^w is
+   damped there. From then on the rule is a list of atoms like any other, with complex losses and weights.
 4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
@@ -25,12 +27,13 @@ Where the transform is negligible follows from a shift of the integral for T int
 Example: DP-SGD with mu = 1 and q = 1/100 at s = 6 and frequencies up to 30 takes 240 atoms.
 """
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from flint import acb, arb
@@ -43,9 +46,11 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampledLoss,
 )
-from tallyveil.arrays import Floats
+from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
+
+Ball: TypeAlias = arb | acb
 
 _BITS: Final = 128
 """Bits of ball arithmetic. Floats keep 53, and terms below 2^-108 of the whole are left out."""
@@ -65,6 +70,23 @@ MOST_TERMS: Final = 1 << 18
 _FINE: Final = 1 / 64
 """Longest cell, in standard deviations, of the sums that bound the transform far out. Half of it doubles their time,
 and would lower a bound of 0.99 by about 0.002."""
+
+_WIDEST_STRIP: Final = 7.0
+"""The largest shift y to which the integrand of the rule on the real axis is followed. At most exp(y^2 / 2) is lost."""
+
+_SHIFTED_STRIP: Final = 4.0
+"""The same for a rule beside the real axis, whose weights alternate: in the middle of the strip they add up to
+exp(2) = 7.4 at most, so that one digit is lost. A strip of 7 would need a quarter fewer atoms and lose three."""
+
+_HIGHEST: Final = 0.75
+"""Height of the path for real Laplace noise. The angle of exp(b) in its ellipses is at most four times as much, and
+must be below pi."""
+
+_MOST_NATS: Final = 20.0
+"""By about how much |R|^power may change over the height of the path."""
+
+_LOG_RHO: Final = 1.7
+"""Of the ellipses around the upright pieces of the path."""
 
 _LARGEST_TILT: Final = 1e4
 """Of a tilt. Only losses with a deviation of 10^-3 or less need more, and floats would lose digits of exponents."""
@@ -111,14 +133,17 @@ _MOST_PHASES: Final = 1 << 24
 class SampleAtoms:
     """The tilted loss of a sample as a list.
 
+    The transform is the sum of weights times exp(i u loss), for frequencies u of 0 or more.
+
     Attributes:
-        losses: Values, each right to two units of itself.
-        weights: Tilted probabilities, each right to two units and to `error`.
+        losses: Values, each right to two units of itself. If the rule is not on the real axis they are complex, with
+            an imaginary part of 0 or more.
+        weights: Tilted probabilities, each right to two units and to `error`; or complex weights with the sum 1.
         error: Bound on the probability left out, and on the error of the rule.
     """
 
-    losses: Floats
-    weights: Floats
+    losses: Floats | Complexes
+    weights: Floats | Complexes
     error: float
 
 
@@ -174,7 +199,10 @@ def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
         case LaplaceLoss(_, sensitivity):
             return sensitivity + 2.0
         case ExponentialLoss():
-            return _gauss_nodes(loss, float(_power(loss, Fraction(tilt))), frequency) + 3.0
+            return (
+                sum(piece.nodes for piece in _path(loss, float(_power(loss, Fraction(tilt))), frequency))
+                + 3.0
+            )
         case _:
             return 4.0
 
@@ -198,9 +226,13 @@ def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> Samp
     """
     law = _listed(loss, tilt, frequency)
     with precision(_BITS):
-        weights = np.array([float(mass / law.total) for mass in law.masses])
-        sign = -1.0 if loss.added else 1.0
-        losses = np.array([sign * float(value) for value in law.values])
+        weights = np.array([complex(mass / law.total) for mass in law.masses])
+        losses = np.array([complex(value) for value in law.values])
+    if not losses.imag.any():
+        losses, weights = losses.real, weights.real
+    # If the record was added, the power's imaginary part is -u: the transform is the conjugate of the one at u.
+    if loss.added:
+        losses, weights = -losses.conj(), weights.conj()
     # The total is off by as much as the transform may be, hence twice.
     return SampleAtoms(losses, weights, 2 * law.error)
 
@@ -301,7 +333,9 @@ def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
     assert isinstance(loss.base, ExponentialLoss)
     law = _listed(loss, tilt, 0.0)
     with precision(_BITS):
-        low, high = law.masses[0] / law.total, law.masses[1] / law.total
+        # The atoms are real, wherever the rest of the list is.
+        low, high = (_real(mass) / law.total for mass in law.masses[:2])
+        least, most = (_real(value) for value in law.values[:2])
         atoms, failed = low + high, law.failed / law.total
         tilted = low * high / atoms**2
         share = atoms / (atoms + arb(0.5).exp() * (1 - atoms))
@@ -309,10 +343,10 @@ def fall_of_laplace(loss: SampledLoss, tilt: Fraction) -> LaplaceFall:
         q, epsilon = rational(loss.probability), rational(loss.base.epsilon)
         ends = [
             mass * value.exp() / (2 * q * b.exp())
-            for mass, value, b in ((low, law.values[0], -epsilon), (high, law.values[1], epsilon))
+            for mass, value, b in ((low, least, -epsilon), (high, most, epsilon))
         ]
         return LaplaceFall(
-            float(law.values[1] - law.values[0]),
+            float(most - least),
             float(tilted * share) * (1 - 1e-9),
             float(atoms + failed) * (1 + 1e-9),
             2 * float(ends[0] + ends[1]) * (1 + 1e-9),
@@ -331,7 +365,7 @@ def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, floa
     # The difference of two floats would lose the digits of a period.
     with precision(_BITS):
         return [
-            (abs(float(values[heavy[first[i]]] - values[heavy[second[i]]])), float(products[i]))
+            (abs(float(_real(values[heavy[first[i]]] - values[heavy[second[i]]]))), float(products[i]))
             for i in chosen
         ]
 
@@ -355,12 +389,13 @@ def _log_grown(loss: SampledLoss, b: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A sum over x = j step with j from first to last, in standard deviations of the noise."""
+    """A sum over x = j step + i shift with j from first to last, in standard deviations of the noise."""
 
     mu: float
     step: float
     first: int
     last: int
+    shift: float = 0.0
 
 
 def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
@@ -368,18 +403,27 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
     base, exponent = loss.base, float(power)
     match base:
         case NormalLoss(mu_squared):
-            mu = math.sqrt(mu_squared)
-            y, nats = _strip(exponent, mu)
+            mu, shift = math.sqrt(mu_squared), 0.0
+            y, nats = _strip(exponent, mu, _WIDEST_STRIP)
             step = 2 * math.pi / (frequency * mu + nats / y)
-            # Few digits, so that multiples are exact in floats; the error of the rule falls with the step.
-            mantissa, exponent_of_two = math.frexp(step)
-            step = math.ldexp(math.floor(512 * mantissa) / 512, exponent_of_two)
+            # In the middle of the strip between the real axis and y the step does not depend on the frequency.
+            y, nats = _strip(exponent, mu, _SHIFTED_STRIP)
+            if math.pi * y / nats > step:
+                step, shift = math.pi * y / nats, _few_digits(y / 2)
+            # The error of the rule falls with the step.
+            step = _few_digits(step)
         case GaussianLoss(variance, sensitivity):
-            mu, step = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance)
+            mu, step, shift = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance), 0.0
         case _:
             raise AssertionError(base)
     low, high = _range(loss, exponent, mu)
-    return _Rule(mu, step, math.floor(low / step), math.ceil(high / step))
+    return _Rule(mu, step, math.floor(low / step), math.ceil(high / step), shift)
+
+
+def _few_digits(value: float) -> float:
+    """The value rounded down, so that small multiples of it are exact in floats."""
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(512 * mantissa) / 512, exponent)
 
 
 def _gauss_bound(loss: SampledLoss, power: float, frequency: float, angle: float) -> tuple[float, float]:
@@ -397,8 +441,7 @@ def _gauss_bound(loss: SampledLoss, power: float, frequency: float, angle: float
     # Half axes of the ellipse are (rho + 1 / rho) / 2 and (rho - 1 / rho) / 2, in units of epsilon / 2.
     log_rho = math.asinh(angle / epsilon)
     long = math.cosh(log_rho)
-    ends = _log_grown(loss, epsilon * np.array([-1.0, 1.0]))
-    least = float(np.logaddexp(power * ends[0], power * ends[1] - epsilon)) - math.log(2)
+    least = _log_least(loss, power)
     if power >= 0:
         grown = power * float(_log_grown(loss, np.array([epsilon * long]))[0])
     else:
@@ -417,16 +460,121 @@ def _gauss_nodes(loss: SampledLoss, power: float, frequency: float) -> int:
     return 2 + math.ceil(min((_RULE + 1 + largest) / (2 * log_rho) for log_rho, largest in bounds))
 
 
-@lru_cache(maxsize=16)
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A straight piece of the path of the integral for real Laplace noise, with its Gauss-Legendre rule.
+
+    Attributes:
+        nodes: Of the rule.
+        at_end: Whether a piece upwards or downwards is at x = epsilon, and not at x = 0.
+        low, high: Imaginary parts of its ends; equal for the piece from x = 0 to x = epsilon.
+    """
+
+    nodes: int
+    at_end: bool = False
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def is_level(self) -> bool:
+        return self.low == self.high
+
+    def rule(self, epsilon: arb) -> tuple[list[Ball], list[Ball]]:
+        """Places x and weights of the rule."""
+        rule = _legendre(_checked(self.nodes))
+        if self.is_level:
+            places: list[Ball] = [epsilon * (1 + node) / 2 for node, _ in rule]
+            if self.high:
+                places = [acb(x, self.high) for x in places]
+            return places, [epsilon / 2 * weight for _, weight in rule]
+        middle, half = (arb(self.low) + self.high) / 2, (arb(self.high) - self.low) / 2
+        # Upwards at x = 0 and downwards at x = epsilon.
+        along = acb(0, -half if self.at_end else half)
+        end = epsilon if self.at_end else arb(0)
+        return [acb(end, middle + half * node) for node, _ in rule], [along * weight for _, weight in rule]
+
+
+def _path(loss: SampledLoss, power: float, frequency: float) -> list[_Piece]:
+    """The path from x = 0 to x = epsilon with fewer nodes: straight, or beside the real axis, where R^w is damped."""
+    straight = [_Piece(_gauss_nodes(loss, power, frequency))]
+    # For large powers R^w grows fast beside the axis, too.
+    high = _few_digits(min(_HIGHEST, _MOST_NATS / (1 + abs(power))))
+    halvings = max(1, math.ceil(math.log2(1 + 2 * frequency * high)))
+    ends = [0.0, *(high / 2**j for j in range(halvings, -1, -1))]
+    count = 2 * (len(ends) - 1) + 1
+    level = _nodes_for(loss, power, _level_bound(loss, power, high), count)
+    pieces = [_Piece(level, low=high, high=high)]
+    for low, top in itertools.pairwise(ends):
+        for at_end in (False, True):
+            bound = _upright_bound(loss, power, frequency, (at_end, low, top))
+            pieces.append(_Piece(_nodes_for(loss, power, bound, count), at_end, low, top))
+    return min(straight, pieces, key=lambda path: sum(piece.nodes for piece in path))
+
+
+def _level_bound(loss: SampledLoss, power: float, high: float) -> tuple[float, float]:
+    """As `_upright_bound`, for the piece at this height: the ellipse reaches from the real axis to twice the height."""
+    assert isinstance(loss.base, ExponentialLoss)
+    epsilon = float(loss.base.epsilon)
+    log_rho = math.asinh(2 * high / epsilon)
+    longer = epsilon / 2 * (math.cosh(log_rho) - 1)
+    # b at both ends of the ellipse, whichever has the larger power of R.
+    b = (-epsilon - 2 * longer, epsilon + 2 * longer)
+    return log_rho, math.log(epsilon / 2) - math.log(2) + longer + _log_largest(loss, power, b, 4 * high)
+
+
+def _upright_bound(
+    loss: SampledLoss, power: float, frequency: float, piece: tuple[bool, float, float]
+) -> tuple[float, float]:
+    """For a piece upwards: ln rho of an ellipse around it, and the logarithm of half its length times the largest
+    integrand in the ellipse."""
+    assert isinstance(loss.base, ExponentialLoss)
+    epsilon, (at_end, low, top) = float(loss.base.epsilon), piece
+    middle, half = (low + top) / 2, (top - low) / 2
+    # Of a piece [a, 2a] this ellipse stays above the real axis: 1.5 a - cosh(ln rho) a / 2 >= 0.
+    log_rho = _LOG_RHO
+    along, across = math.cosh(log_rho) * half, math.sinh(log_rho) * half
+    end = epsilon if at_end else -epsilon
+    b = (end - 2 * across, end + 2 * across)
+    below = max(0.0, along - middle)
+    log_size = -math.log(2) - (epsilon if at_end else 0.0) + across + 2 * frequency * below
+    return log_rho, math.log(half) + log_size + _log_largest(loss, power, b, 2 * (middle + along))
+
+
+def _log_largest(loss: SampledLoss, power: float, b: tuple[float, float], angle: float) -> float:
+    """Logarithm of the largest |R|^power where the real part of the loss b lies between two and its angle is at most
+    this."""
+    grown = _log_grown(loss, np.array(b))
+    if power >= 0:
+        return power * float(grown[1])
+    return power * (float(grown[0]) + math.log(math.cos(angle / 2)))
+
+
+def _nodes_for(loss: SampledLoss, power: float, bound: tuple[float, float], count: int) -> int:
+    """Nodes with which one of `count` rules has its share of an error of exp(-50), relative to the transform at 0."""
+    log_rho, log_size = bound
+    nats = log_size + math.log(64 / 15 / -math.expm1(-2 * log_rho)) - _log_least(loss, power)
+    # One more for the rounding of these floats.
+    return 2 + max(0, math.ceil((_RULE + 1 + math.log(count) + nats) / (2 * log_rho)))
+
+
+def _log_least(loss: SampledLoss, power: float) -> float:
+    """A lower bound of the logarithm of the transform at u = 0: what the two atoms give."""
+    assert isinstance(loss.base, ExponentialLoss)
+    epsilon = float(loss.base.epsilon)
+    ends = _log_grown(loss, epsilon * np.array([-1.0, 1.0]))
+    return float(np.logaddexp(power * ends[0], power * ends[1] - epsilon)) - math.log(2)
+
+
+@lru_cache(maxsize=64)
 def _legendre(count: int) -> list[tuple[arb, arb]]:
     """Nodes and weights of a Gauss-Legendre rule on [-1, 1]."""
     return [arb.legendre_p_root(count, j, weight=True) for j in range(count)]
 
 
-def _strip(power: float, mu: float) -> tuple[float, float]:
+def _strip(power: float, mu: float, widest: float) -> tuple[float, float]:
     """How far the integral is shifted into the complex plane, and the nats that the rule's step must gain there."""
     # For a negative power |R| at the shift may be as small as R cos(mu y / 2): then less far.
-    y = min(7.0, 3.0 / mu)
+    y = min(widest, 3.0 / mu)
     if power < 0:
         y = min(y, math.sqrt(40 / -power) / mu)
     cost = power * math.log(math.cos(mu * y / 2)) if power < 0 else 0.0
@@ -446,22 +594,24 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
     # Where the ratio of neighbouring terms is bounded, see `_tails`.
     high = max(high, max(power, 0.0) * mu + 1)
-    low = min(low, -1 - max(-power, 0.0) * mu * math.exp(min(0.0, _log_share(loss, mu, low))))
+    low = min(low, -1 - max(-power, 0.0) * mu * _largest_share(loss, mu, low))
     return low, high
 
 
-def _log_share(loss: SampledLoss, mu: float, x: float) -> float:
-    """ln(q exp(b) / R) at x, which rises with x."""
+def _largest_share(loss: SampledLoss, mu: float, x: float) -> float:
+    """Bound on the real part of q exp(b) / R at x and left of it, on the real axis and on a line beside it."""
     b = mu * x - mu * mu / 2
-    return math.log(loss.probability) + b - float(_log_grown(loss, np.array([b]))[0])
+    log_share = math.log(loss.probability) + b - float(_log_grown(loss, np.array([b]))[0])
+    # Beside the axis it is at most twice what it is there.
+    return min(1.0, 2 * math.exp(min(0.0, log_share)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
     """A tilted law in balls: values of ln R, masses, their sum, the mass of a failure, and a bound on its error."""
 
-    values: list[arb]
-    masses: list[arb]
+    values: list[Ball]
+    masses: list[Ball]
     total: arb
     failed: arb
     error: float
@@ -492,30 +642,34 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
         failed = arb(0)
         if loss.failure:
             values.append(rest.log())
-            failed = rational(loss.failure) * (power * values[-1]).exp()
+            failed = rational(loss.failure) * (power * rest.log()).exp()
             masses.append(failed)
-        return _Listed(values, masses, sum(masses, arb(0)), failed, error)
+        return _Listed(values, masses, _real(sum(masses, arb(0))), failed, error)
 
 
-def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[arb]) -> float:
+def _real(number: Ball) -> arb:
+    return number.real if isinstance(number, acb) else number
+
+
+def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[Ball]) -> float:
     """Bound on the sum of the terms beyond both ends, relative to all terms."""
     rule, exponent = _rule(loss, power, frequency), float(power)
     low, high = rule.first * rule.step, rule.last * rule.step
     # Beyond an end each term is below the one before by at least this many nats: those of exp(-x^2 / 2), less what R
     # grows by.
     falls = (
-        -low - max(-exponent, 0.0) * rule.mu * math.exp(min(0.0, _log_share(loss, rule.mu, low))),
+        -low - max(-exponent, 0.0) * rule.mu * _largest_share(loss, rule.mu, low),
         high - max(exponent, 0.0) * rule.mu,
     )
-    total, beyond = sum(masses, arb(0)), arb(0)
+    total, beyond = _real(sum(masses, arb(0))), arb(0)
     for mass, fall in zip((masses[0], masses[-1]), falls, strict=True):
         # One in a thousand for the rounding of these floats.
         nats = fall * rule.step * 0.999
-        beyond += mass / math.expm1(nats)
+        beyond += abs(mass) / math.expm1(nats)
     return float((beyond / total).upper()) * (1 + 1e-9)
 
 
-def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[list[arb], list[arb]]:
+def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[Sequence[Ball], Sequence[Ball]]:
     """The losses b of the mechanism on the sample, and their probabilities under Q."""
     match loss.base:
         case None:
@@ -530,34 +684,39 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
             chances = [1 / (1 + a), *((1 - a) * a**j / (1 + a) for j in range(1, k)), a**k / (1 + a)]
             return [rational((2 * j - k) / scale) for j in range(k + 1)], chances
         case ExponentialLoss(epsilon):
-            count = _checked(_gauss_nodes(loss, float(power), frequency))
-            whole = rational(epsilon)
-            # Under Q: 1/2 exp(-|x|), and b = |x| - |x - epsilon|: two atoms, and a density where 0 < x < epsilon.
-            places = [whole * (1 + node) / 2 for node, _ in _legendre(count)]
-            density = [
-                whole / 4 * weight * (-x).exp()
-                for x, (_, weight) in zip(places, _legendre(count), strict=True)
-            ]
-            return (
-                [-whole, whole, *(2 * x - whole for x in places)],
-                [arb(0.5), (-whole).exp() / 2, *density],
-            )
+            return _laplace_in_balls(rational(epsilon), _path(loss, float(power), frequency))
         case NormalLoss(mu_squared):
-            rule = _rule(loss, power, frequency)
-            _checked(rule.last - rule.first)
-            mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
-            places = [rational(j * step) for j in range(rule.first, rule.last + 1)]
-            unit = rational(step) / (2 * arb.pi()).sqrt()
-            return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
+            return _normal_in_balls(mu_squared, _rule(loss, power, frequency))
         case GaussianLoss(variance, k):
-            rule = _rule(loss, power, frequency)
-            _checked(rule.last - rule.first)
+            whole_numbers = _rule(loss, power, frequency)
+            _checked(whole_numbers.last - whole_numbers.first)
             theta = _theta(variance)
-            numbers = range(rule.first, rule.last + 1)
+            numbers = range(whole_numbers.first, whole_numbers.last + 1)
             return (
                 [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
                 [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
             )
+
+
+def _laplace_in_balls(epsilon: arb, path: list[_Piece]) -> tuple[list[Ball], list[Ball]]:
+    # Under Q: 1/2 exp(-|x|), and b = |x| - |x - epsilon|: two atoms, and a density where 0 < x < epsilon.
+    losses: list[Ball] = [-epsilon, epsilon]
+    chances: list[Ball] = [arb(0.5), (-epsilon).exp() / 2]
+    for piece in path:
+        for x, weight in zip(*piece.rule(epsilon), strict=True):
+            losses.append(2 * x - epsilon)
+            chances.append(weight / 2 * (-x).exp())
+    return losses, chances
+
+
+def _normal_in_balls(mu_squared: Fraction, rule: _Rule) -> tuple[list[Ball], list[Ball]]:
+    _checked(rule.last - rule.first)
+    mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
+    places: list[Ball] = [rational(j * step) for j in range(rule.first, rule.last + 1)]
+    if rule.shift:
+        places = [acb(x, rule.shift) for x in places]
+    unit = rational(step) / (2 * arb.pi()).sqrt()
+    return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
 
 
 def _theta(variance: Fraction) -> arb:

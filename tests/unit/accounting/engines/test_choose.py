@@ -99,7 +99,7 @@ def test_what_is_chosen() -> None:
     few = choose_engine(tuple(LaplaceLoss(Fraction(t), k, n) for t, k, n in scales))
     assert isinstance(few, Enumeration)
     many = merged(tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 1000 + i), 1, 6) for i in range(8)))
-    assert isinstance(choose_engine(many), Gridded)
+    assert isinstance(choose_engine(many), Dithered)
     scales = tuple(LaplaceLoss(Fraction(10007 + 97 * i * i, 100 + i), 1, 25) for i in range(40))
     assert isinstance(choose_engine(merged(scales)), Dithered)
     for name in ENGINES:

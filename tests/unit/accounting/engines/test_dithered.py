@@ -122,7 +122,8 @@ def test_losses_of_any_size_are_taken() -> None:
 
 
 def test_what_it_cannot_take_is_said() -> None:
-    assert "too often" in str(Dithered.why_not((LaplaceLoss(Fraction(2), 1, 1),)))
+    coarse = (LaplaceLoss(Fraction(2), 1, 1),)
+    assert "too often" in str(Dithered.why_not(coarse, NARROWEST))
     assert "known" in str(Dithered.why_not((FailureLoss(Fraction(1, 2)),)))
     assert "for floats" in str(Dithered.why_not((ExponentialLoss(Fraction(10**66)),)))
     assert "too small" in str(Dithered.why_not((GaussianLoss(Fraction(1, 3), 1, 10**6),)))
@@ -131,7 +132,7 @@ def test_what_it_cannot_take_is_said() -> None:
     )
     assert Dithered.why_not((GaussianLoss(Fraction(900), 1, 1),)) is None
     with pytest.raises(BudgetError, match="cannot take"):
-        choose_engine((LaplaceLoss(Fraction(2), 1, 1),), "dithered")
+        choose_engine(coarse, "dithered", NARROWEST)
     for width in (0.0, NARROWEST / 2, 2.0, math.nan):
         with pytest.raises(BudgetError, match="width"):
             choose_engine((GaussianLoss(Fraction(9), 1, 1),), "auto", width)
@@ -254,7 +255,7 @@ def test_a_period_makes_the_wrap_around_negligible_where_chernoffs_bound_holds(e
         assert (-1 <= further < one) if one < 0 else further > one
     period, further = engine._period(tilt, epsilon)
     contour = contour_at(engine.scan, tilt, period, further)
-    (value,), _ = contour.sums_at(contour.phases([Fraction(epsilon)]), 0)
+    (((value,), _),) = contour.sums_at([Fraction(epsilon)], [(0, Fraction(0))])
     for wide in (1, 2):
         assert contour.wrap_around(np.array([epsilon]), wide)[0] < 1e-15 * value
     assert period < 60 * (engine.scan.spread + 1 / min(abs(tilt), abs(1 + tilt)))
@@ -330,7 +331,7 @@ def test_negative_epsilons_follow_from_what_is_known_better(monkeypatch) -> None
 
 
 def test_what_the_engine_refuses(monkeypatch) -> None:
-    assert Dithered.why_not((LaplaceLoss(Fraction(1), 1, 1),)) is not None
+    assert Dithered.why_not((LaplaceLoss(Fraction(1), 1, 1),), NARROWEST) is not None
     laplace = LaplaceLoss(Fraction(4000), dithered.MOST_ATOMS - 2, 1)
     wide, narrow = GaussianLoss(Fraction(60), 1, 1), GaussianLoss(Fraction(1, 5), 1, 1)
     assert dithered._out_of_range((laplace, narrow)) is None

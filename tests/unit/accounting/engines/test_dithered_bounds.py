@@ -163,10 +163,11 @@ def test_delta_follows_from_three_dithered_deltas(tilt: float) -> None:
     """docs/proofs/off-lattice.md, section 1, with the difference rounded by the sizes of both terms."""
     h, parts, contour = Fraction(1, 2), 10, some_contour(tilt)
     for epsilon in (Fraction(1, 10), Fraction(13, 10)):
-        phases = contour.phases([epsilon])
-        (least, most), (low, high) = _dithered(contour, [epsilon], phases, 0, -h * h / (6 * parts))
-        near = [float(one[0]) for one in _dithered(contour, [epsilon], phases, 0, h * h / 2)[0]]
-        (far_least, far_most), (far_low, far_high) = _dithered(contour, [epsilon], phases, 1)
+        variants = [(0, -h * h / (6 * parts)), (0, h * h / 2), (1, Fraction(0))]
+        ((least, most), (low, high)), (ends, _), ((far_least, far_most), (far_low, far_high)) = _dithered(
+            contour, [epsilon], variants
+        )
+        near = [float(end[0]) for end in ends]
         # The unit at epsilon + h^2 / 2 is exp(-tilt h^2 / 2) times that at epsilon.
         near = [one * math.exp(-tilt * float(h * h / 2)) for one in near]
         rounding = 64 * LARGE * (abs(near[1]) + abs(far_most[0]))

@@ -100,15 +100,15 @@ def test_the_rule_gives_the_dithered_delta_or_its_rest(name: str, tilt: float, w
     contour = contour_of(name, tilt, FINE)
     mean = float(contour.centre)
     for epsilon in (mean - 1.3, mean, mean + 0.9 + 2 * max(tilt, 0.0)):
-        phases = contour.phases([Fraction(epsilon)])
-        (lower, upper), (least, most) = _dithered(contour, [Fraction(epsilon)], phases, wide)
+        variants = [(wide, Fraction(0))]
+        (((lower, upper), (least, most)),) = _dithered(contour, [Fraction(epsilon)], variants)
         true = dithered_delta(name, epsilon, HALF_WIDTH * (wide + 1), rest=tilt < 0)
         assert lower[0] * math.exp(least[0]) <= true * (1 + 1e-10)
         assert upper[0] * math.exp(most[0]) >= true * (1 - 1e-10)
         size = np.abs(contour.terms[wide]).sum()
         assert upper[0] - lower[0] < 1e-11 * size
         assert most[0] - least[0] < 1e-11
-        _, errors = contour.sums_at(phases, wide)
+        ((_, errors),) = contour.sums_at([Fraction(epsilon)], variants)
         assert errors[0] > 2.0**-53 * np.abs(contour.terms[wide]).sum()
 
 
@@ -164,7 +164,9 @@ def test_what_wraps_around_is_added_and_bounded(name: str, wide: int) -> None:
     for tilt, period, epsilon in product(TILTS, (8.0, 16.0), (0.0, 1.5)):
         further = max(tilt + 0.5, (epsilon + period - mean) / scan.spread**2) if tilt > 0 else -1.0
         short = contour_at(scan, tilt, period, further)
-        few, many = (one.sums_at(one.phases([Fraction(epsilon)]), wide)[0][0] for one in (short, exact[tilt]))
+        few, many = (
+            one.sums_at([Fraction(epsilon)], [(wide, Fraction(0))])[0][0][0] for one in (short, exact[tilt])
+        )
         bound = short.wrap_around(np.array([epsilon]), wide + 1)[0]
         assert -1e-14 < few - many <= bound + 1e-14
         if name == "two variances" and not wide:  # a normal law, nearly: so Chernoff's bound is not far off

@@ -15,7 +15,9 @@ from tallyveil.accounting.engines.dithered import (
     Scan,
     _dither,
     _gaussian_part,
+    _List,
     _listed_part,
+    _lists,
     contour_at,
     log_moment_bounds,
 )
@@ -76,13 +78,17 @@ def test_roundings_of_gaussian_transforms(s: float) -> None:
 
 def test_roundings_of_listed_transforms_and_of_products() -> None:
     factor, power = LaplaceLoss(Fraction(3, 2), 5, 1), 7
-    law, step = atoms(factor, Fraction(1, 3)), 0.7
-    law = replace(law, error=1e-12)
-    _, errors = _listed_part(law, step, power, FREQUENCIES)
-    distances = sum(abs(i - 3) * mass for i, mass in enumerate(law.weights.tolist()))
-    for u, error in zip(FREQUENCIES.tolist(), errors.tolist(), strict=True):
-        own = 12 * step * distances * u + 60 + 6 + 1e-12 / UNIT + 8
-        assert error == pytest.approx(power * own, rel=1e-9)
+    tilted = atoms(factor, Fraction(1, 3))
+    law = _List(0.7 * (np.arange(6) - 3.0), tilted.weights, 1e-12, Fraction(0), power)
+    numbers, step = np.array([0, 3, 79, 157, 4_010, 10**9, 3 * 10**15]), 0.01
+    distances = 0.7 * sum(abs(i - 3) * mass for i, mass in enumerate(tilted.weights.tolist()))
+    for count, times in ((7, 1), (10**6, 6)):
+        _, errors = _listed_part(law, numbers, step, count)
+        for number, error in zip(numbers.tolist(), errors.tolist(), strict=True):
+            phases = distances * step * number
+            own = 2e-12 / UNIT + times * (12 * phases + (120 + 6) * min(2, phases)) + 8
+            assert error == pytest.approx(power * own, rel=1e-9)
+    errors = np.arange(7.0)
     part = _gaussian_part(GAUSSIANS, FREQUENCIES, 0.4)
     values = np.full(FREQUENCIES.size, 0.5 + 0.1j)
     both = part.times(values, errors)
@@ -108,10 +114,11 @@ def test_the_transform_of_the_dither_its_size_and_its_rounding(s: float) -> None
 def test_the_rounding_of_a_sum_adds_up_over_its_nodes(s: float) -> None:
     contour = contour_at(SCAN, s, 9.0, s)
     u = contour.frequencies
+    numbers = np.rint(u / (2 * math.pi / 9)).astype(np.int64)
     part = _gaussian_part(GAUSSIANS, u, s)
     for factor in OTHERS:
-        law = atoms(factor, Fraction(s))
-        part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
+        law = _lists([factor], s, float(u.max()))[factor]
+        part = part.times(*_listed_part(law, numbers, 2 * math.pi / 9, u.size))
     z = s + 1j * u
     flat = np.where(u == 0, 1.0, 2.0) / 9.0 / abs(z * (z + 1))
     for wide in (0, 1):
@@ -137,7 +144,7 @@ def test_the_rounding_of_a_phase_grows_with_the_distance_from_the_centre(s: floa
     for wide in (0, 1):
         fixed, growth = contour.roundings[wide]
         for away in (0.0, -3.0, 1e6):
-            _, errors = contour.sums_at(contour.phases([contour.centre - Fraction(away)]), wide)
+            ((_, errors),) = contour.sums_at([contour.centre - Fraction(away)], [(wide, Fraction(0))])
             assert errors[0] == pytest.approx(fixed + growth * abs(away), rel=1e-9, abs=0)
 
 

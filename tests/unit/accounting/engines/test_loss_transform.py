@@ -8,7 +8,7 @@ import pytest
 from flint import acb, arb
 
 from tallyveil.accounting.engines import loss_transform
-from tallyveil.accounting.engines.dithered import _listed_part
+from tallyveil.accounting.engines.dithered import _List, _listed_part
 from tallyveil.accounting.engines.loss_transform import (
     UNIT,
     _normalised,
@@ -102,10 +102,12 @@ def test_sums_over_atoms_err_by_less_than_they_say(
 def test_sums_over_atoms_at_huge_frequencies_err_by_less_than_they_say(step: float) -> None:
     """There the phase is rounded by much more than the smallest float, in proportion to step and frequency."""
     law = atoms(LaplaceLoss(Fraction(3), 5, 1), Fraction(0))
-    u = np.random.default_rng(1).uniform(1e5, 1e7, 60) / step
-    middle = law.weights.size // 2
-    for power in (1, 3):
-        values, errors = _listed_part(law, step, power, u)
+    numbers, apart = np.random.default_rng(1).integers(10**8, 10**10, 60), 1e-3 / step
+    u, middle = numbers * apart, law.weights.size // 2
+    losses = step * (np.arange(law.weights.size) - float(middle))
+    for power, count in ((1, 60), (3, 60), (3, 10**6)):
+        listed = _List(losses, law.weights, law.error, Fraction(0), power)
+        values, errors = _listed_part(listed, numbers, apart, count)
         off = []
         with precision(BITS):
             for at, value in zip(u.tolist(), values.tolist(), strict=True):
@@ -114,7 +116,8 @@ def test_sums_over_atoms_at_huge_frequencies_err_by_less_than_they_say(step: flo
                 )
                 off.append(float(abs(ball(value) - exact**power).upper()))
         assert np.all(np.array(off) <= UNIT * errors)
-        assert max(off / (UNIT * errors)) > 0.01
+        # A product of matrices claims six times as much.
+        assert max(off / (UNIT * errors)) > (0.001 if count > 60 else 0.005)
 
 
 def test_powers_and_their_errors_cover_every_value_within_the_error() -> None:

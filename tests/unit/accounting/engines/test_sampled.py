@@ -291,3 +291,68 @@ def test_what_floats_cannot_hold_is_left_to_other_engines(event: PoissonSampled)
 def test_an_epsilon_far_beyond_all_losses_is_answered() -> None:
     guarantee = compose(PoissonSampled(Gaussian(1, 1), Fraction(1, 100), 100), neighbours="unbounded")
     assert guarantee.delta(10**300).upper < 1e-300
+
+
+def in_plain_sums(loss: SampledLoss, tilt: Fraction, frequencies: list[float]) -> list[complex]:
+    """The transform relative to that at u = 0 on the real axis, in floats and with very many places."""
+    power = float(-tilt if loss.added else 1 + tilt)
+    q = float(loss.probability)
+    if isinstance(loss.base, NormalLoss):
+        mu = math.sqrt(loss.base.mu_squared)
+        centre = power * mu if power > 0 else 0.0
+        x = np.arange(centre - 45.0 * max(1.0, -power * mu / 4), centre + 45.0, 5e-4)
+        b, log_weights = mu * x - mu * mu / 2, -x * x / 2
+    else:
+        assert isinstance(loss.base, ExponentialLoss)
+        epsilon = float(loss.base.epsilon)
+        nodes, weights = np.polynomial.legendre.leggauss(40)
+        begins = np.arange(4000)[:, None] * (epsilon / 4000)
+        x = (begins + (1 + nodes) * (epsilon / 8000)).ravel()
+        b = np.concatenate([[-epsilon, epsilon], 2 * x - epsilon])
+        density = np.log(np.tile(weights, 4000) * (epsilon / 16000)) - x
+        log_weights = np.concatenate([[-math.log(2), -math.log(2) - epsilon], density])
+    grown = np.logaddexp(math.log1p(-q), math.log(q) + b)
+    exponents = log_weights + power * grown
+    masses = np.exp(exponents - exponents.max())
+    losses = -grown if loss.added else grown
+    return [complex(masses @ np.exp(1j * u * losses)) / float(masses.sum()) for u in frequencies]
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("q", [Fraction(1, 1000), Fraction(1, 2)])
+@pytest.mark.parametrize(
+    "base",
+    [
+        NormalLoss(Fraction(1, 16)),
+        NormalLoss(Fraction(4)),
+        ExponentialLoss(Fraction(1, 5)),
+        ExponentialLoss(Fraction(6)),
+    ],
+)
+def test_beside_the_real_axis_few_atoms_do_for_large_frequencies(base, q, added) -> None:
+    loss, farthest = SampledLoss(base, q, Fraction(0), added), 3000.0
+    for tilt in (Fraction(-1, 2), Fraction(2), Fraction(30)):
+        law = atoms_of_sample(loss, tilt, farthest)
+        frequencies = [0.0, 1.0, 70.0, 900.0, farthest]
+        found = [complex(law.weights @ np.exp(1j * u * law.losses)) for u in frequencies]
+        # The plain sums lose three digits of sixteen: a phase of 3,000 times a loss.
+        np.testing.assert_allclose(found, in_plain_sums(loss, tilt, frequencies), rtol=0, atol=4e-12)
+        assert law.losses.size < 1200
+        assert law.losses.imag.min() >= 0
+        assert complex(law.weights.sum()) == pytest.approx(1, abs=1e-14)
+    for frequency in (1e4, 1e6):
+        assert atoms_of_sample(loss, Fraction(2), frequency).losses.size < 1200
+
+
+@pytest.mark.parametrize("number", [1, 3, 20])
+def test_few_samples_of_normal_noise_are_close(number) -> None:
+    """With one sample delta is a difference of normal probabilities at the place where the loss is epsilon."""
+    q = Fraction(1, 100)
+    bounds = compose(PoissonSampled(Gaussian(1), q, number), neighbours="unbounded").epsilon("1e-6")
+    assert bounds.width < 1e-7
+    if number == 1:
+        with mpmath.workdps(40):
+            share, epsilon = mpmath.mpf(1) / 100, mpmath.mpf(bounds.upper)
+            place = mpmath.log((mpmath.exp(epsilon) - 1 + share) / share) + mpmath.mpf(1) / 2
+            revealed = share * mpmath.ncdf(1 - place) + (1 - share) * mpmath.ncdf(-place)
+            assert revealed - mpmath.exp(epsilon) * mpmath.ncdf(-place) <= mpmath.mpf("1e-6")
