@@ -15,6 +15,7 @@ is compared instead are populations in which *two records exchange* the secret: 
 many answers move. docs/proofs/secrets.md has the proofs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -51,6 +52,9 @@ _EXCHANGED: Final = ", exchanged"
 
 _Item = TypeVar("_Item")
 
+_Moved: TypeAlias = tuple[int, ...]
+"""For each measured query, how many of its answers move in a place."""
+
 Changes: TypeAlias = Mapping[str, str | None]
 """The attributes that may change. Each has the recode within whose groups it stays, or None if it has none."""
 
@@ -62,7 +66,8 @@ class Secret:
     Attributes:
         name: Such as "age", "age within votingage", "all attributes", "place" and "place within Tract".
         changes: The attributes that may change; none if the place changes.
-        within: If the place changes: the geolevel whose geounit stays; None if every place is possible.
+        within: If the place changes: the finest geolevel whose geounit stays. The record moves from one geounit below
+            it to another. None if none stays: it moves from one root to another.
     """
 
     name: str
@@ -190,18 +195,37 @@ def guarantees_of(
     drawn = (item.query for item in plan.subspace)
     queries = tuple(dict.fromkeys((*plan.strategy.every_query, *drawn)))
     groups = [plan.query(name) for name in (*queries, *(invariant.query for invariant in plan.invariants))]
-    pairs: dict[bool, set[tuple[int, ...]]] = {False: set(), True: set()}
-    altered: dict[str, None] = {}
+    staying = _staying(plan, secret)
+    # What is exact of an area that the place does not leave does not change with the place.
+    exact = [
+        n
+        for n, invariant in enumerate(plan.invariants)
+        if not secret.is_place or not staying.issuperset(invariant.geolevels)
+    ]
+    alone, exchanged, altered = set[_Moved](), set[_Moved](), dict[int, None]()
     for pair in _pairs_of_values(plan.schema, groups, secret.changes, len(queries)):
-        changed = _changed_invariants(plan, secret, pair.exact)
+        # A record that changes its place leaves all answers of the one place, and enters those of the other.
+        changed = [n for n in exact if (pair.exact[n].first if secret.is_place else pair.exact[n].moved)]
         altered |= dict.fromkeys(changed)
-        pairs[bool(changed)].add(
-            tuple(answers.first if secret.is_place else answers.moved for answers in pair.measured)
+        (exchanged if changed else alone).add(pair.moved(leaves=secret.is_place))
+    if secret.is_place and exchanged:
+        # Two records that exchange their places put one value for another in both places, and so may not differ in what
+        # is exact there.
+        others = _pairs_of_values(
+            plan.schema, groups, dict.fromkeys(plan.schema.attribute_names), len(queries)
         )
+        exchanged = {
+            pair.moved()
+            for pair in others
+            if not any(pair.exact[n].moved for n in exact) and any(pair.exact[n].first for n in exact)
+        }
+    names = tuple(
+        f"{plan.invariants[n].query} at {', '.join(plan.invariants[n].geolevels)}" for n in sorted(altered)
+    )
     return tuple(
         SecretGuarantee(
             secret,
-            exchanged,
+            is_exchange,
             _event(
                 plan,
                 secret,
@@ -210,32 +234,12 @@ def guarantees_of(
                     for counts in sorted(_largest(moved, _each_at_least))
                 ],
                 allocation,
-                exchanged=exchanged,
+                exchanged=is_exchange,
             ),
-            tuple(altered),
+            names,
         )
-        for exchanged, moved in pairs.items()
+        for is_exchange, moved in ((False, alone), (True, exchanged))
         if moved
-    )
-
-
-def _changed_invariants(plan: StatedPlan, secret: Secret, exact: Sequence["_Answers"]) -> tuple[str, ...]:
-    """What is published exactly and changes if one record alone changes its value, in words.
-
-    Args:
-        plan: The plan.
-        secret: What changes.
-        exact: For each invariant, the answers that the record counts in with the two values.
-    """
-    return tuple(
-        f"{invariant.query} at {', '.join(invariant.geolevels)}"
-        for invariant, answers in zip(plan.invariants, exact, strict=True)
-        # A record that changes its place leaves all answers of the one place and enters those of the other.
-        if (
-            answers.first and not set(invariant.geolevels) <= _staying(plan, secret)
-            if secret.is_place
-            else answers.moved
-        )
     )
 
 
@@ -270,7 +274,7 @@ def _event(
         secret: The secret.
         moved: For each pair of values, the answers of each query that move on one path.
         allocation: Of the budget; None if all paths are of one kind.
-        exchanged: Whether two records exchange the secret. Their other attributes may differ.
+        exchanged: Whether two records exchange the secret.
     """
     # Without bypassing all paths are of one kind.
     path = tuple(share for _, share in plan.strategy.geolevel_shares)
@@ -286,7 +290,7 @@ def _event(
             )
         )
         for one, other in meeting
-        for counts, others in (product(moved, moved) if exchanged else zip(moved, moved, strict=True))
+        for counts, others in product(moved, moved)
         for steps in _steps(secret, (one, other), (counts, others), exchanged=exchanged)
     )
     return next(iter(branches)) if len(branches) == 1 else WorstEvent(tuple(branches), "public")
@@ -303,8 +307,8 @@ def _steps(
     """All that moves, if a secret concerns these paths and these values; nothing if it cannot."""
     (one, other), (mine, theirs) = paths, moved
     if secret.is_place:
-        # A record moves answers of the place that it leaves and of the one that it enters.
-        yield tuple((path, counts) for counts in ((mine, theirs) if exchanged else (mine,)) for path in paths)
+        # In the place that a record leaves, and in the one that it enters.
+        yield (one, mine), (other, mine)
     elif exchanged:
         yield (one, mine), (other, theirs)
     # A record that changes an attribute alone stays on its path.
@@ -402,11 +406,17 @@ class _Pair:
         measured: For each measured query, the answers that it counts in.
         exact: The same for each invariant.
         barred: For each of the two values, the structural zeros that contain the levels so far; bit z is zero z.
+        differs: Whether there are two such values that are not the same.
     """
 
     measured: tuple[_Answers, ...]
     exact: tuple[_Answers, ...]
     barred: tuple[int, int]
+    differs: bool
+
+    def moved(self, *, leaves: bool = False) -> "_Moved":
+        """For each measured query, the answers of a place that move; all of the first value if the record leaves it."""
+        return tuple(answers.first if leaves else answers.moved for answers in self.measured)
 
     def times(self, other: "_Pair") -> "_Pair":
         """The pair for two attributes together."""
@@ -416,12 +426,14 @@ class _Pair:
             _products(self.exact, other.exact),
             # All sets of a zero must contain the levels.
             (one & first, two & second),
+            self.differs or other.differs,
         )
 
     def covers(self, other: "_Pair") -> bool:
         """Whether no measured query moves less, invariants treat both alike, and no further zero bars this one."""
         return (
             self.exact == other.exact
+            and self.differs >= other.differs
             and not any(mine & ~theirs for mine, theirs in zip(self.barred, other.barred, strict=True))
             and all(mine.covers(theirs) for mine, theirs in zip(self.measured, other.measured, strict=True))
         )
@@ -450,18 +462,18 @@ def _pairs_of_values(
         place = {name: number for number, name in enumerate(ways)}
         levels = _levels(schema, axis, list(ways.values()))
         alike = {
-            (tuple(map(_common, one.groups, other.groups)), one.barred, other.barred)
-            for one, other in _pairs_of_levels(schema, attribute, levels, changes)
+            (tuple(map(_common, one.groups, other.groups)), (one.barred, other.barred), differs)
+            for one, other, differs in _pairs_of_levels(schema, attribute, levels, changes)
         }
         of_attribute = []
-        for common, *barred in alike:
+        for common, barred, differs in alike:
             answers = tuple(_Answers(*common[place[factor.name]]) for factor in factors)
-            of_attribute.append(_Pair(answers[:n_measured], answers[n_measured:], (barred[0], barred[1])))
+            of_attribute.append(_Pair(answers[:n_measured], answers[n_measured:], barred, differs))
         largest = _largest(of_attribute, _Pair.covers)
         if pairs is not None:
             largest = _largest({pair.times(other) for pair in pairs for other in largest}, _Pair.covers)
         pairs = largest
-    return [pair for pair in pairs or () if not any(pair.barred)]
+    return [pair for pair in pairs or () if pair.differs >= bool(changes) and not any(pair.barred)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,19 +504,24 @@ def _levels(schema: Schema, axis: int, ways: Sequence[Factor]) -> list[_Level]:
 
 def _pairs_of_levels(
     schema: Schema, attribute: Attribute, levels: Sequence[_Level], changes: Changes
-) -> Iterator[tuple[_Level, _Level]]:
-    """The two levels that an attribute may have in the two populations."""
+) -> Iterator[tuple[_Level, _Level, bool]]:
+    """The two levels that an attribute may have in the two populations, and whether they are not the same."""
     if attribute.name not in changes:
-        return ((level, level) for level in set(levels))
-    within = changes[attribute.name]
-    if within is None:
-        return product(set(levels), set(levels))
-    (codes,) = (factor.codes for factor in schema.query(within).factors if factor.name == within)
-    together = [set[_Level]() for _ in range(codes.max() + 1)]
-    for level, code in zip(levels, codes.tolist(), strict=True):
-        if code >= 0:
-            together[code].add(level)
-    return (pair for group in together for pair in product(group, group))
+        yield from ((level, level, False) for level in set(levels))
+        return
+    within, together = changes[attribute.name], [levels]
+    if within is not None:
+        (codes,) = (factor.codes for factor in schema.query(within).factors if factor.name == within)
+        together = [
+            [level for level, code in zip(levels, codes, strict=True) if code == group]
+            for group in range(codes.max() + 1)
+        ]
+    for group in map(Counter, together):
+        for one, other in product(group, group):
+            # Levels that nothing tells apart are equal here, and yet not the same.
+            yield one, other, one != other or group[one] > 1
+        # Another attribute may be the one that changes.
+        yield from ((level, level, False) for level in group)
 
 
 def _common(one: frozenset[int], other: frozenset[int]) -> tuple[int, int, int]:
@@ -520,5 +537,5 @@ def _largest(items: Iterable[_Item], covers: Callable[[_Item, _Item], bool]) -> 
     return largest
 
 
-def _each_at_least(some: tuple[int, ...], others: tuple[int, ...]) -> bool:
+def _each_at_least(some: _Moved, others: _Moved) -> bool:
     return all(mine >= theirs for mine, theirs in zip(some, others, strict=True))
