@@ -264,7 +264,13 @@ def group(
     nothing is known about it: random samples, for example.
     """
     from tallyveil.api.guarantees import epsilon_of_group
+    from tallyveil.errors import ConfigError
 
+    # Persons of a group may have values of different cost, and the guarantee of a secret is that of the worst value.
+    if noise["secret"] is not None:
+        raise ConfigError(
+            "--secret is about one record, and --size about several. Leave one out.", code="bad-flag"
+        )
     guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta)
     _print_answer(answer | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
