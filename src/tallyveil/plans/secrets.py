@@ -116,8 +116,13 @@ class SecretGuarantee:
         return proved_epsilon(self.event, Neighbours.BOUNDED, delta)
 
 
-def secrets_of(plan: StatedPlan) -> tuple[Secret, ...]:
-    """The secrets that are listed of a plan: attributes, also within the recodes that are measured, and places."""
+def secrets_of(plan: StatedPlan, *, one_root: bool = False) -> tuple[Secret, ...]:
+    """The secrets that are listed of a plan: attributes, also within the recodes that are measured, and places.
+
+    Args:
+        plan: The plan.
+        one_root: Whether the coarsest geolevel is known to have a single geounit, so that no place is in another one.
+    """
     attributes = [attribute.name for attribute in plan.schema.attributes if attribute.size > 1]
     measured = {name.strip() for query in plan.strategy.every_query for name in query.split("*")}
     listed = []
@@ -136,7 +141,7 @@ def secrets_of(plan: StatedPlan) -> tuple[Secret, ...]:
         listed.append(Secret(_ALL, dict.fromkeys(attributes)))
     # From the smallest area to the whole.
     listed += [Secret(f"{_PLACE}{_WITHIN}{name}", {}, name) for name in reversed(plan.geolevels[:-1])]
-    return (*listed, Secret(_PLACE, {}))
+    return tuple(listed if one_root else [*listed, Secret(_PLACE, {})])
 
 
 def guarantee_named(plan: StatedPlan, name: str, allocation: Allocation | None = None) -> SecretGuarantee:
@@ -355,7 +360,8 @@ def secrets_record(plan: StatedPlan, allocation: Allocation | None = None) -> li
         BudgetError, SolverError: as `proved_epsilon`.
     """
     rows = []
-    for secret in secrets_of(plan):
+    one_root = allocation is not None and allocation.spine.n_geounits(0) == 1
+    for secret in secrets_of(plan, one_root=one_root):
         for item in guarantees_of(plan, secret, allocation):
             epsilon = item.proved(plan.delta).bounds
             rows.append(

@@ -293,8 +293,8 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     # A page does not wait for the slowest engine; groups are then stated by the cost, and secrets not at all.
     is_slow = _SLOWEST in at_once["engines"]
     event = None if is_slow else _paid(files.entries)
-    root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]
-    tied = tied_of(files.plan, event, one_root=root["geounits"] == 1)
+    one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
+    tied = tied_of(files.plan, event, one_root=one_root)
     return PrivacyStatement(
         neighbours=(name, meaning.format(unit=files.unit.one)),
         mechanism=MECHANISMS[files.strategy.mechanism],
@@ -334,7 +334,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         groups=tuple((item["size"], claim_text(item["epsilon"])) for item in groups_of(files.plan, event)),
         tied="" if tied is None else tied["sentence"],
         # Many kinds of paths take long to compose, and the geography would have to be read.
-        secrets=() if is_slow or files.plan.may_bypass else _secrets(files),
+        secrets=() if is_slow or files.plan.may_bypass else _secrets(files, one_root=one_root),
         lines=tuple(
             LedgerLine(
                 entry.sequence,
@@ -351,7 +351,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     )
 
 
-def _secrets(files: ReleaseFiles) -> tuple[tuple[str, str, str], ...]:
+def _secrets(files: ReleaseFiles, *, one_root: bool) -> tuple[tuple[str, str, str], ...]:
     """Title, cost and epsilon of each secret of a record."""
     return tuple(
         (
@@ -359,7 +359,7 @@ def _secrets(files: ReleaseFiles) -> tuple[tuple[str, str, str], ...]:
             at_most(item.cost(files.plan), 4),
             claim_text(item.proved(files.plan.delta).bounds.upper),
         )
-        for secret in secrets_of(files.plan)
+        for secret in secrets_of(files.plan, one_root=one_root)
         for item in guarantees_of(files.plan, secret)
     )
 
