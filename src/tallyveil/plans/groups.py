@@ -13,12 +13,14 @@ guarantee, and the number of records the semi-adjacency parameter.
 Source: Cho and Awan 2024 (arXiv 2410.17468); docs/proofs/domination.md, section 5, for groups.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, Final
 
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.groups import for_group
 from tallyveil.accounting.numbers import claim_text, delta_text
 from tallyveil.accounting.proved import proved_epsilon
@@ -26,6 +28,7 @@ from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.errors import BudgetError
 from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.nested_queries import determines
+from tallyveil.schema.query_group import QueryGroup
 
 SIZES: Final = (2, 5)
 """Sizes of the groups whose guarantee is stated: a couple, and a household that few are larger than."""
@@ -61,9 +64,9 @@ def tied_of(plan: StatedPlan, event: PrivacyEvent | None, *, one_root: bool = Fa
     constraints = _constraints(plan, one_root=one_root)
     if not constraints:
         return None
-    words = [name for name, _, _ in constraints]
+    words = [item.words for item in constraints]
     tie = f"since {' and '.join(words)}, a change of one {plan.schema.unit.one}'s record may need others to change too"
-    if not all(_nested(plan, some, others) for some, others in combinations(constraints, 2)):
+    if not _are_nested(plan, constraints):
         return {
             "constraints": words,
             "records": None,
@@ -80,39 +83,66 @@ def tied_of(plan: StatedPlan, event: PrivacyEvent | None, *, one_root: bool = Fa
     }
 
 
-_Constraint = tuple[str, str, int]
-"""What is constrained, in words, its query, and the index of its geolevel, counted from the root."""
+@dataclass(frozen=True, slots=True)
+class _Constraint:
+    """Counts that the records have to agree with.
+
+    Attributes:
+        words: What holds, in words.
+        group: The query.
+        level: Index of the geolevel, counted from the root.
+        is_exact: Whether the counts are published exactly; otherwise they have bounds.
+    """
+
+    words: str
+    group: QueryGroup
+    level: int
+    is_exact: bool
 
 
 def _constraints(plan: StatedPlan, *, one_root: bool) -> list[_Constraint]:
     """The invariants and bounds that a change of one record may break."""
     # On a spine of its own, the geolevels of the geography have other names. Their order is that of the geography.
     geolevels = plan.geolevels if plan.spine is None else plan.spine.original
-    exact = [
-        (f"{item.query} at {', '.join(item.geolevels)} is exact", item.query, item.geolevels)
+    constraints = [
+        _Constraint(
+            f"{item.query} at {', '.join(item.geolevels)} is exact",
+            plan.query(item.query),
+            max(map(geolevels.index, item.geolevels)),
+            True,
+        )
         for item in plan.invariants
     ]
-    bounded = [(f"the bounds {item.name} hold", item.query, (item.geolevel,)) for item in plan.bounds]
-    found = []
-    for words, query, names in (*exact, *bounded):
-        level = max(map(geolevels.index, names))
-        group = plan.query(query)
-        # The number of all records in the only root stays what it is, if a record changes its value.
-        counts_all = group.size == 1 and all(factor.is_sum for factor in group.factors)
-        if not (one_root and level == 0 and counts_all and plan.neighbours == "bounded"):
-            found.append((words, query, level))
-    return found
+    constraints += [
+        _Constraint(
+            f"the bounds {item.name} hold", plan.query(item.query), geolevels.index(item.geolevel), False
+        )
+        for item in plan.bounds
+    ]
+    # The number of all records in the only root stays what it is, if a record changes its value.
+    stays = one_root and plan.neighbours is Neighbours.BOUNDED
+    return [
+        item
+        for item in constraints
+        if not (stays and item.level == 0 and all(factor.is_sum for factor in item.group.factors))
+    ]
 
 
-def _nested(plan: StatedPlan, some: _Constraint, others: _Constraint) -> bool:
-    """Whether the counts of one of two constraints add up to those of the other."""
+def _are_nested(plan: StatedPlan, constraints: Sequence[_Constraint]) -> bool:
+    """Whether the counts of one of any two constraints add up to those of the other, leaving out what is fixed."""
     zeros = plan.schema.barred_levels()
 
     def adds_up(fine: _Constraint, coarse: _Constraint) -> bool:
-        groups = plan.query(fine[1]), plan.query(coarse[1])
-        return fine[2] >= coarse[2] and not groups[0].overlaps and determines(*groups, zeros)
+        if fine.level < coarse.level or fine.group.overlaps:
+            return False
+        return determines(fine.group, coarse.group, zeros)
 
-    return adds_up(some, others) or adds_up(others, some)
+    free: list[_Constraint] = []
+    # The finest exact counts come first; what adds up from them holds by itself.
+    for item in sorted(constraints, key=lambda item: (not item.is_exact, -item.level, -item.group.size)):
+        if not any(other.is_exact and adds_up(other, item) for other in free):
+            free.append(item)
+    return all(adds_up(some, other) or adds_up(other, some) for some, other in combinations(free, 2))
 
 
 def _epsilon(plan: StatedPlan, event: PrivacyEvent | None, size: int, *, together: bool) -> float:

@@ -70,7 +70,7 @@ def plan_of(
     neighbours="bounded",
     mechanism="discrete_gaussian",
     subspace=(),
-    schema=SCHEMA,
+    bounds=(),
     total="3",
 ):
     unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
@@ -84,9 +84,10 @@ def plan_of(
         "release": {"name": "small"},
         "records": {"path": "records.parquet", "geocode": "geocode"},
         "geography": {"path": "geography.parquet", "geolevels": GEOLEVELS, "prefix_lengths": [1, 2, 3]},
-        "schema": schema,
+        "schema": SCHEMA,
         "privacy": {"neighbours": neighbours, "mechanism": mechanism, unit: str(spent)},
         "strategy": strategy,
+        "bounds": list(bounds),
         "invariants": [{"query": query, "geolevels": levels} for query, levels in invariants],
         "outputs": {"tables": ["total"]},
     }
