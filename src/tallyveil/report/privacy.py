@@ -26,7 +26,10 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.numbers import at_least, at_most, claim_text
 from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.renyi import zcdp_to_delta, zcdp_to_epsilon
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.files.geography import GEOGRAPHY, read_geography, read_shares
+from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.plans.groups import groups_of, tied_of
 from tallyveil.plans.secrets import SecretGuarantee, guarantees_of, secrets_of
 from tallyveil.report.page import NumberTile
@@ -256,7 +259,7 @@ class PrivacyStatement:
         bounds: Public tables of bounds: name, query and geolevel, as text.
         groups: For each size of a group, such as a household: the number of its members, and their epsilon.
         tied: How many records the invariants and bounds tie together, in a sentence; "" if none.
-        secrets: For each secret of a record: title, cost and epsilon; none where this would take long.
+        secrets: For each secret of a record: title, cost and epsilon.
         lines: The lines of the ledger.
         declassified: Whether the ledger records an act that no budget pays for, such as reading the true counts.
     """
@@ -290,9 +293,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     # As the run stated it: computing it again takes seconds and could not be more true.
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
-    # A page does not wait for the slowest engine; groups are then stated by the cost, and secrets not at all.
-    is_slow = _SLOWEST in at_once["engines"]
-    event = None if is_slow else _paid(files.entries)
+    event = _paid(files.entries)
     one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
     tied = tied_of(files.plan, event, one_root=one_root)
     return PrivacyStatement(
@@ -333,8 +334,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         ),
         groups=tuple((item["size"], claim_text(item["epsilon"])) for item in groups_of(files.plan, event)),
         tied="" if tied is None else tied["sentence"],
-        # Many kinds of paths take long to compose, and the geography would have to be read.
-        secrets=() if is_slow or files.plan.may_bypass else _secrets(files, one_root=one_root),
+        secrets=_secrets(files, one_root=one_root),
         lines=tuple(
             LedgerLine(
                 entry.sequence,
@@ -353,14 +353,20 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
 
 def _secrets(files: ReleaseFiles, *, one_root: bool) -> tuple[tuple[str, str, str], ...]:
     """Title, cost and epsilon of each secret of a record."""
+    plan, allocation = files.plan, None
+    if plan.may_bypass:
+        require_unchanged(files.root, files.manifest, files.root / GEOGRAPHY)
+        spine = read_geography(files.root)
+        allocation = allocation_of(plan.strategy, spine, read_shares(files.root, spine))
     return tuple(
         (
             _secret_title(files, item),
-            at_most(item.cost(files.plan), 4),
-            claim_text(item.proved(files.plan.delta).bounds.upper),
+            at_most(item.cost(plan), 4),
+            claim_text(item.proved(plan.delta).bounds.upper),
         )
-        for secret in secrets_of(files.plan, one_root=one_root)
-        for item in guarantees_of(files.plan, secret)
+        # Places below different roots may be on hundreds of pairs of paths, which a page does not wait for.
+        for secret in secrets_of(plan, one_root=one_root or plan.may_bypass)
+        for item in guarantees_of(plan, secret, allocation)
     )
 
 
