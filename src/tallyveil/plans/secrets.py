@@ -169,14 +169,12 @@ def guarantee_named(plan: StatedPlan, name: str, allocation: Allocation | None =
     there = {item.name: item for item in guarantees_of(plan, secrets[asked], allocation)}
     if name not in there:
         why = (
-            "no change of it alters what is published exactly, so that two records need not exchange it"
+            "two records need not exchange it, or are alike in everything if they do"
             if name.endswith(_EXCHANGED)
             else "every change of it by one record alone alters what is published exactly"
         )
-        raise ConfigError(
-            f"there is no guarantee {short_name(name)!r}: {why}. Use {', '.join(map(repr, there))}.",
-            code="bad-flag",
-        )
+        names = ", ".join(map(repr, there)) or "another secret"
+        raise ConfigError(f"there is no guarantee {short_name(name)!r}: {why}. Use {names}.", code="bad-flag")
     return there[name]
 
 
