@@ -112,6 +112,7 @@ mutants: $(VENV)/.installed-mutants
 auditors: $(VENV)/.installed-dev
 	rm -rf build/audits
 	$(BIN)/python -m tests.auditors.run --out build/audits
+	$(BIN)/python -m tests.auditors.secrets
 
 # What these auditors catch: the same with seeded faults.
 auditors-power: $(VENV)/.installed-dev

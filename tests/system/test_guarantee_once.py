@@ -1,4 +1,5 @@
-"""No command computes the same exact epsilon twice, and a report computes none: the manifest states it."""
+"""No command computes the same exact epsilon twice. A page computes those that the manifest does not state: of secrets
+and of groups."""
 
 from collections import Counter
 
@@ -42,7 +43,8 @@ def test_a_release_computes_each_epsilon_once(command, small_release, tmp_path, 
     assert taken(epsilons) > laws
     begin()
     command("run", small_release, "--out", tmp_path / "run", "--insecure-test-key", "k", "--quiet")
-    assert taken(epsilons) == laws
+    with_page = taken(epsilons)
+    assert with_page > laws
     command("report", tmp_path / "run")
     assert taken(epsilons) == 0
     begin()
@@ -50,4 +52,7 @@ def test_a_release_computes_each_epsilon_once(command, small_release, tmp_path, 
     assert taken(epsilons) == laws
     begin()
     command("estimate", tmp_path / "measured", "--out", tmp_path / "estimated", "--quiet")
-    assert taken(epsilons) == laws
+    assert taken(epsilons) == with_page
+    begin()
+    command("report", tmp_path / "run")
+    assert with_page - laws <= taken(epsilons) < with_page

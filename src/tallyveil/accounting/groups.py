@@ -38,7 +38,7 @@ from tallyveil.exact import as_given
 _Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | Gaussian | Laplace
 
 
-def for_group(event: PrivacyEvent, size: int) -> PrivacyEvent:
+def for_group(event: PrivacyEvent, size: int, *, together: bool = False) -> PrivacyEvent:
     """The event for populations that differ in `size` persons, under the relation that the event is stated under.
 
     - Noise: the sensitivity times the size. This is exact: persons who are alike move the same answers.
@@ -47,11 +47,13 @@ def for_group(event: PrivacyEvent, size: int) -> PrivacyEvent:
     - `ApproximateDP` with delta 0: discrete Laplace noise of scale 1 / epsilon that moves by the size. This is exact:
       such noise has that epsilon. With delta above 0: the epsilon and delta of `group_privacy`, an upper bound.
     - A release on a lattice: its distance times the size.
-    - Parallel parts: they must be alike, and have noise alone.
+    - Parallel parts: they must be alike, and have noise alone. They may differ for persons who are `together`.
 
     Args:
         event: What is done, stated for one person.
         size: Number of persons, 1 or more; 1 gives the event itself.
+        together: Whether all persons are in the same parallel parts, in each of the two populations, as a household is
+            in one block.
 
     Raises:
         BudgetError: the size is out of range; or nothing is known for a group: random samples, parallel parts that
@@ -69,7 +71,7 @@ def for_group(event: PrivacyEvent, size: int) -> PrivacyEvent:
             "ApproximateDP or ZCDP beside invariants: the populations between two that agree on the invariants need "
             "not agree on them. State the guarantee for the group yourself"
         )
-    return _of_group(event, size)
+    return _of_group(event, size, together)
 
 
 def is_exact_for_groups(event: PrivacyEvent) -> bool:
@@ -82,7 +84,7 @@ def is_exact_for_groups(event: PrivacyEvent) -> bool:
     return all(map(is_exact_for_groups, parts_of(event)))
 
 
-def _of_group(event: PrivacyEvent, size: int) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
+def _of_group(event: PrivacyEvent, size: int, together: bool) -> PrivacyEvent:  # noqa: PLR0911, PLR0912 (one return a kind)
     match event:
         case DiscreteGaussian() | DiscreteLaplace():
             return replace(event, sensitivity=size * event.sensitivity)
@@ -99,19 +101,21 @@ def _of_group(event: PrivacyEvent, size: int) -> PrivacyEvent:  # noqa: PLR0911,
         case IntegerSubspaceLaplace():
             return replace(event, distance=size * event.distance)
         case SequentialEvent(events):
-            return SequentialEvent(tuple(_of_group(part, size) for part in events))
+            return SequentialEvent(tuple(_of_group(part, size, together) for part in events))
         case AdaptiveEvent():
-            return AdaptiveEvent(tuple(_of_group(branch, size) for branch in branches_of_one_law(event)))
+            return AdaptiveEvent(
+                tuple(_of_group(branch, size, together) for branch in branches_of_one_law(event))
+            )
         case WorstEvent(branches, chosen):
-            return WorstEvent(tuple(_of_group(branch, size) for branch in branches), chosen)
+            return WorstEvent(tuple(_of_group(branch, size, together) for branch in branches), chosen)
         case ParallelEvent(events, degree):
             # The persons may spread over the parts. Only with the same noise everywhere is one part known to be worst.
-            if len(set(events)) > 1 or not all(map(_is_noise, events)):
+            if (len(set(events)) > 1 and not together) or not all(map(_is_noise, events)):
                 raise _unknown(
                     "ParallelEvent with parts that differ, or that hold more than noise. State each part as an event "
                     "of its own if one person can be in all of them"
                 )
-            return ParallelEvent(tuple(_of_group(part, size) for part in events), degree)
+            return ParallelEvent(tuple(_of_group(part, size, together) for part in events), degree)
         case PoissonSampled():
             raise _unknown("PoissonSampled: each person is in the sample or not. Use group_privacy")
         case InvariantEvent() | NonPrivateEvent():

@@ -11,15 +11,23 @@ the same number for the same releases.
 Epsilon at a delta by the accountants that papers and regulations use, side by side.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tallyveil.accounting.costs import epsilon_of, has_gaussian, require_neighbours, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import InvariantEvent, Neighbours, PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvariantEvent,
+    Neighbours,
+    PrivacyEvent,
+    SequentialEvent,
+)
 from tallyveil.accounting.losses import TooManyLawsError, has_loss_law
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
@@ -132,8 +140,19 @@ def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
 
 
 def _steps(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
-    """What is done one after the other. Invariants cost nothing and are left out."""
-    return tuple(_each_step(event))
+    """What is done one after the other. Invariants cost nothing and are left out.
+
+    Where all of it is integer noise, equal noise is counted together, in one order. So a geolevel and a secret with the
+    same losses are composed once.
+    """
+    steps = tuple(_each_step(event))
+    noise = [step for step in steps if isinstance(step, DiscreteGaussian | DiscreteLaplace)]
+    if len(noise) < len(steps):
+        return steps
+    counted: Counter[DiscreteGaussian | DiscreteLaplace] = Counter()
+    for step in noise:
+        counted[replace(step, multiplicity=1)] += step.multiplicity
+    return tuple(replace(step, multiplicity=counted[step]) for step in sorted(counted, key=repr))
 
 
 def _each_step(event: PrivacyEvent) -> Iterator[PrivacyEvent]:

@@ -101,29 +101,39 @@ _METHODS: Final = {
 
 @checked
 def guarantee_of_plan(
-    release: AnyPath, *, engine: Engine = "auto", width: float | None = None
+    release: AnyPath,
+    *,
+    secret: Text | None = None,
+    engine: Engine = "auto",
+    width: float | None = None,
 ) -> "Guarantee":
-    """The exact guarantee of the measurements of a release file.
+    """The exact guarantee of the measurements of a release file, for a whole record or for a secret of it.
 
     Args:
         release: The release file. If its spine bypasses geounits, the public geography is opened.
+        secret: Name of the secret, as `Plan.secrets` lists it; None for a whole record. The guarantee is
+            then for populations that differ in this alone, and says nothing about other differences.
         engine: "proved" for ball arithmetic, which is slow and proves every digit.
         width: How far apart the two bounds of epsilon may be where the losses share no lattice; None for the usual.
     Raises:
         TallyveilError: the file or the geography is wrong, or the guarantee cannot be computed.
     """
+    from tallyveil.accounting.events import InvariantEvent, Neighbours
     from tallyveil.accounting.guarantee import compose
     from tallyveil.plans.from_toml.load import load_plan
+    from tallyveil.plans.secrets import guarantee_named
+    from tallyveil.products.topdown.run.inputs import read_allocation_if_bypassed
 
     plan = load_plan(Path(release))
-    event = plan.event()
-    if plan.spine is not None and plan.spine.bypassing is not None:
-        from tallyveil.products.topdown.run.inputs import read_allocation
-
-        # What bypassing does follows from the geography, which is public.
-        event = plan.event(read_allocation(plan).event())
+    allocation = read_allocation_if_bypassed(plan)
     asked = _without_none({"engine": engine, "width": width})
-    return compose(event, neighbours=plan.strategy.neighbours, **asked)
+    if secret is None:
+        event = plan.event(None if allocation is None else allocation.event())
+        return compose(event, neighbours=plan.strategy.neighbours, **asked)
+    exact = [InvariantEvent(invariant.statement) for invariant in plan.invariants]
+    event = guarantee_named(plan, secret, allocation).event
+    # A record that changes a value, whatever the neighbours of the plan are.
+    return compose(event, *exact, neighbours=Neighbours.BOUNDED, **asked)
 
 
 @checked
@@ -150,6 +160,7 @@ def guarantee_of_noise(
     events: AnyPath | None = None,
     plan: AnyPath | None = None,
     product: Text | None = None,
+    secret: Text | None = None,
     neighbours: Relation = "unbounded",
     engine: Engine = "auto",
     width: Width | None = None,
@@ -160,10 +171,11 @@ def guarantee_of_noise(
         noise: Values of flags, by the names of `NOISE_FLAGS`.
         events: A file of events (`plans/from_toml/spending.py`), whose neighbours are its own.
         plan, product: As for `guarantee_of_plan` and `guarantee_of_product`, whose neighbours are their own.
+        secret: With a plan: as for `guarantee_of_plan`.
         neighbours: "bounded" or "unbounded", of the flags.
         engine, width: As for `guarantee_of_plan`.
     Raises:
-        ConfigError: not exactly one of flags, events, plan and product is given.
+        ConfigError: not exactly one of flags, events, plan and product is given, or a secret without a plan.
     """
     from tallyveil.accounting.events import Neighbours
     from tallyveil.accounting.guarantee import compose
@@ -183,11 +195,13 @@ def guarantee_of_noise(
             "--product NAME.",
             code="bad-flag",
         )
+    if secret is not None and plan is None:
+        raise ConfigError("--secret needs --plan RELEASE.TOML, whose records have it.", code="bad-flag")
     asked: dict[str, Any] = {"engine": engine, "width": width}
     if product is not None:
         return guarantee_of_product(product, **asked)
     if plan is not None:
-        return guarantee_of_plan(plan, **asked)
+        return guarantee_of_plan(plan, secret=secret, **asked)
     relation = Neighbours(neighbours)
     stated = [flag.event(text, relation) for flag in NOISE_FLAGS for text in noise.get(flag.name, ())]
     if events is not None:

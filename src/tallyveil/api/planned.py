@@ -88,6 +88,32 @@ class Plan:
         sizes = pl.Series("answers", [self.content.query(item.query).size for item in errors])
         return frame.insert_column(2, sizes)
 
+    def secrets(self) -> "pl.DataFrame":
+        """What the release guarantees of each secret of a record: an attribute, or the place within an area.
+
+        Each guarantee is for populations that differ in this secret alone, and says nothing about several at once: that
+        is `guarantee`. If the spine bypasses geounits, the public geography is opened.
+
+        Returns:
+            A row for each guarantee. `secret` is its name, which `guarantee_of_plan` takes for its curves. `records` is
+            2 if one record alone would change what is published exactly, so that two exchange the secret; otherwise it
+            is 1. `cost` is exact, in the unit of the budget. Epsilon at `delta` lies between `epsilon_lower` and
+            `epsilon_upper`; claim the upper one. `changes_invariants` has what one record alone may change; unless two
+            records exchange the secret, only values are compared that change nothing of it.
+        Raises:
+            BudgetError, SolverError: epsilon cannot be computed.
+            TallyveilError: the geography is wrong.
+        """
+        import polars as pl
+
+        from tallyveil.plans.secrets import secrets_record
+        from tallyveil.products.topdown.run.inputs import read_allocation_if_bypassed
+
+        return pl.DataFrame(
+            secrets_record(self.content, read_allocation_if_bypassed(self.content)),
+            schema_overrides={"changes_invariants": pl.List(pl.String)},
+        )
+
     @checked
     def resources(self, blocks: WholeNumber, people: WholeNumber | None = None) -> "Resources":
         """The memory, disk and time that a run will need, predicted from sizes alone.

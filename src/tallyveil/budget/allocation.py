@@ -5,6 +5,8 @@ Whether a strategy can pay for the shares of every path of a spine, in exact fra
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations_with_replacement
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,10 @@ from tallyveil.budget.strategy import Strategy
 from tallyveil.errors import BudgetError
 from tallyveil.geography.spine import GeounitShares, Spine, distinct_pairs, uniform_shares
 from tallyveil.noise.laws import Law
+
+PathShares: TypeAlias = tuple[Fraction, ...]
+"""The shares of the geounits on a path from a root to a finest geounit, root first. Paths with equal shares are of one
+kind."""
 
 
 def require_affordable(spine: Spine, shares: GeounitShares, strategy: Strategy | None = None) -> Fraction:
@@ -146,7 +152,7 @@ class Allocation:
         record from one kind of path to the other changes half of the answers in each part, as a parallel event
         assumes.
         """
-        kinds = self._kinds_of_paths()
+        kinds, _ = self._kinds_of_paths()
         parts = tuple(
             SequentialEvent(
                 tuple(
@@ -168,10 +174,30 @@ class Allocation:
             return SequentialEvent(())
         return parts[0] if len(parts) == 1 else ParallelEvent(parts)
 
-    def _kinds_of_paths(self) -> tuple[tuple[Fraction, ...], ...]:
-        """For each kind of path, the shares along it, root first."""
+    def paths_that_meet(self, geolevel: str | None) -> tuple[tuple[PathShares, PathShares], ...]:
+        """The kinds of two paths that go through one geounit of a geolevel, each unordered pair once.
+
+        Two paths may be of one kind, and every kind stands beside itself.
+
+        Args:
+            geolevel: The geolevel; None for any two paths of the spine.
+        """
+        kinds, kind_of = self._kinds_of_paths()
+        n = len(kinds)
+        meeting = np.zeros(len(kind_of), dtype=np.int64)
+        if geolevel is not None:
+            meeting = self.spine.ancestors(self.spine.level_index(geolevel))
+        # One entry for each geounit and kind in it; few geounits have different sets of kinds.
+        geounits, numbers = np.divmod(np.unique(meeting * n + kind_of), n)
+        starts = np.flatnonzero(np.diff(geounits)) + 1
+        sets = {tuple(numbers_here.tolist()) for numbers_here in np.split(numbers, starts)}
+        pairs = {pair for numbers_here in sets for pair in combinations_with_replacement(numbers_here, 2)}
+        return tuple((kinds[first], kinds[second]) for first, second in sorted(pairs))
+
+    def _kinds_of_paths(self) -> tuple[tuple[PathShares, ...], NDArray[np.int64]]:
+        """For each kind of path, the shares along it, root first; and the kind of each finest geounit."""
         spine, values = self.spine, self.shares.values
-        kinds: list[tuple[Fraction, ...]] = [()]
+        kinds: list[PathShares] = [()]
         kind_of = np.zeros(spine.n_geounits(0), dtype=np.int64)
         for level in range(spine.n_levels):
             above = kind_of if level == 0 else kind_of[spine.parents(level)]
@@ -179,7 +205,7 @@ class Allocation:
             pairs, index = distinct_pairs(above, self.shares.positions[level], len(values))
             kinds = [(*kinds[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
             kind_of = index
-        return tuple(kinds)
+        return tuple(kinds), kind_of
 
 
 def allocation_of(strategy: Strategy, spine: Spine, shares: GeounitShares | None = None) -> Allocation:

@@ -46,6 +46,14 @@ Plan = Annotated[
         "--plan", metavar="RELEASE.TOML", help="Account for the measurements of this release file instead."
     ),
 ]
+Secret = Annotated[
+    str | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME",
+        help="With --plan: account for this secret of a record alone; `tallyveil account secrets` names them.",
+    ),
+]
 Product = Annotated[
     str | None,
     typer.Option(
@@ -95,6 +103,7 @@ _SOURCES: Final = {
     },
     "events": Events,
     "plan": Plan,
+    "secret": Secret,
     "product": Product,
     "neighbours": Relation,
 }
@@ -255,7 +264,13 @@ def group(
     nothing is known about it: random samples, for example.
     """
     from tallyveil.api.guarantees import epsilon_of_group
+    from tallyveil.errors import ConfigError
 
+    # Persons of a group may have values of different cost, and the guarantee of a secret is that of the worst value.
+    if noise["secret"] is not None:
+        raise ConfigError(
+            "--secret is about one record, and --size about several. Leave one out.", code="bad-flag"
+        )
     guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta)
     _print_answer(answer | {"delta": delta}, as_json)
     _plot_profile(guarantee, plot)
@@ -279,6 +294,45 @@ def savings(
     from tallyveil.api.guarantees import savings_of_plan
 
     _print_answer(savings_of_plan(plan, delta, conversion) | {"delta": delta}, as_json)
+
+
+@account.command()
+def secrets(plan: ReleaseFilePath, as_json: AsJson = False) -> None:
+    """Compute what a release file guarantees of each attribute of a record, and of its place within each area.
+
+    Each guarantee is about this secret alone, all else of the records being known. What several secrets cost together
+    does not follow: that is the guarantee of the whole record. "Exchanged" stands where one record alone would change
+    what is published exactly, so that two records exchange the secret.
+
+    The curve of one secret is `tallyveil account profile --plan RELEASE.TOML --secret NAME`.
+    """
+    from tallyveil.accounting.numbers import bound_cell, delta_text, spent_cell
+    from tallyveil.api.planned import plan as make
+    from tallyveil.cli.frame.screen import Screen
+    from tallyveil.cli.frame.tables import plain_table
+
+    release = make(plan)
+    rows = release.secrets().to_dicts()
+    if as_json:
+        say(json.dumps(rows, indent=2))
+        return
+    unit = release.content.budget_unit
+    table = plain_table(texts=("secret",), numbers=(unit, "epsilon <="))
+    for row in rows:
+        table.add_row(row["secret"], spent_cell(Fraction(row["cost"])), bound_cell(row["epsilon_upper"]))
+    console = Screen()
+    console.print(table)
+    console.print(
+        f"At delta = {delta_text(release.content.delta)}. Each is for populations that differ in this secret alone.",
+        soft_wrap=True,
+    )
+    exact = list(dict.fromkeys(name for row in rows for name in row["changes_invariants"]))
+    if exact:
+        console.print(
+            f"Exchanged: one record alone would change what is published exactly ({'; '.join(exact)}), so that two "
+            "records exchange the secret. The other lines are for values that change nothing of it.",
+            soft_wrap=True,
+        )
 
 
 @account.command()

@@ -313,7 +313,7 @@ def _show(forecast: "Forecast") -> None:
 def _show_plan(forecast: "Forecast") -> None:
     from tallyveil.accounting.numbers import claim_text, delta_text, spent_cell
     from tallyveil.budget.strategy import expected_errors
-    from tallyveil.plans.record import CONFIDENCE, values_in_words
+    from tallyveil.plans.record import CONFIDENCE, groups_record, values_in_words
 
     console = Screen()
     loaded = forecast.plan
@@ -336,6 +336,13 @@ def _show_plan(forecast: "Forecast") -> None:
             soft_wrap=True,
         )
     console.print(f"neighbours  {guarantee['neighbours_in_words']}")
+    several = groups_record(loaded, forecast.allocation)
+    groups = "; ".join(
+        f"{item['size']} {units}: epsilon <= {claim_text(item['epsilon'], 3)}" for item in several["groups"]
+    )
+    console.print(f"groups      {groups}; all of one {loaded.geolevels[-1]}", soft_wrap=True)
+    if several["tied"] is not None:
+        console.print(f"tied        {several['tied']['sentence']}", soft_wrap=True)
     console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")
     for invariant in guarantee["invariants"]:
         console.print(f"exact       {invariant} (published without noise)")

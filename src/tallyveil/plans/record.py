@@ -15,6 +15,7 @@ from tallyveil.budget.spine.presets import load_spine_preset
 from tallyveil.budget.strategy import Strategy, expected_errors
 from tallyveil.declared import mapping_of
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
+from tallyveil.plans.groups import groups_of, tied_of
 from tallyveil.plans.guarantee import guarantee_of
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.resources import Resources
@@ -271,6 +272,7 @@ def plan_record(
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
         "privacy": guarantee_of(loaded, allocation),
+        **groups_record(loaded, allocation),
         "confidence": str(CONFIDENCE),
         "expected": _expected(loaded),
         "values": {level: item.values for level, item in loaded.estimation},
@@ -281,6 +283,18 @@ def plan_record(
     if resources is not None:
         record["resources"] = _needed(loaded, resources)
     return record
+
+
+def groups_record(plan: StatedPlan, allocation: Allocation | None) -> dict[str, Any]:
+    """What a plan guarantees of households, and of records that the invariants tie together, as plain data."""
+    event = plan.event(None if allocation is None else allocation.event())
+    # Before the geography is opened, nobody knows which geounits are bypassed.
+    known = event if allocation is not None or not plan.may_bypass else None
+    one_root = allocation is not None and allocation.spine.n_geounits(0) == 1
+    return {
+        "groups": groups_of(plan, known),
+        "tied": tied_of(plan, known, one_root=one_root),
+    }
 
 
 def values_in_words(plan: StatedPlan) -> str:

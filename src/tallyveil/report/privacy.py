@@ -26,7 +26,12 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.numbers import at_least, at_most, claim_text
 from tallyveil.accounting.proved import composition_of
 from tallyveil.accounting.renyi import zcdp_to_delta, zcdp_to_epsilon
+from tallyveil.budget.allocation import allocation_of
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.files.geography import GEOGRAPHY, read_geography, read_shares
+from tallyveil.files.manifest_files import require_unchanged
+from tallyveil.plans.groups import groups_of, tied_of
+from tallyveil.plans.secrets import SecretGuarantee, guarantees_of, secrets_of
 from tallyveil.report.page import NumberTile
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import listed, name_title, power_of_ten
@@ -85,14 +90,18 @@ NO_SECRET: Final = "This would hold if the key of the noise were secret, which i
 
 def composed_guess(entries: Sequence[LedgerEntry], declaration: Declaration) -> Fraction:
     """Upper bound of the share of right guesses, from the exact composition of everything that a ledger spends."""
-    event: PrivacyEvent = SequentialEvent(tuple(entry.event for entry in entries if entry.cost is not None))
-    guarantee = composition_of(event, declaration.neighbours)
+    guarantee = composition_of(_paid(entries), declaration.neighbours)
     # A page does not wait for it; the bound by cost is weaker and still true.
     if _SLOWEST in guarantee.engines:
         return guess_of_cost(entries, declaration)
     # The advantage is the total variation distance, which is 1 at most; its upper bound may be a little
     # above.
     return (1 + Fraction(min(guarantee.advantage().upper, 1.0))) / 2
+
+
+def _paid(entries: Sequence[LedgerEntry]) -> PrivacyEvent:
+    """Everything that a ledger spends."""
+    return SequentialEvent(tuple(entry.event for entry in entries if entry.cost is not None))
 
 
 def guess_of_cost(entries: Sequence[LedgerEntry], declaration: Declaration) -> Fraction:
@@ -248,6 +257,9 @@ class PrivacyStatement:
         pairs: Other pairs (delta, epsilon) that hold at the same time, as text; empty for pure differential privacy.
         invariants: What is published exactly: query and geolevels, as text.
         bounds: Public tables of bounds: name, query and geolevel, as text.
+        groups: For each size of a group, such as a household: the number of its members, and their epsilon.
+        tied: How many records the invariants and bounds tie together, in a sentence; "" if none.
+        secrets: For each secret of a record: title, cost and epsilon.
         lines: The lines of the ledger.
         declassified: Whether the ledger records an act that no budget pays for, such as reading the true counts.
     """
@@ -267,6 +279,9 @@ class PrivacyStatement:
     pairs: tuple[tuple[str, str], ...]
     invariants: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, str, str], ...]
+    groups: tuple[tuple[int, str], ...]
+    tied: str
+    secrets: tuple[tuple[str, str, str], ...]
     lines: tuple[LedgerLine, ...]
     declassified: bool
 
@@ -278,6 +293,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     # As the run stated it: computing it again takes seconds and could not be more true.
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
+    event = _paid(files.entries)
+    one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
+    tied = tied_of(files.plan, event, one_root=one_root)
     return PrivacyStatement(
         neighbours=(name, meaning.format(unit=files.unit.one)),
         mechanism=MECHANISMS[files.strategy.mechanism],
@@ -314,6 +332,9 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             (item.name, files.titles.query(item.query), name_title(item.geolevel))
             for item in files.plan.bounds
         ),
+        groups=tuple((item["size"], claim_text(item["epsilon"])) for item in groups_of(files.plan, event)),
+        tied="" if tied is None else tied["sentence"],
+        secrets=_secrets(files, one_root=one_root),
         lines=tuple(
             LedgerLine(
                 entry.sequence,
@@ -328,6 +349,38 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
         ),
         declassified=any(entry.kind == "declassify" for entry in files.entries),
     )
+
+
+def _secrets(files: ReleaseFiles, *, one_root: bool) -> tuple[tuple[str, str, str], ...]:
+    """Title, cost and epsilon of each secret of a record."""
+    plan, allocation = files.plan, None
+    if plan.may_bypass:
+        require_unchanged(files.root, files.manifest, files.root / GEOGRAPHY)
+        spine = read_geography(files.root)
+        allocation = allocation_of(plan.strategy, spine, read_shares(files.root, spine))
+    return tuple(
+        (
+            _secret_title(files, item),
+            at_most(item.cost(plan), 4),
+            claim_text(item.proved(plan.delta).bounds.upper),
+        )
+        # Places below different roots may be on hundreds of pairs of paths, which a page does not wait for.
+        for secret in secrets_of(plan, one_root=one_root or plan.may_bypass)
+        for item in guarantees_of(plan, secret, allocation)
+    )
+
+
+def _secret_title(files: ReleaseFiles, item: SecretGuarantee) -> str:
+    secret = item.secret
+    if secret.is_place:
+        title = "place" if secret.within is None else f"place, within one {name_title(secret.within)}"
+    elif len(secret.changes) > 1:
+        title = "everything but the place"
+    else:
+        ((attribute, recode),) = secret.changes.items()
+        within = "" if recode is None else f", within one group of {files.titles.factor(recode)}"
+        title = f"{files.titles.factor(attribute)}{within}"
+    return f"{title}; two {files.unit.many} exchange it" if item.exchanged else title
 
 
 def exact(value: Fraction) -> ExactNumber:

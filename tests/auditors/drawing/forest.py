@@ -129,7 +129,7 @@ def draw(number: int) -> Iterator[Outputs]:
     for country in countries():
         strategy = country.strategy
         sides = [
-            _Side(country, person, number, f"auditors: {country.name} {place}")
+            Side(country, person, number, f"auditors: {country.name} {place}")
             for place, person in enumerate((country.first, country.second))
         ]
         allocation = sides[0].measurer.allocation
@@ -142,14 +142,14 @@ def draw(number: int) -> Iterator[Outputs]:
             **{"rho" if gaussian else "epsilon": strategy.total},
         )
         columns = [side.columns() for side in sides]
-        truths = [_Side(country, person, 1, "").truth() for person in (country.first, country.second)]
-        measured = list(_measured(country, *truths))
+        truths = [Side(country, person, 1, "").truth() for person in (country.first, country.second)]
+        measured = list(measured_of(country, *truths))
         evidence = [scores(rows, measured) for rows in columns]
         yield Outputs(country.name, columns[0], columns[1], evidence[0], evidence[1], claim)
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
+class Side:
     """All countries of one side."""
 
     country: Country
@@ -221,7 +221,7 @@ class _Side:
         )
 
 
-def _measured(country: Country, first: Integers, second: Integers) -> Iterator[Measured]:
+def measured_of(country: Country, first: Integers, second: Integers) -> Iterator[Measured]:
     """What the columns of a row are, up to the answers of families."""
     column = 0
     for level, geolevel in enumerate(LEVELS):

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+import tallyveil
 from tallyveil.accounting import (
     ZCDP,
     ApproximateDP,
@@ -412,3 +413,49 @@ def test_a_profile_that_never_reaches_0_ends_near_its_least_delta(account):
     ]
     assert curve[-1]["epsilon"] == pytest.approx(0.1, rel=1e-5)
     assert curve[-1]["delta"]["upper"] == pytest.approx(1e-7, rel=0.01)
+
+
+def test_secrets_of_a_release_file(account, small_release):
+    rows = json.loads(account("secrets", str(small_release), "--json"))
+    table = tallyveil.plan(small_release).secrets()
+    assert rows == table.to_dicts()
+    whole = tallyveil.plan(small_release).guarantee
+    assert {"age", "home", "all attributes", "place, exchanged"} <= set(table["secret"])
+    for row in rows:
+        bounds = tallyveil.guarantee_of_plan(small_release, secret=row["secret"]).epsilon(row["delta"])
+        assert row["epsilon_upper"] == pytest.approx(bounds.upper, rel=1e-8)
+        assert bounds.upper <= whole.epsilon.upper or row["records"] == 2
+        assert (row["records"] == 2) <= bool(row["changes_invariants"])
+    text = account("secrets", str(small_release))
+    assert "differ in this secret alone" in text
+    assert "Exchanged: one record alone would change" in text
+
+
+def test_a_secret_has_all_curves(account, small_release):
+    asked = ["--plan", str(small_release), "--secret", "age"]
+    guarantee = tallyveil.guarantee_of_plan(small_release, secret="age")
+    answer = json.loads(account("delta", "--epsilon", "1", *asked, "--json"))
+    assert answer["delta"]["upper"] == guarantee.delta(1).upper
+    assert answer["invariants"] == list(tallyveil.guarantee_of_plan(small_release).invariants)
+    curve = json.loads(account("tradeoff", "--points", "3", *asked, "--json"))
+    assert curve["tradeoff"][1]["beta"]["lower"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["epsilon", "--delta", "1e-10", "--gaussian", "5", "--secret", "age"], "--secret needs --plan"),
+        (
+            ["epsilon", "--delta", "1e-10", "--plan", "PLAN", "--secret", "years"],
+            "there is no secret 'years'",
+        ),
+        (["group", "--size", "2", "--delta", "1e-10", "--plan", "PLAN", "--secret", "age"], "one record"),
+    ],
+)
+def test_a_secret_needs_a_plan_that_has_it(account, small_release, words, said):
+    words = [str(small_release) if word == "PLAN" else word for word in words]
+    assert said in " ".join(account(*words, code=2).split())
+
+
+def test_secrets_of_another_product_are_refused_by_name(account):
+    assert "other-product" in account("secrets", "examples/hospital_stays/stays.toml", code=2)

@@ -23,6 +23,7 @@ ONLY_PRINTS = {
                 "calibrate",
                 "group",
                 "savings",
+                "secrets",
                 "products",
                 "total",
             )

@@ -160,3 +160,16 @@ def test_a_plan_refuses_more_geolevels_than_a_run_measures(small_release, comman
     small_release.write_text(text)
     for words in (("plan", small_release), ("run", small_release, "--out", tmp_path / "out")):
         assert "257 geolevels; wanted at most 256" in " ".join(command(*words, code=4).split())
+
+
+def test_groups_and_tied_records_stand_beside_the_guarantee(plan, small_release):
+    record = json.loads(plan(small_release, "--json"))
+    assert [item["size"] for item in record["groups"]] == [2, 5]
+    epsilons = [record["privacy"]["epsilon"], *(item["epsilon"] for item in record["groups"])]
+    assert epsilons == sorted(epsilons)
+    # The total of the only region cannot change with one record, which is known once the geography is read.
+    assert record["tied"]["records"] == 2
+    assert len(record["tied"]["constraints"]) == 2
+    text = " ".join(plan(small_release).split())
+    assert record["tied"]["sentence"] in text
+    assert "5 people: epsilon <= " in text

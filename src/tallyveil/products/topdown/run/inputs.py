@@ -148,6 +148,11 @@ def read_allocation(plan: ReleasePlan) -> Allocation:
     return allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
 
 
+def read_allocation_if_bypassed(plan: ReleasePlan) -> Allocation | None:
+    """As `read_allocation`, if geounits are bypassed. If none are, nothing is read: all paths have the same shares."""
+    return read_allocation(plan) if plan.may_bypass else None
+
+
 def read_spine(geography: GeographyInput) -> Spine:
     """The hierarchy that a plan's geography table describes, before any step.
 

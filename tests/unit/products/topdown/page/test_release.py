@@ -251,3 +251,18 @@ def test_a_page_speaks_of_what_the_release_counts(make_race_age):
     assert "published exactly anyway" not in text
     assert "one household’s record differs" in text
     assert not re.search(r"\b(persons?|people)\b", text, flags=re.IGNORECASE)
+
+
+def test_says_what_each_secret_and_what_groups_cost(redistricting: Path) -> None:
+    text = text_of(write_report(redistricting)).replace("\xa0", " ")
+    assert "What each secret of a record costs" in text
+    # As `tallyveil account secrets` has it for this budget, rounded up.
+    for words in (
+        "race 1.009 9.666",
+        "place, within one Tract 0.8862 8.989",
+        "place, within one US; two people exchange it 1.925 13.959",
+        "For 2 people of one Block together ε ≤ 38.369; for 5 people of one Block together ε ≤ 135.031",
+        "Since total at State is exact and the bounds group quarters hold, a change of one person's record may need "
+        "others to change too; one other is always enough",
+    ):
+        assert words in text, words

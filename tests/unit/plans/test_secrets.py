@@ -1,0 +1,487 @@
+"""What a release guarantees of a secret, against all pairs of populations of a small universe, counted cell by cell."""
+
+import itertools
+import random
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.samples import every
+
+from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    IntegerSubspaceGaussian,
+    SequentialEvent,
+    WorstEvent,
+)
+from tallyveil.budget.allocation import allocation_of
+from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.spine import uniform_shares
+from tallyveil.plans.from_toml.load import plan_from_mapping
+from tallyveil.plans.secrets import guarantee_named, guarantees_of, secrets_of, secrets_record
+
+GEOLEVELS = ["Region", "Town", "Block"]
+# Regions X and Y; X has a town of one block.
+BLOCKS = ["X11", "X12", "X21", "Y11", "Y12", "Y13", "Y21", "Y22"]
+SPINE = spine_from_prefixes(BLOCKS, GEOLEVELS, (1, 2, 3))
+
+SCHEMA = {
+    "name": "small",
+    "attributes": [
+        {"name": "age", "levels": ["0", "1", "2", "3", "4"]},
+        {"name": "home", "levels": ["house", "nursing", "prison"]},
+        {"name": "sex", "levels": ["f", "m"]},
+    ],
+    "recodes": [
+        {"name": "band", "attribute": "age", "groups": {"young": ["0", "1"], "old": ["2", "3", "4"]}},
+        {"name": "school", "attribute": "age", "groups": {"school": ["1", "2"], "work": ["3"]}},
+        {"name": "place_of", "attribute": "home", "groups": {"nursing": ["nursing"], "prison": ["prison"]}},
+        {
+            "name": "ever",
+            "attribute": "age",
+            "overlapping": True,
+            "groups": {"first": ["0", "1", "2"], "second": ["1", "2", "3"], "third": ["2"]},
+        },
+    ],
+    "structural_zeros": [{"name": "child", "cells": {"age": ["0"], "home": ["prison"]}}],
+}
+QUERIES = [
+    "total",
+    "age",
+    "home",
+    "sex",
+    "band",
+    "band*sex",
+    "school*home",
+    "ever*sex",
+    "place_of*age",
+    "detailed",
+]
+
+
+def plan_of(
+    queries,
+    invariants=(),
+    *,
+    neighbours="bounded",
+    mechanism="discrete_gaussian",
+    subspace=(),
+    bounds=(),
+    total="3",
+    schema=SCHEMA,
+):
+    unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
+    spent = Fraction(total) + sum(Fraction(item["rho"]) for item in subspace)
+    strategy = {
+        unit: total,
+        "geolevels": {"Region": "1/6", "Town": "1/3", "Block": "1/2"},
+        "queries": {"*": {query: f"1/{len(queries)}" for query in queries}},
+    }
+    content = {
+        "release": {"name": "small"},
+        "records": {"path": "records.parquet", "geocode": "geocode"},
+        "geography": {"path": "geography.parquet", "geolevels": GEOLEVELS, "prefix_lengths": [1, 2, 3]},
+        "schema": schema,
+        "privacy": {"neighbours": neighbours, "mechanism": mechanism, unit: str(spent)},
+        "strategy": strategy,
+        "bounds": list(bounds),
+        "invariants": [{"query": query, "geolevels": levels} for query, levels in invariants],
+        "outputs": {"tables": ["total"]},
+    }
+    if subspace:
+        content["subspace"] = list(subspace)
+    return plan_from_mapping(content, Path())
+
+
+def answers_of(plan, block, cell):
+    """Every answer that one record counts in: geolevel, geounit, query and number."""
+    found = Counter()
+    for length, geolevel in enumerate(GEOLEVELS, start=1):
+        for query in plan.strategy.queries(geolevel):
+            _, numbers = plan.query(query).counted_in(np.array([cell]))
+            found.update((geolevel, block[:length], query, number) for number in numbers.tolist())
+    return found
+
+
+def exact_of(plan, block, cell):
+    """The same for what is published exactly."""
+    found = Counter()
+    for invariant in plan.invariants:
+        _, numbers = plan.query(invariant.query).counted_in(np.array([cell]))
+        for geolevel in invariant.geolevels:
+            place = block[: 1 + GEOLEVELS.index(geolevel)]
+            found.update((geolevel, place, invariant.query, number) for number in numbers.tolist())
+    return found
+
+
+def difference(some, others):
+    """The answers that are not the same, each with by how much."""
+    return {key: some[key] - others[key] for key in some.keys() | others.keys() if some[key] != others[key]}
+
+
+LAWS = {}
+
+
+def law_of(plan, geolevel, query, share=None):
+    key = id(plan), geolevel, query, share
+    if key not in LAWS:
+        LAWS[key] = plan, plan.strategy.law(geolevel, query, share)
+    return LAWS[key][1]
+
+
+def cost_of(plan, moved, shares=None):
+    """Rho, or pure epsilon, of answers that move, from the definition of each law."""
+    cost = Fraction(0)
+    for (geolevel, geounit, query, _), by in moved.items():
+        share = None if shares is None else shares(geolevel, geounit)
+        if share == 0:
+            continue
+        law = law_of(plan, geolevel, query, share)
+        if plan.budget_unit == "rho":
+            cost += Fraction(by * by) / (2 * law.variance)
+        else:
+            cost += abs(by) / law.scale
+    return cost
+
+
+def values_of(secret, plan):
+    """All pairs of a block and a cell that differ in the secret alone."""
+    schema = plan.schema
+    cells = np.arange(schema.size)
+    cells = cells[schema.possible(cells)].tolist()
+    codes = schema.decode(np.arange(schema.size)).tolist()
+    if secret.is_place:
+        length = 0 if secret.within is None else 1 + GEOLEVELS.index(secret.within)
+        for one, other in itertools.permutations(BLOCKS, 2):
+            if one[:length] == other[:length] and one[length] != other[length]:
+                yield from (((one, cell), (other, cell)) for cell in cells)
+        return
+    for cell, other in itertools.product(cells, repeat=2):
+        if cell == other:
+            continue
+        for axis, attribute in enumerate(schema.attributes):
+            if codes[cell][axis] == codes[other][axis]:
+                continue
+            if attribute.name not in secret.changes:
+                break
+            recode = secret.changes[attribute.name]
+            if recode is not None:
+                groups = schema.query(recode).factors[axis].codes
+                if groups[codes[cell][axis]] < 0 or groups[codes[cell][axis]] != groups[codes[other][axis]]:
+                    break
+        else:
+            yield from (((block, cell), (block, other)) for block in BLOCKS)
+
+
+def worst(plan, shares=None):
+    """The largest cost of each secret, for one record that changes it and keeps the invariants; None if there is none.
+
+    Also that of the records that cannot, exchanged with each other record of the same secret."""
+    answers = {
+        (block, cell): answers_of(plan, block, cell)
+        for block in BLOCKS
+        for cell in range(plan.schema.size)
+        if plan.schema.possible(np.array([cell]))[0]
+    }
+    exact = {key: exact_of(plan, *key) for key in answers}
+    found = {}
+    for secret in secrets_of(plan):
+        alone, changing = None, []
+        for one, other in values_of(secret, plan):
+            if exact[one] == exact[other]:
+                cost = cost_of(plan, difference(answers[one], answers[other]), shares)
+                alone = cost if alone is None else max(alone, cost)
+            else:
+                changing.append((one, other))
+        found[secret.name] = alone, changing, answers, exact
+    return found
+
+
+CASES = [
+    (QUERIES, ()),
+    (["total", "sex"], ()),
+    (["school*home", "band"], ()),
+    (["ever*sex", "place_of*age"], ()),
+    (QUERIES, [("total", ["Region"])]),
+    (["total", "age", "home"], [("home", ["Block"])]),
+    (["age*home", "school"], [("place_of", ["Town"]), ("sex", ["Region", "Block"])]),
+    (["total", "detailed"], [("school*home", ["Town"])]),
+]
+
+
+@pytest.mark.parametrize(
+    ("queries", "invariants", "mechanism"),
+    [(*case, "discrete_gaussian") for case in CASES] + [(*case, "discrete_laplace") for case in CASES[5:7]],
+)
+def test_one_record_alone_costs_what_the_worst_pair_does(queries, invariants, mechanism):
+    plan = plan_of(queries, invariants, mechanism=mechanism)
+    found = worst(plan)
+    for secret in secrets_of(plan):
+        wanted, changing, _, _ = found[secret.name]
+        by_kind = {item.exchanged: item for item in guarantees_of(plan, secret)}
+        assert (False in by_kind) == (wanted is not None), secret.name
+        # Records that are alike in all that is exact may be alike in everything, and then nothing is exchanged.
+        assert (True in by_kind) == bool(changing) or (secret.is_place and changing), secret.name
+        if wanted is not None:
+            assert by_kind[False].cost(plan) == wanted, secret.name
+
+
+def random_plan(rng):
+    """A plan of a random schema, with recodes that overlap, structural zeros and invariants; None if it is refused."""
+    attributes = [
+        {"name": f"a{number}", "levels": [f"l{level}" for level in range(rng.randint(1, 4))]}
+        for number in range(rng.randint(1, 3))
+    ]
+    recodes = []
+    for number in range(rng.randint(0, 4)):
+        attribute, overlapping, groups = rng.choice(attributes), rng.random() < 0.3, {}
+        for level in attribute["levels"]:
+            for _ in range(2 if overlapping else 1):
+                members = groups.setdefault(f"g{rng.randrange(3)}", [])
+                if rng.random() < 0.8 and level not in members:
+                    members.append(level)
+        groups = {label: levels for label, levels in groups.items() if levels}
+        if groups:
+            recode = {"name": f"r{number}", "attribute": attribute["name"], "groups": groups}
+            recodes.append({**recode, "overlapping": overlapping})
+    zeros = []
+    for number in range(rng.randint(0, 2)):
+        cells = {
+            attribute["name"]: rng.sample(attribute["levels"], rng.randint(1, len(attribute["levels"])))
+            for attribute in rng.sample(attributes, rng.randint(1, len(attributes)))
+        }
+        zeros.append({"name": f"z{number}", "cells": cells})
+
+    def query(*, overlaps):
+        named = [
+            rng.choice(
+                [
+                    "",
+                    attribute["name"],
+                    *(
+                        recode["name"]
+                        for recode in recodes
+                        if recode["attribute"] == attribute["name"]
+                        and (overlaps or not recode["overlapping"])
+                    ),
+                ]
+            )
+            for attribute in attributes
+        ]
+        return "*".join(filter(None, named)) or "total"
+
+    queries = list(dict.fromkeys(query(overlaps=True) for _ in range(rng.randint(1, 4))))
+    exact = {query(overlaps=False): [rng.choice(GEOLEVELS)] for _ in range(rng.randint(0, 2))}
+    schema = {"name": "s", "attributes": attributes, "recodes": recodes, "structural_zeros": zeros}
+    try:
+        return plan_of(queries, list(exact.items()), schema=schema)
+    except TallyveilError:
+        return None
+
+
+@pytest.mark.parametrize("seed", every(10, range(500)))
+def test_random_schemas_cost_what_their_worst_pairs_do(seed):
+    plan = random_plan(random.Random(seed))
+    if plan is None:
+        return
+    found = worst(plan)
+    for secret in secrets_of(plan):
+        wanted, changing, _, _ = found[secret.name]
+        by_kind = {item.exchanged: item for item in guarantees_of(plan, secret)}
+        assert (by_kind[False].cost(plan) if False in by_kind else None) == wanted, secret.name
+        assert changing or True not in by_kind, secret.name
+
+
+@pytest.mark.parametrize(("queries", "invariants"), CASES)
+def test_every_pair_moves_no_more_than_some_branch(queries, invariants):
+    """Not only in its rho: answer by answer, so that the branch covers the pair in every curve."""
+    plan = plan_of(queries, invariants)
+    found = worst(plan)
+    for secret in secrets_of(plan):
+        _, _, answers, exact = found[secret.name]
+        for item in guarantees_of(plan, secret):
+            if item.exchanged:
+                continue
+            branches = item.event.branches if isinstance(item.event, WorstEvent) else (item.event,)
+            counted = [variances(branch) for branch in branches]
+            for one, other in values_of(secret, plan):
+                if exact[one] != exact[other]:
+                    continue
+                moved = Counter()
+                for geolevel, _, query, _ in difference(answers[one], answers[other]):
+                    moved[law_of(plan, geolevel, query).variance] += 1
+                assert any(not moved - branch for branch in counted), (secret.name, one, other)
+
+
+def variances(branch):
+    """The number of answers by the variance of their noise."""
+    counted = Counter()
+    for event in branch.events:
+        assert isinstance(event, DiscreteGaussian)
+        assert event.sensitivity == 1
+        counted[event.variance] += event.multiplicity
+    return counted
+
+
+@pytest.mark.parametrize(("queries", "invariants"), [case for case in CASES if case[1]])
+def test_an_exchange_keeps_the_invariants_and_costs_no_more_than_stated(queries, invariants):
+    rng = np.random.default_rng(1)
+    plan = plan_of(queries, invariants)
+    found = worst(plan)
+    for secret in secrets_of(plan):
+        _, changing, answers, exact = found[secret.name]
+        if secret.name not in {item.secret.name for item in guarantees_of(plan, secret) if item.exchanged}:
+            continue
+        item = guarantee_named(plan, f"{secret.name}, exchanged")
+        branches = item.event.branches if isinstance(item.event, WorstEvent) else (item.event,)
+        counted = [variances(branch) for branch in branches]
+        largest = Fraction(0)
+        for first in rng.permutation(len(changing))[:40].tolist():
+            (block, cell), (other_block, other_cell) = one, other = changing[first]
+            # The other record has the secret that this one gets, and all else of its own.
+            for theirs, back in changing:
+                if secret.is_place:
+                    fits = (theirs[0], back[0]) == (other_block, block)
+                else:
+                    fits = exchanges(plan, secret, (cell, other_cell), (theirs[1], back[1]))
+                if not fits or exact[one] + exact[theirs] != exact[other] + exact[back]:
+                    continue
+                before, after = answers[one] + answers[theirs], answers[other] + answers[back]
+                moved = difference(before, after)
+                assert all(abs(by) == 1 for by in moved.values())
+                by_variance = Counter(law_of(plan, level, query).variance for level, _, query, _ in moved)
+                assert any(not by_variance - branch for branch in counted), (secret.name, one, theirs)
+                largest = max(largest, cost_of(plan, moved))
+        assert largest <= item.cost(plan)
+        # Where attributes are exchanged, the other attributes of the two records are not looked at together.
+        assert largest == item.cost(plan) or not secret.is_place
+
+
+def exchanges(plan, secret, mine, theirs):
+    """Whether two records exchange the attributes of a secret and keep their others."""
+    (a, b), (c, d) = (plan.schema.decode(np.array(pair)).tolist() for pair in (mine, theirs))
+    return all(
+        (a[axis], b[axis]) == (d[axis], c[axis]) if attribute.name in secret.changes else True
+        for axis, attribute in enumerate(plan.schema.attributes)
+    )
+
+
+def test_where_geounits_are_bypassed_each_pair_of_paths_has_its_own_noise():
+    plan = plan_of(["total", "band*sex", "home"])
+    made, shares = bypass(
+        SPINE, uniform_shares(SPINE, dict(plan.strategy.geolevel_shares)), BypassRule.SINGLE_CHILD
+    )
+    allocation = allocation_of(plan.strategy, made.spine, shares)
+    assert len(allocation.paths_that_meet(None)) > 1
+
+    def share(geolevel, geounit):
+        level = SPINE.level_index(geolevel)
+        return shares.share(level, list(SPINE.geocodes[level]).index(geounit))
+
+    found = worst(plan, share)
+    for secret in secrets_of(plan):
+        (item,) = guarantees_of(plan, secret, allocation)
+        wanted = found[secret.name][0]
+        # Paths that part further down than they might cost less, so that the stated cost is a bound.
+        assert item.cost(plan) == wanted if not secret.is_place else item.cost(plan) >= wanted
+    assert guarantee_named(plan, "place", allocation).cost(plan) == plan.strategy.total
+
+
+@pytest.mark.parametrize("geolevel", [None, *GEOLEVELS])
+def test_paths_that_meet_are_those_of_two_blocks_in_one_geounit(geolevel):
+    plan = plan_of(["total"])
+    made, shares = bypass(
+        SPINE, uniform_shares(SPINE, dict(plan.strategy.geolevel_shares)), BypassRule.SINGLE_CHILD
+    )
+    allocation = allocation_of(plan.strategy, made.spine, shares)
+    paths = [
+        tuple(shares.share(level, int(SPINE.ancestors(level)[row])) for level in range(3))
+        for row in range(len(BLOCKS))
+    ]
+    length = 0 if geolevel is None else 1 + GEOLEVELS.index(geolevel)
+    wanted = {
+        frozenset((paths[i], paths[j]))
+        for i, j in itertools.product(range(len(BLOCKS)), repeat=2)
+        if BLOCKS[i][:length] == BLOCKS[j][:length]
+    }
+    found = allocation.paths_that_meet(geolevel)
+    assert {frozenset(pair) for pair in found} == wanted
+    assert len(found) == len(wanted)
+
+
+def test_under_unbounded_neighbours_a_secret_is_still_a_change_of_value():
+    bounded, unbounded = plan_of(["total", "sex"]), plan_of(["total", "sex"], neighbours="unbounded")
+    # The same budget buys noise of half the variance there, for one answer that moves.
+    twice = 2 * guarantee_named(bounded, "sex").cost(bounded)
+    assert guarantee_named(unbounded, "sex").cost(unbounded) == twice
+
+
+def test_noise_of_laplace_and_counts_on_a_lattice_have_events_of_their_own():
+    laplace = plan_of(["total", "sex"], mechanism="discrete_laplace")
+    event = guarantee_named(laplace, "sex").event
+    assert isinstance(event, SequentialEvent)
+    assert all(isinstance(part, DiscreteLaplace) for part in event.events)
+    drawn = {"query": "home", "geolevel": "Town", "mechanism": "integer-subspace", "rho": "1/2"}
+    plan = plan_of(["total", "sex"], [("total", ["Region"])], subspace=[drawn])
+    by_name = {item.name: item.event for secret in secrets_of(plan) for item in guarantees_of(plan, secret)}
+    distances = {
+        name: [part.squared_distance for part in event.events if isinstance(part, IntegerSubspaceGaussian)]
+        for name, event in by_name.items()
+    }
+    assert distances == {
+        "age": [],
+        "home": [2],
+        "sex": [],
+        "all attributes": [2],
+        "place within Town": [],
+        "place within Region": [2],
+        "place, exchanged": [4],
+    }
+
+
+def test_nothing_moves_where_nothing_is_measured():
+    plan = plan_of(["total"])
+    item = guarantee_named(plan, "age")
+    assert item.cost(plan) == 0
+    assert item.proved(plan.delta).bounds.upper == 0
+
+
+def test_the_record_has_upper_bounds_that_rise_with_the_area():
+    rows = {row["secret"]: row for row in secrets_record(plan_of(QUERIES))}
+    places = [rows[name]["epsilon_upper"] for name in ("place within Town", "place within Region", "place")]
+    assert places == sorted(places)
+    assert all(row["epsilon_lower"] <= row["epsilon_upper"] for row in rows.values())
+    assert rows["age within band"]["epsilon_upper"] < rows["age"]["epsilon_upper"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("agee", "there is no secret 'agee'"),
+        ("age within ever", "there is no secret"),
+        ("place", "every change of it by one record alone"),
+        ("age, exchanged", "two records need not exchange it"),
+    ],
+)
+def test_a_secret_that_is_not_there_is_refused_by_name(name, why):
+    plan = plan_of(QUERIES, [("total", ["Region"])])
+    with pytest.raises(ConfigError, match=why):
+        guarantee_named(plan, name)
+
+
+def test_an_attribute_within_a_recode_that_is_not_measured_can_be_asked_for():
+    plan = plan_of(["age", "total"])
+    assert "age within school" not in {secret.name for secret in secrets_of(plan)}
+    assert guarantee_named(plan, "age within school").cost(plan) == guarantee_named(plan, "age").cost(plan)
+    assert rho_of(guarantee_named(plan, "age within school").event) < epsilon_of_total(plan)
+
+
+def epsilon_of_total(plan):
+    """The whole budget."""
+    return rho_of(plan.event()) if plan.budget_unit == "rho" else epsilon_of(plan.event())
