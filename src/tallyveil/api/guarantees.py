@@ -179,7 +179,6 @@ def guarantee_of_noise(
     """
     from tallyveil.accounting.events import Neighbours
     from tallyveil.accounting.guarantee import compose
-    from tallyveil.plans.from_toml.spending import load_spending
 
     # Each of these states a whole guarantee, and two would contradict each other.
     given = sum((events is not None, plan is not None, product is not None, any(noise.values())))
@@ -205,6 +204,8 @@ def guarantee_of_noise(
     relation = Neighbours(neighbours)
     stated = [flag.event(text, relation) for flag in NOISE_FLAGS for text in noise.get(flag.name, ())]
     if events is not None:
+        from tallyveil.plans.from_toml.spending import load_spending  # whose room loads all plans
+
         relation, spending = load_spending(Path(events))
         stated = [spending]
     return compose(*stated, neighbours=relation, **_without_none(asked))

@@ -531,6 +531,28 @@ def least_certain(status: EstimateStatus, other: EstimateStatus) -> EstimateStat
     return max(status, other, key=list(EstimateStatus).index)
 
 
+class TileStatus(Enum):
+    """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
+
+    # From the surest to the least certain; the report counts families by these names.
+    SETTLED = "settled"
+    LIFTED = "lifted"
+    CERTIFIED = "tables_certified"
+    CERTIFIED_BY_RESTART = "tables_certified_by_restart"
+    CERTIFIED_BY_MORE_STEPS = "tables_certified_by_more_steps"
+    APPROXIMATE = "tables_approximate"
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer is the exact optimum for measurements within the backward error."""
+        return self is not TileStatus.APPROXIMATE
+
+    @property
+    def remedy(self) -> str:
+        """What the reader of a manifest should do about it."""
+        return _TILE_REMEDIES[self]
+
+
 class RoundingMethod(Enum):
     """How one rounding stage was solved. The value is its name in the manifest."""
 
@@ -561,6 +583,22 @@ _ESTIMATE_REMEDIES = {
     ),
     EstimateStatus.COPIED: "nothing to do: an only child has its parent's counts",
     EstimateStatus.EMPTY: "nothing to do: nobody lives in the parent",
+}
+
+_TILE_REMEDIES = {
+    TileStatus.SETTLED: "nothing to do: the fixed counts left nothing to estimate",
+    TileStatus.LIFTED: "nothing to do: the split costs least, and it can be continued to every finest geounit",
+    TileStatus.CERTIFIED: (
+        "nothing to do: the counts are the optimum for measurements that differ from the given ones by at most the "
+        "backward error that was asked for"
+    ),
+    TileStatus.CERTIFIED_BY_RESTART: "nothing to do: as before, after Newton's method started again",
+    TileStatus.CERTIFIED_BY_MORE_STEPS: "nothing to do: as before, after many steps of accelerated gradients",
+    TileStatus.APPROXIMATE: (
+        "the counts have all sums, but they are the optimum only for measurements that differ from the given ones by "
+        "more than was asked for, which the report has in persons, or the estimate before rounding misses a sum by "
+        "more than 1e-9 and more than its rounding errors"
+    ),
 }
 
 _ROUNDING_REMEDIES = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import SolverError
-from tallyveil.estimation.problem import TileProblem
+from tallyveil.estimation.problem import TileProblem, TileStatus
 from tallyveil.kernels.tiles.chunk import (
     CG_STEPS_AT,
     COMPONENTS_AT,
@@ -32,44 +31,6 @@ BACKWARD_ERROR_PERSONS = 0.1
 beside the noise, which has the same unit. Half of it costs a few more steps of Newton's method; at twice it the
 estimate may move by twice as much. The sums hold in any case (docs/proofs/tiles.md)."""
 
-
-class TileStatus(Enum):
-    """How the least-squares answer was obtained, from the surest. The value is its name in the manifest."""
-
-    # From the surest to the least certain; the report counts families by these names.
-    SETTLED = "settled"
-    LIFTED = "lifted"
-    CERTIFIED = "tables_certified"
-    CERTIFIED_BY_RESTART = "tables_certified_by_restart"
-    CERTIFIED_BY_MORE_STEPS = "tables_certified_by_more_steps"
-    APPROXIMATE = "tables_approximate"
-
-    @property
-    def certified(self) -> bool:
-        """Whether the answer is the exact optimum for measurements within the backward error."""
-        return self is not TileStatus.APPROXIMATE
-
-    @property
-    def remedy(self) -> str:
-        """What the reader of a manifest should do about it."""
-        return _REMEDIES[self]
-
-
-_REMEDIES = {
-    TileStatus.SETTLED: "nothing to do: the fixed counts left nothing to estimate",
-    TileStatus.LIFTED: "nothing to do: the split costs least, and it can be continued to every finest geounit",
-    TileStatus.CERTIFIED: (
-        "nothing to do: the counts are the optimum for measurements that differ from the given ones by at most the "
-        "backward error that was asked for"
-    ),
-    TileStatus.CERTIFIED_BY_RESTART: "nothing to do: as before, after Newton's method started again",
-    TileStatus.CERTIFIED_BY_MORE_STEPS: "nothing to do: as before, after many steps of accelerated gradients",
-    TileStatus.APPROXIMATE: (
-        "the counts have all sums, but they are the optimum only for measurements that differ from the given ones by "
-        "more than was asked for, which the report has in persons, or the estimate before rounding misses a sum by "
-        "more than 1e-9 and more than its rounding errors"
-    ),
-}
 
 _OF_RUNG = {
     RESTARTED: TileStatus.CERTIFIED_BY_RESTART,

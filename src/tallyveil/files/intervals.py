@@ -19,6 +19,7 @@ answer, and the count as `published`. Reports and districts read them; nothing w
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,7 @@ from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
     store_error,
+    write_file,
     write_json,
     write_parquet,
     write_text,
@@ -234,11 +236,11 @@ class IntervalTable:
     def _flush(self) -> None:
         place, part = (self.area, self.group.name), table_part(self.first + self._parts)
         tags = {**self.tags, **table_tags(*place, zeros=True)}
-        frame = pl.concat(self._frames)
-        write_parquet(table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part, frame, tags)
+        path = table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part
+        write_parquet(path, pl.concat(self._frames), tags)
         if self.staging is not None:
-            # The same frame twice, so that a table and its intervals cannot differ.
-            write_parquet(table_folder(self.staging, *place) / part, frame, tags)
+            # The same bytes, so that a table and its intervals cannot differ.
+            write_file(table_folder(self.staging, *place) / part, partial(shutil.copyfile, path))
         self._frames.clear()
         self._parts += 1
 

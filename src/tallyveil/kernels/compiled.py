@@ -196,7 +196,7 @@ def held(hold: Callable[[Pointers], Holder], kernels: Pointers) -> Holder:
 def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, Any]) -> Kernel:
     """A function as numba compiles it, for any types or only for those that are stated."""
     # Nothing of it goes to disk, so no folder is needed.
-    if not cache:
+    if not cache or _config.DISABLE_JIT:
         return cast(Kernel, numba.njit(arguments, **options)(function))
     with _folders:
         # Set, used and put back under the lock: another thread's kernel must not get this module's folder.
@@ -208,7 +208,7 @@ def _jitted(function: Kernel, arguments: Any, cache: bool, options: dict[str, An
             _config.CACHE_DIR = before
     # With its types stated, the kernel has been compiled by now, and the process may be killed before it ends.
     if arguments is not None and folder is not None:
-        seal(folder)
+        seal(_place(folder))
     return jitted
 
 
@@ -322,13 +322,13 @@ def _prepared(folder: Path) -> Path | None:
     # Once for each folder and process.
     try:
         _make(folder)
-        _remove_damaged(folder)
+        _remove_damaged(_place(folder))
     except OSError as error:
         copy = _copied(folder)
         if copy is None:
             _say_not_kept(kernels_folder(), str(error.strerror))
         return copy
-    atexit.register(seal, folder)
+    atexit.register(seal, _place(folder))
     _shared.add(folder)
     return folder
 
@@ -442,7 +442,7 @@ def _copied(folder: Path) -> Path | None:
                 # Contents and times alone: with the rights of a read-only folder, the copy would be as read-only.
                 shutil.copyfile(path, place)
                 os.utime(place, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
-        _remove_damaged(copy)
+        _remove_damaged(_place(copy))
         _place_carried(copy)
         if any(copy.rglob("*.nbc")):
             return copy
@@ -457,9 +457,9 @@ def _place_carried(folder: Path) -> None:
     """
     module = folder.parent.name
     # Of many modules a wheel carries nothing, which is no mismatch.
-    if _config.DISABLE_JIT or not (CARRIED / module).is_dir():
+    if not (CARRIED / module).is_dir():
         return
-    place = folder / _name_of_numba(str(sys.modules[module].__file__))
+    place = _place(folder)
     if place.is_dir():
         return
     codes = _carried(module)
@@ -499,6 +499,11 @@ def covered_baselines() -> list[str]:
         for name, needed in BASELINES.items()
         if {f"+{feature}" for feature in needed.split()} <= {*features}
     ]
+
+
+def _place(folder: Path) -> Path:
+    """Where in a folder of code numba keeps that of this installation. Others may have the same sources."""
+    return folder / _name_of_numba(str(sys.modules[folder.parent.name].__file__))
 
 
 @cache
@@ -559,19 +564,21 @@ def _write_seal(path: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-def _remove_damaged(folder: Path) -> None:
+def _remove_damaged(place: Path) -> None:
     """Remove the code of kernels of which a file is damaged, and seal the rest.
 
+    Args:
+        place: A folder with code, inside the one that is locked for writing.
     Raises:
         OSError: It cannot be removed.
     """
-    if not all(map(_is_whole, _codes(folder))):
-        with _only_writer(folder):
+    if not all(map(_is_whole, _codes(place))):
+        with _only_writer(place.parent):
             # Looked at again: another process may have removed and compiled them meanwhile.
-            for path in _codes(folder):
+            for path in _codes(place):
                 if not _is_whole(path):
                     _remove_kernel(path)
-    seal(folder)
+    seal(place)
 
 
 def _remove_kernel(damaged: Path) -> None:
@@ -656,7 +663,7 @@ def on_disk(kernel: Callable[..., Any]) -> bool:
         return True
     # For some types: numba's names of files do not say which.
     folder = code_folder(kernel.__module__)
-    return folder is not None and any(folder.rglob(f"*.{cast(Any, kernel).__qualname__}-*.nbc"))
+    return folder is not None and any(_place(folder).glob(f"*.{cast(Any, kernel).__qualname__}-*.nbc"))
 
 
 def require_kept() -> None:

@@ -141,6 +141,11 @@ least number of areas, and the share of the state in them; None for a state with
 SPREAD = 0.3
 """Standard deviation of a block's distance from the curve, in widths of a block. It makes every border irregular."""
 _AREAS_STREAM = 0x656E74  # a separate random stream from those that make people
+STRETCH = 512
+"""Blocks whose nearest centres are found together. Half as many take twice as many steps; with twice as many, each of
+them meets twice as many centres that cannot be nearest to it."""
+ROUNDING = 1e-9
+"""Far more than the relative rounding of a squared distance."""
 CURVE_ORDER = 12
 """The finest curve: a square of 2^12 by 2^12 cells."""
 
@@ -235,23 +240,35 @@ def _some(n: int, blocks_each: int) -> int:
 
 def _cells(points: Floats, n: int, generator: np.random.Generator) -> Integers:
     """For each point, the nearest of n random centres."""
-    # Inside the function, because importing scipy.spatial takes long, and few commands make entities.
-    from scipy.spatial import cKDTree
-
-    nearest: Integers = cKDTree(generator.random((n, 2))).query(points)[1].astype(np.int64)
-    return nearest
+    return _nearest(points, generator.random((n, 2)))[1]
 
 
 def _discs(points: Floats, n: int, share: float, spread: float, generator: np.random.Generator) -> Integers:
     """The nearest of n centres if it is within its radius, otherwise -1. Discs cover about `share` of the square."""
-    from scipy.spatial import cKDTree
-
     centre, radius = generator.random((n, 2)), generator.lognormal(0.0, spread, n)
     # The areas of all discs add up to the share; overlaps make the covered part a little smaller.
     radius *= np.sqrt(share / np.pi / np.sum(radius**2))
-    distance, nearest = cKDTree(centre).query(points)
+    distance, nearest = _nearest(points, centre)
     area: Integers = np.where(distance < radius[nearest], nearest, -1).astype(np.int64)
     return area
+
+
+def _nearest(points: Floats, centres: Floats) -> tuple[Floats, Integers]:
+    """For each point, the distance of the nearest centre and its number."""
+    distance, nearest = np.empty(len(points)), np.empty(len(points), np.int64)
+    # Points follow the curve, so a stretch of them lies in a small rectangle, and few centres can be nearest to one of
+    # them: those whose distance from the rectangle is at most the least distance to its farthest corner.
+    for start in range(0, len(points), STRETCH):
+        part = points[start : start + STRETCH]
+        low, high = part.min(axis=0), part.max(axis=0)
+        least = np.sum((centres - np.clip(centres, low, high)) ** 2, axis=1)
+        most = np.sum(np.maximum(centres - low, high - centres) ** 2, axis=1)
+        near = np.flatnonzero(least <= most.min() * (1 + ROUNDING))
+        x, y = (np.subtract.outer(centres[near, axis], part[:, axis]) for axis in (0, 1))
+        squares = x * x + y * y
+        nearest[start : start + STRETCH] = near[squares.argmin(axis=0)]
+        distance[start : start + STRETCH] = np.sqrt(squares.min(axis=0))
+    return distance, nearest
 
 
 def _named(name: str, before: str, labels: Integers, after: str = "") -> pl.Series:

@@ -11,8 +11,8 @@ from tests.samples import ten
 from tests.unit.estimation.tile_samples import problem_of, random_tiles
 
 from tallyveil.errors import ConstraintError, SchemaError
-from tallyveil.estimation.problem import MeasuredQuery, TileProblem
-from tallyveil.estimation.tiles import TileStatus, chunk_of_one, estimate_tiles
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem, TileStatus
+from tallyveil.estimation.tiles import chunk_of_one, estimate_tiles
 from tallyveil.kernels.tiles.chunk import solve_chunk
 from tallyveil.kernels.tiles.family import TileChunk
 

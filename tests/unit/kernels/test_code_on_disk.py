@@ -400,7 +400,7 @@ def test_damaged_code_is_not_removed_while_another_process_writes(kernel, tmp_pa
     (path,) = tmp_path.rglob("*.nbi")
     flip(path)
     remover = threading.Thread(target=compiled._remove_damaged, args=(path.parent,))
-    with compiled._only_writer(path.parent):
+    with compiled._only_writer(path.parent.parent):
         remover.start()
         remover.join(0.2)
         assert path.exists()

@@ -7,7 +7,15 @@ import pytest
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.entities import off_spine_distances
 from tallyveil.geography.tables import entities_from_columns
-from tallyveil.synthetic.country import ENTITY_COLUMNS, hilbert_points, make_entities, make_geography
+from tallyveil.synthetic.country import (
+    ENTITY_COLUMNS,
+    SPREAD,
+    STRETCH,
+    _nearest,
+    hilbert_points,
+    make_entities,
+    make_geography,
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +87,16 @@ def test_the_curve_is_compact():
 def test_a_single_block():
     blocks = make_geography(1, np.random.default_rng(1))
     assert next(make_entities(blocks, 1)).height == 1
+
+
+@pytest.mark.parametrize("n_centres", [1, 2, 40])
+@pytest.mark.parametrize("spread", [0.0, SPREAD, 1e6], ids=["on the curve", "near it", "anywhere"])
+def test_the_nearest_of_all_centres_is_found(spread: float, n_centres: int) -> None:
+    generator = np.random.default_rng(n_centres)
+    points = hilbert_points(3 * STRETCH + 1)
+    points = points + generator.normal(scale=spread / np.sqrt(len(points)), size=points.shape)
+    centres = generator.random((n_centres, 2))
+    distance, nearest = _nearest(points, centres)
+    every = np.sum((points[:, None] - centres) ** 2, axis=2)
+    assert np.array_equal(nearest, every.argmin(axis=1))
+    assert np.array_equal(distance, np.sqrt(every.min(axis=1)))

@@ -28,7 +28,7 @@ standard errors 2 and 5, and z = 2: A = 9900, B = 1000, C = 84, and the ends are
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,9 @@ from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals.answers import Answers
 from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.estimation.intervals.rising_curve import RisingCurve, rising_curve
 from tallyveil.exact import as_given
 from tallyveil.schema.counts import LARGEST_LEVEL
-
-if TYPE_CHECKING:
-    from scipy.interpolate import PchipInterpolator
 
 FAR = 9.0
 """Below -9 standard errors, the lower tail of the normal law is too small for double precision."""
@@ -69,18 +67,18 @@ class UnifiedBelt:
     level: float
     two_sided: float
     one_sided: float
-    low_end: "PchipInterpolator"
-    high_end: "PchipInterpolator"
+    low_end: RisingCurve
+    high_end: RisingCurve
 
     def ends(self, x: Floats) -> tuple[Floats, Floats]:
         """Lower and upper ends for estimates of any shape. Not-a-number gives not-a-number."""
         low = np.where(x <= self.one_sided, 0.0, x - self.two_sided)
         inner = (x > self.one_sided) & (x < 2 * self.two_sided)
         # Outside this range the ends are known in closed form: 0, or the normal interval.
-        low[inner] = self.low_end(x[inner])
+        low[inner] = self.low_end.at(x[inner])
         high = x + self.two_sided
         near = (x < 0) & (x > -FAR)
-        high[near] = self.high_end(x[near])
+        high[near] = self.high_end.at(x[near])
         far = x <= -FAR
         # For such x the lower tail is negligible, so d = one_sided, and m/2 - d^2/(2 m) = x is solved for m.
         d = self.one_sided
@@ -95,21 +93,18 @@ def unified_belt(level: float) -> UnifiedBelt:
     Args:
         level: Coverage, between 0.5 and 1.
     """
-    from scipy.interpolate import (
-        PchipInterpolator,  # here, since few runs make intervals and the import takes long
-    )
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # here, since most runs make no intervals
 
     two_sided, one_sided = float(ndtri(0.5 + level / 2)), float(ndtri(level))
     # Squared spacing, and without the mean 0, at which the lower end of acceptance is -infinity.
     means = two_sided * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
     d = _half_widths(means, level, one_sided, two_sided)
     uppers, lowers = means + d, means / 2 - d * d / (2 * means)
-    low_end = PchipInterpolator(np.append(one_sided, uppers), np.append(0.0, means))
+    low_end = rising_curve(np.append(one_sided, uppers), np.append(0.0, means))
     # Further down the formula for far estimates is used; the knots between FAR and twice FAR keep the interpolation
     # good up to its end.
     order = np.flatnonzero(lowers >= -2 * FAR)
-    high_end = PchipInterpolator(lowers[order], means[order])
+    high_end = rising_curve(lowers[order], means[order])
     return UnifiedBelt(level, two_sided, one_sided, low_end, high_end)
 
 

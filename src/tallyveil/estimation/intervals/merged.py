@@ -30,7 +30,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from tallyveil.arrays import Bools, Floats, Int32s, Integers, Numbers
 from tallyveil.estimation.intervals.algebra import RANK_TOLERANCE
@@ -250,6 +249,8 @@ def sums_of(atoms: Atoms, query: QueryGroup) -> AnswerSums:
         atoms: The atoms.
         query: A query without overlapping groups, or a layer.
     """
+    from scipy.sparse.csgraph import connected_components  # here, since most runs make no intervals
+
     atom, answer = atoms.paired(query)
     counted, place = np.unique(answer, return_inverse=True)
     # A bipartite graph: atoms first, then answers.

@@ -13,10 +13,9 @@ from threadpoolctl import threadpool_limits
 from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.budget.allocation import Allocation
 from tallyveil.errors import SolverError
-from tallyveil.estimation.problem import MeasuredQuery, TileProblem
+from tallyveil.estimation.problem import MeasuredQuery, TileProblem, TileStatus
 from tallyveil.estimation.tiles import (
     BACKWARD_ERROR_PERSONS,
-    TileStatus,
     effort_of,
     estimate_tiles,
     status_of,

@@ -38,7 +38,7 @@ from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.allocation import Allocation
 from tallyveil.budget.outer_pass import Prior
 from tallyveil.estimation.leaf_lift import Leaves, LiftedSplit, Totals, split_with_lift
-from tallyveil.estimation.tiles import TileStatus
+from tallyveil.estimation.problem import TileStatus
 from tallyveil.geography.spine import Spine
 from tallyveil.measurements.answers import MeasurementSource
 from tallyveil.plans.lifts import PartCells

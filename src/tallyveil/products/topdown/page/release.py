@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.budget.strategy import ExpectedError, Strategy
-from tallyveil.estimation.problem import EstimateStatus, RoundingMethod
-from tallyveil.estimation.tiles import TileStatus
+from tallyveil.estimation.problem import EstimateStatus, RoundingMethod, TileStatus
 from tallyveil.files.marks import marks_of
 from tallyveil.plans.record import fixed_shares
 from tallyveil.products.topdown.page.short import (
