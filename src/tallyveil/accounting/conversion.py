@@ -77,7 +77,7 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
     target = log_bounds_of(delta)
     # Also the case where a search would have no root: delta is below the target on all of [0, inf). It is not if delta,
     # which falls, is above the target near the root. At 0 delta may take much longer to compute.
-    near = min(_guess(factors, target.lower), ceiling) / 2
+    near = min(about_epsilon(factors, target.lower), ceiling) / 2
     if log_delta_of(engine, near).lower <= target.upper and log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     root, slope = _root(engine, factors, target, ceiling)
@@ -110,7 +110,7 @@ def _root(engine: LossEngine, factors: Law, target: Bounds, ceiling: float) -> t
     aim = (target.lower + target.upper) / 2
     low, high = 0.0, ceiling
     # From the ceiling on delta is 0, and its logarithm has no slope to follow: begin well below.
-    epsilon = min(_guess(factors, aim), ceiling / 2)
+    epsilon = min(about_epsilon(factors, aim), ceiling / 2)
     slope = 1.0
     for attempt in range(_MAX_STEPS):
         tails = engine.log_tails(epsilon)
@@ -152,7 +152,8 @@ def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
     return epsilon + off / slope
 
 
-def _guess(factors: Law, log_delta: float) -> float:
+def about_epsilon(factors: Law, log_delta: float) -> float:
+    """About the epsilon of a law, where a search may begin: that of one normal answer of about the same rho."""
     rho = sum(cost_hint(loss) for loss in further(factors))
     for factor in of_integers(factors):
         if isinstance(factor, GaussianLoss):

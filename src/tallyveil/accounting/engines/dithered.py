@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -265,17 +265,8 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     u = nodes_within(scan.windows.lows, scan.windows.highs, step).astype(np.float64) * step
     part, centre = _gaussian_part(scan.gaussians, u, tilt), scan.gaussians.variance / 2
     for factor in scan.others:
-        # Phases of Laplace noise and of samples are counted from a loss of 0, those of atoms from their middle.
-        match factor:
-            case ExponentialLoss():
-                part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
-            case SampledLoss():
-                part = part.times(*_sampled_part(factor, u, Fraction(tilt)))
-            case _:
-                # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
-                law = atoms(factor, Fraction(tilt))
-                part = part.times(*_listed_part(law, float(factor.step), factor.multiplicity, u))
-                centre += _centre(factor, law)
+        other, middle = _other_part(factor, u, tilt)
+        part, centre = part.times(other.values, other.errors), centre + middle
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -305,8 +296,45 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     )
 
 
+def transform_of(factor: Transformed, u: Floats, tilt: float) -> tuple["ContourPart", Fraction]:
+    """The transform of one factor at frequencies, in the unit of its kind, and the loss from which phases are counted.
+
+    The unit of a normal factor and of a discrete Gaussian one of variance 1/4 or more is exp((s + s^2) V / 2) / C, that
+    of any other factor its moment E exp(s L).
+    """
+    if is_wide_gaussian(factor):
+        gaussians = GaussianFactors.of((factor,))
+        return _gaussian_part(gaussians, u, tilt), gaussians.variance / 2
+    assert not isinstance(factor, NormalLoss)
+    return _other_part(factor, u, tilt)
+
+
+def is_wide_gaussian(loss: Transformed) -> TypeGuard[GaussianLoss | NormalLoss]:
+    """Whether a loss is of normal noise, or of discrete Gaussian noise whose transform has a closed form here."""
+    return isinstance(loss, NormalLoss) or (
+        isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE
+    )
+
+
+def _other_part(factor: Other, u: Floats, tilt: float) -> tuple["ContourPart", Fraction]:
+    """The transform of a factor that is no wide Gaussian one, and the loss from which its phases are counted."""
+    centre = Fraction(0)
+    # Phases of Laplace noise and of samples are counted from a loss of 0, those of atoms from their middle.
+    match factor:
+        case ExponentialLoss():
+            values, errors = _exponential_part(factor, u, Fraction(tilt))
+        case SampledLoss():
+            values, errors = _sampled_part(factor, u, Fraction(tilt))
+        case _:
+            # Atoms of what has no closed form, tilted exactly by the fraction that the float is.
+            law = atoms(factor, Fraction(tilt))
+            values, errors = _listed_part(law, float(factor.step), factor.multiplicity, u)
+            centre = _centre(factor, law)
+    return ContourPart(values, np.ones(u.size), errors), centre
+
+
 @dataclass(frozen=True, slots=True)
-class _ContourPart:
+class ContourPart:
     """A product of transforms at the nodes.
 
     Attributes:
@@ -319,9 +347,9 @@ class _ContourPart:
     sizes: Floats
     errors: Floats
 
-    def times(self, values: Complexes, errors: Floats) -> "_ContourPart":
+    def times(self, values: Complexes, errors: Floats) -> "ContourPart":
         """The product with a transform of modulus at most 1."""
-        return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
+        return ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
 def _terms(factor: Other, tilt: float, farthest: float) -> float:
@@ -354,10 +382,10 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
     return Bounds(total + others.lower - slack, total + others.upper + slack)
 
 
-def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPart:
+def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> ContourPart:
     """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
     if not factors.count:
-        return _ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
+        return ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
     periods = factors.periods[:, None]
     # d: distance of u from the nearest multiple of the period, where the transform returns to full size.
     d = u - np.floor(u / periods + 0.5) * periods
@@ -382,7 +410,7 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPar
         log_size += m * np.log1p(more)
         errors += m * (error + 16 * (math.log2(m) + 3) * more + 1e-8) + 10
     sizes = np.exp(log_size)
-    return _ContourPart(values * np.exp(-decay), sizes, errors)
+    return ContourPart(values * np.exp(-decay), sizes, errors)
 
 
 def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complexes, Floats, Floats]:
