@@ -24,7 +24,7 @@ from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.lattice_points import are_floats
 from tallyveil.accounting.engines.shared import NAME as SHARED
-from tallyveil.accounting.engines.shared import takes, worst_epsilon
+from tallyveil.accounting.engines.shared import LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.tails import (
     LossEngine,
     ManyBounds,
@@ -50,7 +50,6 @@ from tallyveil.accounting.losses import (
     enumerated,
     invariants_of,
     number_of_laws,
-    opposite,
 )
 from tallyveil.accounting.numbers import Bounds, at_least, at_most
 from tallyveil.accounting.renyi import zcdp_to_epsilon
@@ -311,7 +310,7 @@ class Guarantee:
         """
         exact = real_number(delta, "delta")
         if self.is_shared and 0 < exact < 1:
-            shared = self._shared_epsilon(exact)
+            shared = shared_epsilon(self.choices, exact, self.width)
             if shared is not None:
                 return shared
         epsilons: list[Bounds] = []
@@ -320,20 +319,6 @@ class Guarantee:
             if not epsilons or _exceeds(engine, _to_exceed(_largest(epsilons)), exact):
                 epsilons.append(epsilon_at(engine, law, exact))
         return _largest(epsilons)
-
-    def _shared_epsilon(self, delta: Fraction) -> Bounds | None:
-        """Epsilon from the contour that all alternatives share; None if that one would have too many nodes."""
-
-        def alone(law: Law) -> Bounds:
-            return epsilon_at(self._engine(law), law, delta)
-
-        epsilons = []
-        for choices in dict.fromkeys((self.choices, opposite(self.choices))):
-            usual = costliest_of(choices)
-            about = (usual, about_epsilon(usual, log_bounds_of(delta).lower))
-            epsilons.append(worst_epsilon(choices, about, delta, self.width, alone))
-        known = [bounds for bounds in epsilons if bounds is not None]
-        return _largest(known) if len(known) == len(epsilons) else None
 
     def log_delta(self, epsilon: Number) -> Bounds:
         """Natural logarithm of delta(epsilon), -inf if delta is 0. It also holds for a delta below every float.
@@ -500,6 +485,33 @@ def _to_exceed(bounds: Bounds) -> float:
     are close, only an epsilon above both of them counts.
     """
     return bounds.upper if bounds.upper - bounds.lower <= _CLOSE * bounds.upper else bounds.lower
+
+
+def shared_epsilon(
+    choices: Sequence[Choice], delta: Fraction, width: float = WIDTH, lattices: Sequence[LatticeNoise] = ()
+) -> Bounds | None:
+    """The largest epsilon of all laws of some choices, on a contour that they share.
+
+    Args:
+        choices: What the laws take their parts from.
+        delta: Between 0 and 1, both excluded.
+        width: Width of the bounds that is aimed at.
+        lattices: Noise on lattices for which a normal loss of the same rho stands; the lower bound is then that of the
+            normal loss, and holds for this alone.
+
+    Returns:
+        None if the contour would have too many nodes.
+
+    Raises:
+        SolverError: no engine bounds the epsilon of one of the laws.
+    """
+
+    def alone(law: Law) -> Bounds:
+        return epsilon_at(engine_for(law, "auto", width), law, delta)
+
+    usual = costliest_of(choices)
+    about = about_epsilon(usual, log_bounds_of(delta).lower)
+    return worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
 
 
 def costliest_of(choices: Sequence[Choice]) -> Law:

@@ -443,14 +443,6 @@ def both_directions(laws: tuple[Law, ...]) -> tuple[Law, ...]:
     )
 
 
-def opposite(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """The choices for the opposite change."""
-    return tuple(
-        replace(choice, options=tuple(merged_law(mirrored(law)) for law in choice.options))
-        for choice in choices
-    )
-
-
 def number_of_laws(choices: Sequence[Choice]) -> int:
     """How many laws some choices have, if none are equal."""
     # A binomial of huge numbers would take long, and says no more than that there are too many.

@@ -11,16 +11,25 @@ the same number for the same releases.
 Epsilon at a delta by the accountants that papers and regulations use, side by side.
 """
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tallyveil.accounting.costs import epsilon_of, has_gaussian, require_neighbours, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import InvariantEvent, Neighbours, PrivacyEvent, SequentialEvent
-from tallyveil.accounting.losses import TooManyLawsError, has_loss_law
+from tallyveil.accounting.events import (
+    Gaussian,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
+    InvariantEvent,
+    Neighbours,
+    PrivacyEvent,
+    SequentialEvent,
+)
+from tallyveil.accounting.losses import TooManyLawsError, choices_of, has_loss_law
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.errors import BudgetError
@@ -104,10 +113,41 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
     event = SequentialEvent(steps)
     require_neighbours(event, neighbours)
     upper, method = upper_bound(event, delta)
+    shared = _on_lattices(steps, neighbours, delta)
+    if shared < (1 - _SAME) * upper:
+        upper, method = shared, "shared"
     # The composed epsilon is below the bound on the whole, up to the widths of both.
     return ProvedEpsilon(
         Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why
     )
+
+
+def _on_lattices(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Fraction) -> float:
+    """An upper bound of epsilon with noise on lattices among the steps; infinite if this method does not take them.
+
+    Source: docs/proofs/integer-subspace.md, section 2.
+    """
+    from tallyveil.accounting.engines.shared import LatticeNoise, takes
+    from tallyveil.accounting.guarantee import shared_epsilon
+
+    lattices: list[LatticeNoise] = []
+    lawful: list[PrivacyEvent] = []
+    for part in steps:
+        match part:
+            case IntegerSubspaceGaussian():
+                lattices.append(LatticeNoise(part.variance, part.squared_distance))
+                # Normal noise of the same rho.
+                lawful.append(Gaussian(part.variance / part.squared_distance))
+            case IntegerSubspaceLaplace():
+                # What its sampler adds to delta is stated apart, as for all of this module.
+                lawful.append(replace(part, total_variation=Fraction(0)))
+            case _:
+                lawful.append(part)
+    if not all(noise.is_wide for noise in lattices) or not all(map(has_loss_law, lawful)):
+        return math.inf
+    choices = choices_of(SequentialEvent(tuple(lawful)), neighbours)
+    bounds = shared_epsilon(choices, delta, lattices=lattices) if takes(choices) else None
+    return math.inf if bounds is None else bounds.upper
 
 
 @lru_cache(maxsize=64)

@@ -35,10 +35,14 @@ from typing import Final, cast
 
 import numpy as np
 
-from tallyveil.accounting.engines.dithered import Transformed, is_wide_gaussian, transform_of
+from tallyveil.accounting.engines.dithered import (
+    LEAST_VARIANCE,
+    Transformed,
+    is_wide_gaussian,
+    transform_of,
+)
 from tallyveil.accounting.engines.loss_transform import UNIT, GaussianFactors, decay_of
 from tallyveil.accounting.engines.moments import certified_log_moment, moments
-from tallyveil.accounting.engines.sampled import takes_sample
 from tallyveil.accounting.engines.tails import log_bounds_of
 from tallyveil.accounting.losses import (
     Choice,
@@ -70,8 +74,28 @@ _MOST_ROUNDS: Final = 12  # laws that are composed by their own engines, or epsi
 _LEFT_OUT: Final = 1e-2  # share of the width that nodes left out may take
 _WRAP: Final = 28.0  # minus the logarithm of the wrap-around, which only makes the upper bound larger
 _NEARBY: Final = 0.02  # relative distance of epsilons that share a tilt
+_MOST_DISTANCES: Final = 64  # squared distances of neighbouring tables that are looked at
 _TILT_STEPS: Final = 100
 _UNDERFLOW: Final = 1e-280  # more than all terms that are too small for floats
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeNoise:
+    """Gaussian noise on a lattice of integer tables.
+
+    Attributes:
+        variance: Parameter of the noise.
+        squared_distance: Largest squared distance of two neighbouring tables.
+    """
+
+    variance: Fraction
+    squared_distance: int
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the formulas here hold for every distance of neighbours, and these are few."""
+        most = self.squared_distance
+        return most <= _MOST_DISTANCES and self.variance >= LEAST_VARIANCE * most
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +309,13 @@ def _answers(law: Law) -> dict[Transformed, int]:
 
 
 def takes(choices: Sequence[Choice]) -> bool:
-    """Whether the transforms of all losses are known, and the number of options that a law takes is moderate."""
+    """Whether the transforms of all losses are known, and the number of options that a law takes is moderate.
+
+    Random samples are left out: their transforms take long where frequencies are high, and fall slowly.
+    """
     losses = {loss for choice in choices for law in choice.options for loss in law}
     return sum(choice.times for choice in choices) <= _MOST_TAKEN and not any(
-        isinstance(loss, FailureLoss | ConcentratedLoss)
-        or (isinstance(loss, SampledLoss) and not takes_sample(loss))
-        for loss in losses
+        isinstance(loss, FailureLoss | ConcentratedLoss | SampledLoss) for loss in losses
     )
 
 
@@ -300,8 +325,11 @@ def worst_epsilon(
     delta: Fraction,
     width: float,
     alone: Callable[[Law], Bounds],
+    lattices: Sequence[LatticeNoise] = (),
 ) -> Bounds | None:
     """The largest epsilon of all laws at a delta, from both sides; None if too many frequencies count.
+
+    With noise on lattices the lower bound is that of the normal noise in its place, and holds for this alone.
 
     Args:
         choices: What a law takes its options from; `takes` holds.
@@ -309,15 +337,16 @@ def worst_epsilon(
         delta: Between 0 and 1, both excluded.
         width: Width of the bounds that is aimed at.
         alone: Epsilon of one law at delta, by an engine of its own.
+        lattices: Noise for which a normal loss of the same rho stands in every law.
     """
     known: dict[Law, Bounds] = {}
     target = log_bounds_of(delta).lower
     law, at = usual
-    contour, made_for = contour_for(choices, law, at, target, width), at
+    contour, made_for = contour_for(choices, law, at, target, width, lattices), at
     for _ in range(_MOST_ROUNDS):
         # A tilt is good for epsilons nearby.
         if abs(at - made_for) > _NEARBY * at:
-            contour, made_for = contour_for(choices, law, at, target, width), at
+            contour, made_for = contour_for(choices, law, at, target, width, lattices), at
         if contour is None:
             return None
         worst = contour.worst(Fraction(at))
@@ -334,7 +363,12 @@ def worst_epsilon(
 
 
 def contour_for(
-    choices: Sequence[Choice], usual: Law, epsilon: float, log_delta: float, width: float
+    choices: Sequence[Choice],
+    usual: Law,
+    epsilon: float,
+    log_delta: float,
+    width: float,
+    lattices: Sequence[LatticeNoise] = (),
 ) -> SharedContour | None:
     """The contour for an epsilon and a delta; None if it would have too many nodes.
 
@@ -344,6 +378,7 @@ def contour_for(
         epsilon: About where the worst law is asked for.
         log_delta: About the logarithm of its delta there.
         width: What the contour may add to epsilon, about.
+        lattices: As for `worst_epsilon`.
     """
     tilt = _tilt(usual, epsilon)
     spread = math.sqrt(sum((n * moments(kind, tilt)[1] for kind, n in _answers(usual).items()), 0.0))
@@ -366,6 +401,7 @@ def contour_for(
     nodes, left_out = rule.nodes(options, known, most)
     if nodes is None:
         return None
+    left_out += sum(rule.doubt(noise, options) for noise in lattices)
     u: Floats = nodes.astype(np.float64) * step
     z = (tilt + 1j * u).astype(np.complex128)
     weights = np.exp(z * z * (dither / 2)) / (z * (z + 1))
@@ -409,6 +445,26 @@ def _kind_of(kind: Transformed, tilt: float) -> _Kind:
     return _Kind(decay.pulls, decay.periods, log_unit, log_unit)
 
 
+def _doubt(variance: float, u: Floats) -> Floats:
+    """A bound on the distance of the transforms of discrete Gaussian noise on a shifted line and of normal noise.
+
+    Both are relative to exp((s + s^2) / (2 v)), with v the variance, and the noise moves by 1.
+    """
+    period = 2 * math.pi * variance
+    nearest = np.rint(u / period)
+    distance = u - nearest * period
+    # The normaliser lies between 2 - c and c, with c the sum of the images at 0.
+    images = 2 * sum(math.exp(-2 * math.pi**2 * variance * j * j) for j in range(1, 6)) * (1 + 1e-9)
+    others = np.zeros(u.size)
+    for k in (-1, 0, 1):
+        others += np.where(nearest + k == 0, 0.0, np.exp(-((distance - k * period) ** 2) / (2 * variance)))
+    # Farther images together are below 2.1 exp(-4 pi^2 v) of the nearest one, here or in the first image.
+    farther = 2.1 * math.exp(-4 * math.pi**2 * variance) * np.exp(-distance * distance / (2 * variance))
+    first = np.exp(-u * u / (2 * variance))
+    doubts: Floats = ((others + farther) * (1 + 1e-6) + images * first) / (1 - images)
+    return doubts
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """The trapezoid rule before its nodes are known.
@@ -433,13 +489,10 @@ class _Rule:
         self, options: tuple[_Options, ...], known: list[_Kind], most: int
     ) -> tuple[Integers | None, float]:
         """Numbers of the nodes that are not negligible, None if there are too many, and a bound on the other terms."""
-        caps = sum(each.times * float(each.log_caps.max()) for each in options) - self.log_unit
-        height = caps + self.tilt**2 * self.dither / 2
-        count = 1 << 10
-        while self._beyond(count, height) > self.log_negligible:
-            count *= 2
-            if count > _MOST_SCANNED:
-                return None, 0.0
+        height = self._height(options)
+        count = self._count(height)
+        if count > _MOST_SCANNED:
+            return None, 0.0
         scan = _Scan(self, options, known)
         blocks, length, left_out = np.arange(1), count, math.exp(self._beyond(count, height) + 1e-9)
         for shorter in _BLOCKS:
@@ -448,7 +501,39 @@ class _Rule:
             if blocks.size > most:
                 return None, 0.0
             length, left_out = shorter, left_out + more
-        return blocks, 1.001 * left_out
+        # At an epsilon that is far too large all nodes are negligible; the first one is computed in any case.
+        return blocks if blocks.size else np.arange(1), 1.001 * left_out
+
+    def doubt(self, noise: LatticeNoise, options: tuple[_Options, ...]) -> float:
+        """What all terms of noise on a lattice may exceed those of normal noise by, whatever else is composed with it.
+
+        Given the output up to multiples of the difference v of both tables, the noise is discrete Gaussian noise on a
+        line, of variance v = variance / |v|^2, with an offset that nobody knows and a movement by 1. Of its transform,
+        the first image is that of normal noise.
+        """
+        height = self._height(options)
+        count, total = self._count(height), 0.0
+        for begin in range(0, count, _AT_ONCE):
+            u = np.arange(begin, min(begin + _AT_ONCE, count), dtype=np.float64) * self.step
+            doubts = np.max(
+                [_doubt(float(noise.variance / n), u) for n in range(1, noise.squared_distance + 1)], axis=0
+            )
+            logs = height - u * u * (self.dither / 2) - np.log(self.tilt**2 + u * u)
+            total += float(np.exp(logs + 1e-9) @ doubts) * self.step / math.pi
+        # Beyond, a transform is no larger than the sum of all its images, below 1.03 of its unit from 1/4 on.
+        return 1.001 * (total + 1.03 * math.exp(self._beyond(count, height) + 1e-9))
+
+    def _height(self, options: tuple[_Options, ...]) -> float:
+        """Logarithm of what multiplies exp(-(u t)^2 / 2) / |z (z + 1)| in a bound on the terms of every law."""
+        caps = sum(each.times * float(each.log_caps.max()) for each in options)
+        return caps - self.log_unit + self.tilt**2 * self.dither / 2
+
+    def _count(self, height: float) -> int:
+        """A number of nodes beyond which all terms together are negligible."""
+        count = _BLOCKS[0]
+        while count <= _MOST_SCANNED and self._beyond(count, height) > self.log_negligible:
+            count *= 2
+        return count
 
     def _beyond(self, count: int, height: float) -> float:
         """Logarithm of a bound on the terms from a node on: an integral of exp(-(u t)^2 / 2) / u^2."""
@@ -466,7 +551,7 @@ class _Scan:
 
     def kept(self, numbers: Integers, length: int, most: int) -> tuple[Integers, float]:
         """Blocks of nodes that are not negligible, at most about so many, and a bound on the terms of the others."""
-        kept: list[Integers] = []
+        kept = [np.zeros(0, dtype=np.int64)]
         left_out, n_kinds = 0.0, max(1, *(each.kinds.size for each in self.options))
         at_once = max(1, _AT_ONCE // n_kinds)
         for begin in range(0, numbers.size, at_once):
