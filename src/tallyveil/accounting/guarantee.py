@@ -24,7 +24,7 @@ from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.lattice_points import are_floats
 from tallyveil.accounting.engines.shared import NAME as SHARED
-from tallyveil.accounting.engines.shared import LatticeNoise, takes, worst_epsilon
+from tallyveil.accounting.engines.shared import WIDEST, LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.tails import (
     LossEngine,
     ManyBounds,
@@ -495,7 +495,7 @@ def shared_epsilon(
     Args:
         choices: What the laws take their parts from.
         delta: Between 0 and 1, both excluded.
-        width: Width of the bounds that is aimed at.
+        width: Width of the bounds that is aimed at; up to 1e-6 where the contour would have too many nodes.
         lattices: Noise on lattices for which a normal loss of the same rho stands; the lower bound is then that of the
             normal loss, and holds for this alone.
 
@@ -511,7 +511,11 @@ def shared_epsilon(
 
     usual = costliest_of(choices)
     about = about_epsilon(usual, log_bounds_of(delta).lower)
-    return worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
+    while True:
+        found = worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
+        if found is not None or width >= WIDEST:
+            return found
+        width *= 10
 
 
 def costliest_of(choices: Sequence[Choice]) -> Law:

@@ -5,8 +5,9 @@ the same number for the same releases.
 
 1. If every release has an exact loss law, the laws are composed, and the epsilon is that of the worst way in
    which the records of neighbours may lie on the paths of a spine.
-2. Otherwise the upper bound is the least that follows from rho or from Renyi divergences, and the lower bound
-   is the epsilon of the releases that have a law. `not_exact` says why.
+2. Otherwise the upper bound is the least that follows from rho, from Renyi divergences, or from the composition with
+   a bound on what noise on a lattice may add to normal noise. The lower bound is the epsilon of the releases that have
+   a law. `not_exact` says why.
 
 Epsilon at a delta by the accountants that papers and regulations use, side by side.
 """
@@ -32,7 +33,7 @@ from tallyveil.accounting.events import (
 from tallyveil.accounting.losses import TooManyLawsError, choices_of, has_loss_law
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, SolverError
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -112,10 +113,7 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
         exact, why = ProvedEpsilon(Bounds(0.0, 0.0), ()), str(error)
     event = SequentialEvent(steps)
     require_neighbours(event, neighbours)
-    upper, method = upper_bound(event, delta)
-    shared = _on_lattices(steps, neighbours, delta)
-    if shared < (1 - _SAME) * upper:
-        upper, method = shared, "shared"
+    upper, method = upper_bound(event, neighbours, delta)
     # The composed epsilon is below the bound on the whole, up to the widths of both.
     return ProvedEpsilon(
         Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why
@@ -146,13 +144,16 @@ def _on_lattices(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta:
     if not all(noise.is_wide for noise in lattices) or not all(map(has_loss_law, lawful)):
         return math.inf
     choices = choices_of(SequentialEvent(tuple(lawful)), neighbours)
-    bounds = shared_epsilon(choices, delta, lattices=lattices) if takes(choices) else None
+    try:
+        bounds = shared_epsilon(choices, delta, lattices=lattices) if takes(choices) else None
+    except SolverError:  # normal noise in their place has no engine; the other methods remain
+        bounds = None
     return math.inf if bounds is None else bounds.upper
 
 
 @lru_cache(maxsize=64)
-def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
-    """The least epsilon at a delta that follows without a loss law, rounded up, and the name of the method.
+def upper_bound(event: PrivacyEvent, neighbours: Neighbours, delta: Fraction) -> tuple[float, str]:
+    """The least epsilon at a delta that follows without a loss law of the whole, rounded up, and the method's name.
 
     Raises:
         BudgetError: as `proved_epsilon`.
@@ -163,6 +164,8 @@ def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
     ]
     if not has_gaussian(event):
         candidates.insert(0, (fraction_bounds(epsilon_of(event)).upper, "pure"))
+    if not has_loss_law(event):
+        candidates.append((_on_lattices(_steps(event), neighbours, delta), "shared"))
     best = candidates[0]
     for other in candidates[1:]:
         # All of them are valid; the order of preference decides where they agree.

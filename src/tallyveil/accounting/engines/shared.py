@@ -42,7 +42,7 @@ from tallyveil.accounting.engines.dithered import (
     transform_of,
 )
 from tallyveil.accounting.engines.loss_transform import UNIT, GaussianFactors, decay_of
-from tallyveil.accounting.engines.moments import certified_log_moment, moments
+from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, moments
 from tallyveil.accounting.engines.tails import log_bounds_of
 from tallyveil.accounting.losses import (
     Choice,
@@ -57,6 +57,9 @@ from tallyveil.accounting.losses import (
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Complexes, Floats, Integers
 
+WIDEST: Final = 1e-6
+"""Width of epsilon's bounds at which the contour is tried last."""
+
 NAME: Final = "shared"
 """Name of the method, for the reader of a guarantee."""
 
@@ -67,7 +70,7 @@ _BLOCKS: Final = (
 )  # neighbouring nodes that are bounded at once, and then fewer where they may count
 _AT_ONCE: Final = 1 << 20  # nodes times kinds of answers that are bounded at once
 _MOST_SCANNED: Final = 1 << 25  # nodes of a rule, of which nearly all are only bounded
-_MOST_NUMBERS: Final = 1 << 23  # transforms of kinds and of options at all nodes
+_MOST_NUMBERS: Final = 1 << 21  # transforms of kinds and of options at all nodes
 _MOST_TAKEN: Final = 4096  # options that a law takes in all
 _MOST_KEPT: Final = 1 << 11  # partial products that may be kept
 _MOST_ROUNDS: Final = 12  # laws that are composed by their own engines, or epsilons that are asked for
@@ -75,6 +78,7 @@ _LEFT_OUT: Final = 1e-2  # share of the width that nodes left out may take
 _WRAP: Final = 28.0  # minus the logarithm of the wrap-around, which only makes the upper bound larger
 _NEARBY: Final = 0.02  # relative distance of epsilons that share a tilt
 _MOST_DISTANCES: Final = 64  # squared distances of neighbouring tables that are looked at
+_LARGEST_TILT: Final = 1e6  # near the largest loss tilts grow without end
 _TILT_STEPS: Final = 100
 _UNDERFLOW: Final = 1e-280  # more than all terms that are too small for floats
 
@@ -341,11 +345,17 @@ def worst_epsilon(
     """
     known: dict[Law, Bounds] = {}
     target = log_bounds_of(delta).lower
-    law, at = usual
-    contour, made_for = contour_for(choices, law, at, target, width, lattices), at
+    law, about = usual
+    # From the largest loss on, delta is 0.
+    most = (1 + 1e-14) * sum(
+        choice.times * max(greatest_bounds(option).upper for option in choice.options) for choice in choices
+    )
+    contour, made_for, at = None, -math.inf, min(about, 0.9 * most)
     for _ in range(_MOST_ROUNDS):
+        if at >= most:
+            return Bounds(min(max((bounds.lower for bounds in known.values()), default=0.0), most), most)
         # A tilt is good for epsilons nearby.
-        if abs(at - made_for) > _NEARBY * at:
+        if not abs(at - made_for) <= _NEARBY * at:
             contour, made_for = contour_for(choices, law, at, target, width, lattices), at
         if contour is None:
             return None
@@ -425,7 +435,7 @@ def _tilt(law: Law, epsilon: float) -> float:
         )
         if not low < following < high:
             following = (low + high) / 2 if math.isfinite(high) else 2 * tilt
-        if abs(following - tilt) < 1e-3 * tilt:
+        if abs(following - tilt) < 1e-3 * tilt or tilt > _LARGEST_TILT:
             break
         tilt = following
     return tilt
