@@ -80,11 +80,11 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
     # Also the case where a search would have no root: delta is below the target on all of [0, inf). It is not if delta,
     # which falls, is above the target near the root. At 0 delta may take much longer to compute.
     rough = _rough(engine)
-    near = min(_guess(factors, target.lower), ceiling) / 2
+    near = min(about_epsilon(factors, target.lower), ceiling) / 2
     if log_delta_of(rough, near).lower <= target.upper and log_delta_of(engine, 0.0).upper <= target.lower:
         return Bounds(0.0, 0.0)
     # From the ceiling on delta is 0, and its logarithm has no slope to follow: begin well below.
-    begin = min(_guess(factors, (target.lower + target.upper) / 2), ceiling / 2)
+    begin = min(about_epsilon(factors, (target.lower + target.upper) / 2), ceiling / 2)
     root, slope = _root(rough, begin, target, ceiling)
     if rough is not engine:
         root, slope = _root(engine, root, target, ceiling)
@@ -163,7 +163,8 @@ def _step(epsilon: float, log_delta: float, aim: float, slope: float) -> float:
     return epsilon + off / slope
 
 
-def _guess(factors: Law, log_delta: float) -> float:
+def about_epsilon(factors: Law, log_delta: float) -> float:
+    """About the epsilon of a law, where a search may begin: that of one normal answer of about the same rho."""
     rho = sum(cost_hint(loss) for loss in further(factors))
     for factor in of_integers(factors):
         if isinstance(factor, GaussianLoss):

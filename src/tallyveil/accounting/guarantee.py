@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.accounting.conversion import epsilon_at, real_number
+from tallyveil.accounting.conversion import about_epsilon, epsilon_at, real_number
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
 from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.lattice_points import are_floats
+from tallyveil.accounting.engines.shared import NAME as SHARED
+from tallyveil.accounting.engines.shared import WIDEST, LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.tails import (
     LossEngine,
     ManyBounds,
@@ -40,7 +42,15 @@ from tallyveil.accounting.events import (
     WorstEvent,
     parts_of,
 )
-from tallyveil.accounting.losses import Law, alternatives_of, invariants_of, merged_law
+from tallyveil.accounting.losses import (
+    Choice,
+    Law,
+    both_directions,
+    choices_of,
+    enumerated,
+    invariants_of,
+    number_of_laws,
+)
 from tallyveil.accounting.numbers import Bounds, at_least, at_most
 from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.arrays import Floats
@@ -193,6 +203,9 @@ def _shortened(invariants: tuple[str, ...]) -> str:
 
 Number = Fraction | float | str
 
+_FEW: Final = 50
+"""Number of alternatives that are composed one by one, in at most half a second."""
+
 _CLOSE: Final = 1e-9
 """Width of bounds on an epsilon, relative to it, up to which equally bad alternatives are not searched one by one."""
 
@@ -206,35 +219,70 @@ class Guarantee:
 
     Attributes:
         event: What was done.
-        alternatives: Compositions of losses, one for each way that the event may take.
+        choices: What the compositions of losses take their parts from, which are its alternatives.
         neighbours: The relation that the guarantee holds under.
         invariants: Statements of what is published exactly; neighbours are defined to agree on it.
         engine: Name of the engine that was asked for.
         width: Width of epsilon's bounds that is aimed at where the losses share no lattice.
-        computed_by: The engine of each alternative.
     """
 
     event: PrivacyEvent
-    alternatives: tuple[Law, ...]
+    choices: tuple[Choice, ...]
     neighbours: Neighbours
     invariants: tuple[str, ...] = ()
     engine: str = "auto"
     width: float = WIDTH
-    computed_by: tuple[LossEngine, ...] = field(init=False, repr=False, compare=False)
+    _known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.alternatives:
-            raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        laws = tuple(merged_law(law) for law in self.alternatives)
-        object.__setattr__(self, "alternatives", laws)
         # Chosen at once, so that losses which no engine takes are refused here and not by a later question.
-        engines = tuple(engine_for(law, self.engine, self.width) for law in laws)
-        object.__setattr__(self, "computed_by", engines)
+        self._known["costliest"] = self._engine(self.costliest)
+        if not self.is_shared:
+            self._known["engines"] = tuple(map(self._engine, self.alternatives))
+
+    def _engine(self, law: Law) -> LossEngine:
+        return engine_for(law, self.engine, self.width)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are so many alternatives that epsilon is computed on a contour that all of them share."""
+        return self.engine == "auto" and number_of_laws(self.choices) > _FEW and takes(self.choices)
+
+    @property
+    def costliest(self) -> Law:
+        """The alternative that costs the most by zCDP, about; it is most often the worst one."""
+        return costliest_of(self.choices)
+
+    @property
+    def alternatives(self) -> tuple[Law, ...]:
+        """Compositions of losses, one for each way that the event may take.
+
+        Raises:
+            BudgetError: there are more than 2,500.
+        """
+        if "laws" not in self._known:
+            self._known["laws"] = both_directions(enumerated(self.choices))
+        laws: tuple[Law, ...] = self._known["laws"]
+        return laws
+
+    @property
+    def computed_by(self) -> tuple[LossEngine, ...]:
+        """The engine of each alternative.
+
+        Raises:
+            BudgetError: there are more than 2,500 alternatives.
+        """
+        if "engines" not in self._known:
+            self._known["engines"] = tuple(map(self._engine, self.alternatives))
+        engines: tuple[LossEngine, ...] = self._known["engines"]
+        return engines
 
     @property
     def engines(self) -> tuple[str, ...]:
         """Names of the engines used, each once."""
+        if self.is_shared:
+            return self._known["costliest"].name, SHARED
         return tuple(dict.fromkeys(engine.name for engine in self.computed_by))
 
     @property
@@ -243,9 +291,8 @@ class Guarantee:
 
         It is above `width` if the losses return to their full size too often for that one. The bounds hold there too.
         """
-        engines = [
-            engine.fast if isinstance(engine, FallbackEngine) else engine for engine in self.computed_by
-        ]
+        known = (self._known["costliest"],) if self.is_shared else self.computed_by
+        engines = [engine.fast if isinstance(engine, FallbackEngine) else engine for engine in known]
         return max((engine.width for engine in engines if isinstance(engine, Dithered)), default=None)
 
     def epsilon(self, delta: Number) -> Bounds:
@@ -262,6 +309,10 @@ class Guarantee:
             SolverError: no engine bounds it closely enough.
         """
         exact = real_number(delta, "delta")
+        if self.is_shared and 0 < exact < 1:
+            shared = shared_epsilon(self.choices, exact, self.width)
+            if shared is not None:
+                return shared
         epsilons: list[Bounds] = []
         # The costliest one by zCDP is most often the worst. Of the others, one delta says that they are no worse.
         for law, engine in sorted(self._laws(), key=lambda pair: search_cost(pair[0]), reverse=True):
@@ -436,6 +487,44 @@ def _to_exceed(bounds: Bounds) -> float:
     return bounds.upper if bounds.upper - bounds.lower <= _CLOSE * bounds.upper else bounds.lower
 
 
+def shared_epsilon(
+    choices: Sequence[Choice], delta: Fraction, width: float = WIDTH, lattices: Sequence[LatticeNoise] = ()
+) -> Bounds | None:
+    """The largest epsilon of all laws of some choices, on a contour that they share.
+
+    Args:
+        choices: What the laws take their parts from.
+        delta: Between 0 and 1, both excluded.
+        width: Width of the bounds that is aimed at; up to 1e-6 where the contour would have too many nodes.
+        lattices: Noise on lattices for which a normal loss of the same rho stands; the lower bound is then that of the
+            normal loss, and holds for this alone.
+
+    Returns:
+        None if the contour would have too many nodes.
+
+    Raises:
+        SolverError: no engine bounds the epsilon of one of the laws.
+    """
+
+    def alone(law: Law) -> Bounds:
+        return epsilon_at(engine_for(law, "auto", width), law, delta)
+
+    usual = costliest_of(choices)
+    about = about_epsilon(usual, log_bounds_of(delta).lower)
+    while True:
+        found = worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
+        if found is not None or width >= WIDEST:
+            return found
+        width *= 10
+
+
+def costliest_of(choices: Sequence[Choice]) -> Law:
+    """The law of some choices that costs the most by zCDP, about."""
+    return enumerated([Choice((max(choice.options, key=search_cost),), choice.times) for choice in choices])[
+        0
+    ]
+
+
 def _largest(bounds: list[Bounds]) -> Bounds:
     return Bounds(max(bound.lower for bound in bounds), max(bound.upper for bound in bounds))
 
@@ -473,7 +562,7 @@ def compose(
     event = events[0] if len(events) == 1 else SequentialEvent(events)
     return Guarantee(
         event=event,
-        alternatives=alternatives_of(event, neighbours),
+        choices=choices_of(event, neighbours),
         neighbours=neighbours,
         invariants=invariants_of(event),
         engine=engine,

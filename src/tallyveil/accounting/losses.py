@@ -16,13 +16,15 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
 
-*Laws and alternatives* (`loss_law_of`, `alternatives_of`). A law is a tuple of loss factors with equal ones merged. An
-event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these ways, without
-those that another of them dominates. Law A dominates law B if the output behind B can be made from that behind A, so
-that A's profile is nowhere below B's: B is a sub-composition of A, or the losses of B that A lacks have pure epsilon e
-in total, and A has one spare discrete Laplace answer of sensitivity 1 and scale 1 / e or less. The guarantee is the
-largest profile among the alternatives, if only the pair and public facts decide which applies. If what was released
-decides, such a choice is refused, unless nothing else is composed with it. Proofs: docs/proofs/domination.md.
+*Laws and alternatives* (`loss_law_of`, `choices_of`, `alternatives_of`). A law is a tuple of loss factors with equal
+ones merged. An event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these
+ways, without those that another of them dominates. They are stated as *choices*: an alternative adds up one or more
+options of each choice. A spine with 64 kinds of paths has one choice of two halves, and 2,080 alternatives. Law A
+dominates law B if the output behind B can be made from that behind A, so that A's profile is nowhere below B's: B is a
+sub-composition of A, or the losses of B that A lacks have pure epsilon e in total, and A has one spare discrete Laplace
+answer of sensitivity 1 and scale 1 / e or less. The guarantee is the largest profile among the alternatives, if only
+the pair and public facts decide which applies. If what was released decides, such a choice is refused, unless nothing
+else is composed with it. Proofs: docs/proofs/domination.md.
 """
 
 import itertools
@@ -292,6 +294,19 @@ AnyLoss: TypeAlias = LossFactor | FurtherLoss
 Law: TypeAlias = tuple[AnyLoss, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Laws of which some are taken, each one any number of times.
+
+    Attributes:
+        options: The laws, at least one.
+        times: How many are taken.
+    """
+
+    options: tuple[Law, ...]
+    times: int = 1
+
+
 def merged_law(law: Law) -> Law:
     """The same composition with equal losses counted together, in a fixed order; normal losses become one.
 
@@ -332,6 +347,11 @@ def mirrored(law: Law) -> Law:
     )
 
 
+def counted(law: Law) -> dict[AnyLoss, int]:
+    """How often each loss is in a merged law."""
+    return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
+
+
 def cost_hint(loss: AnyLoss) -> float:
     """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
     match loss:
@@ -356,7 +376,7 @@ def cost_hint(loss: AnyLoss) -> float:
 
 
 MOST_ALTERNATIVES = 2_500
-"""Number of laws above which an event is refused. Each takes up to 30 ms to compose, so these take about a minute.
+"""Number of laws above which they are not composed one by one. Each takes up to 30 ms, so these take about a minute.
 
 A spine of six geolevels with bypassing has at most 32 kinds of paths, which is 528 pairs of kinds. Two releases of nine
 kinds each have 2,025 pairs of pairs."""
@@ -378,7 +398,7 @@ def loss_law_of(event: PrivacyEvent) -> Law:
     Raises:
         BudgetError: the event is non-private, or no single law covers all the ways it may take.
     """
-    laws = _laws(event, None, outermost=True)
+    laws = enumerated(_choices(event, None, outermost=True))
     if len(laws) > 1:
         raise _several(len(laws))
     return laws[0]
@@ -399,14 +419,64 @@ def alternatives_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Law, .
         At least one composition. If nothing is released, it is the empty one.
 
     Raises:
-        BudgetError: the event is non-private; a choice that depends on what was released, within a larger
-            event, among branches of which none dominates; parallel parts that cannot be halved; or more than
-            2,500 alternatives.
+        BudgetError: as `choices_of`; or more than 2,500 alternatives.
     """
-    laws = _laws(event, neighbours.answers_moved, outermost=True)
+    return both_directions(enumerated(choices_of(event, neighbours)))
+
+
+def choices_of(event: PrivacyEvent, neighbours: Neighbours) -> tuple[Choice, ...]:
+    """What an event costs as choices: each of its alternatives adds up so many options of each choice.
+
+    With random samples these are the laws for the removal of a record.
+
+    Raises:
+        BudgetError: the event is non-private; a choice that depends on what was released, within a larger
+            event, among branches of which none dominates; or parallel parts that cannot be halved.
+    """
+    return _choices(event, neighbours.answers_moved, outermost=True)
+
+
+def both_directions(laws: tuple[Law, ...]) -> tuple[Law, ...]:
+    """Each law with the one of the opposite change beside it, each one once."""
     return tuple(
         dict.fromkeys(law for direction in laws for law in (direction, merged_law(mirrored(direction))))
     )
+
+
+def number_of_laws(choices: Sequence[Choice]) -> int:
+    """How many laws some choices have, if none are equal."""
+    # A binomial of huge numbers would take long, and says no more than that there are too many.
+    return math.prod(
+        math.comb(len(choice.options) + choice.times - 1, min(choice.times, len(choice.options) - 1))
+        for choice in choices
+    )
+
+
+def enumerated(choices: Sequence[Choice]) -> tuple[Law, ...]:
+    """All laws of some choices, merged, each one once.
+
+    Raises:
+        BudgetError: there are more than 2,500.
+    """
+    # What there is no choice about is merged once, and not in every product.
+    fixed = merged_law(
+        tuple(
+            loss
+            for choice in choices
+            if len(choice.options) == 1
+            for loss in _times(choice.options[0], Fraction(choice.times))
+        )
+    )
+    products: tuple[Law, ...] = (fixed,)
+    for choice in choices:
+        if len(choice.options) > 1:
+            laws = _mixes(choice)
+            if len(products) * len(laws) > MOST_PRODUCTS:
+                raise _too_many()
+            products = tuple(dict.fromkeys(merged_law(a + b) for a in products for b in laws))
+            if len(products) > MOST_ALTERNATIVES:
+                raise _too_many()
+    return products
 
 
 def branches_of_one_law(event: AdaptiveEvent) -> tuple[PrivacyEvent, ...]:
@@ -443,7 +513,7 @@ def invariants_of(event: PrivacyEvent) -> tuple[str, ...]:
 
 def dominates(larger: Law, smaller: Law) -> bool:
     """Whether one of the two cases of this module shows that a law dominates another. False may mean unknown."""
-    more, less = _counted(larger), _counted(smaller)
+    more, less = counted(larger), counted(smaller)
     rest = {factor: n - more.get(factor, 0) for factor, n in less.items() if n > more.get(factor, 0)}
     spare = {factor: n - less.get(factor, 0) for factor, n in more.items() if n > less.get(factor, 0)}
     if not rest:
@@ -469,8 +539,8 @@ def _pure(factor: LaplaceLoss) -> Fraction:
     return -factor.offset
 
 
-def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) -> tuple[Law, ...]:
-    """The laws of an event that no other one dominates.
+def _choices(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) -> tuple[Choice, ...]:
+    """The choices of an event.
 
     Args:
         event: What is done.
@@ -480,7 +550,7 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
     """
     match event:
         case InvariantEvent():
-            return ((),)
+            return ()
         case NonPrivateEvent(reason):
             raise BudgetError(
                 f"a non-private event has no finite guarantee ({reason}). Ask for the guarantee of the other events, "
@@ -490,13 +560,17 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
             lossy = [part for part in events if _loses(part)]
             # A choice by what was released is allowed only where nothing else is composed with it.
             alone = outermost and len(lossy) == 1
-            return _product([_laws(part, answers_moved, outermost=alone) for part in lossy])
+            return tuple(
+                choice for part in lossy for choice in _choices(part, answers_moved, outermost=alone)
+            )
         case AdaptiveEvent():
             # All branches have one law, and so the choice tells nothing more.
-            return _laws(branches_of_one_law(event)[0], answers_moved, outermost=False)
+            return _choices(branches_of_one_law(event)[0], answers_moved, outermost=False)
         case WorstEvent(branches, chosen):
             laws = _undominated(
-                law for branch in branches for law in _laws(branch, answers_moved, outermost=outermost)
+                law
+                for branch in branches
+                for law in enumerated(_choices(branch, answers_moved, outermost=outermost))
             )
             if len(laws) > 1 and chosen == "adaptive" and not outermost:
                 raise BudgetError(
@@ -505,15 +579,15 @@ def _laws(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool) ->
                     "supported. Give the branches equal noise, or state chosen='public' if the choice does not "
                     "depend on released data."
                 )
-            return laws
+            return (Choice(laws),)
         case ParallelEvent(events, degree):
             # Covered parts may go before the mixing (docs/proofs/domination.md, section 3), which is costly.
             parts = _undominated(
-                law for part in events for law in _laws(part, answers_moved, outermost=False)
+                law for part in events for law in enumerated(_choices(part, answers_moved, outermost=False))
             )
-            return _mixes(parts, degree, answers_moved)
+            return _of_parts(parts, degree, answers_moved)
         case _:
-            return (merged_law(_loss(event)),)
+            return (Choice((merged_law(_loss(event)),)),)
 
 
 def sampled_law(event: PoissonSampled) -> Law:
@@ -575,54 +649,58 @@ def _lattice_loss(release: SubspaceRelease) -> LossFactor:
     return LaplaceLoss(1 / release.loss, 1, 1)
 
 
-def _mixes(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tuple[Law, ...]:
-    """The laws of a record that is in `degree` of the parts."""
+def _of_parts(parts: tuple[Law, ...], degree: int, answers_moved: int | None) -> tuple[Choice, ...]:
+    """What a record costs that is in `degree` of the parts."""
     if not parts:
-        return ((),)
+        return ()
     if answers_moved != 1:
         _require_halves(parts)
     if len(parts) == 1:
-        return (_times(parts[0], Fraction(degree)),)
+        return (Choice((_times(parts[0], Fraction(degree)),)),)
     if answers_moved is None:
         raise _several(len(parts))
     # A record that moves meets halves: of the parts that it leaves, and of those that it enters.
-    units = [_times(law, Fraction(1, answers_moved)) for law in parts]
-    n = degree * answers_moved
+    return (Choice(tuple(_times(law, Fraction(1, answers_moved)) for law in parts), degree * answers_moved),)
+
+
+def _mixes(choice: Choice) -> tuple[Law, ...]:
+    """The laws of one choice, each one once."""
     # The first test keeps the binomial from being computed for huge numbers.
-    if n > MOST_ALTERNATIVES or math.comb(len(units) + n - 1, n) > MOST_ALTERNATIVES:
+    if choice.times > MOST_ALTERNATIVES or number_of_laws([choice]) > MOST_ALTERNATIVES:
         raise _too_many()
-    choices = itertools.combinations_with_replacement(range(len(units)), n)
     mixes = (
-        tuple(factor for unit in set(choice) for factor in _times(units[unit], Fraction(choice.count(unit))))
-        for choice in choices
+        tuple(loss for i in set(picks) for loss in _times(choice.options[i], Fraction(picks.count(i))))
+        for picks in itertools.combinations_with_replacement(range(len(choice.options)), choice.times)
     )
     return tuple(dict.fromkeys(merged_law(mix) for mix in mixes))
 
 
-def _product(by_part: Sequence[tuple[Law, ...]]) -> tuple[Law, ...]:
-    """The laws of a sequence: every combination of one alternative of each part."""
-    # Parts with one law are merged once, and not in every product.
-    fixed = merged_law(tuple(factor for laws in by_part if len(laws) == 1 for factor in laws[0]))
-    products: tuple[Law, ...] = (fixed,)
-    for laws in by_part:
-        if len(laws) > 1:
-            if len(products) * len(laws) > MOST_PRODUCTS:
-                raise _too_many()
-            products = tuple(dict.fromkeys(merged_law(a + b) for a in products for b in laws))
-            if len(products) > MOST_ALTERNATIVES:
-                raise _too_many()
-    return products
-
-
 def _undominated(laws: Iterable[Law]) -> tuple[Law, ...]:
     """The laws that no other one dominates, each one once, in order."""
-    undominated: list[Law] = []
-    for law in laws:
-        if any(dominates(other, law) for other in undominated):
+    undominated: list[tuple[Law, dict[int, int]]] = []
+    places: dict[AnyLoss, int] = {}
+    for law in dict.fromkeys(laws):
+        # No case of domination puts anything in the place of a loss that is not of Laplace noise. So most pairs need no
+        # closer look than at how often each has these, by their places: fractions take long to compare.
+        fixed = {
+            places.setdefault(loss, len(places)): n
+            for loss, n in counted(law).items()
+            if not isinstance(loss, LaplaceLoss)
+        }
+        if any(_has(other, fixed) and dominates(larger, law) for larger, other in undominated):
             continue
         # A later law may cover several that were kept before.
-        undominated = [other for other in undominated if not dominates(law, other)] + [law]
-    return tuple(undominated)
+        undominated = [
+            (smaller, other)
+            for smaller, other in undominated
+            if not (_has(fixed, other) and dominates(law, smaller))
+        ]
+        undominated.append((law, fixed))
+    return tuple(law for law, _ in undominated)
+
+
+def _has(more: dict[int, int], less: dict[int, int]) -> bool:
+    return all(more.get(place, 0) >= n for place, n in less.items())
 
 
 def _times(law: Law, share: Fraction) -> Law:
@@ -649,11 +727,6 @@ def _require_halves(parts: tuple[Law, ...]) -> None:
             "another, and only releases of integer answers say what that costs. State the parallel event under "
             "unbounded neighbours, or give its parts one after the other."
         )
-
-
-def _counted(law: Law) -> dict[AnyLoss, int]:
-    # Laws are merged, so that no factor comes twice here.
-    return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
 def _loses(event: PrivacyEvent) -> bool:

@@ -5,12 +5,14 @@ the same number for the same releases.
 
 1. If every release has an exact loss law, the laws are composed, and the epsilon is that of the worst way in
    which the records of neighbours may lie on the paths of a spine.
-2. Otherwise the upper bound is the least that follows from rho or from Renyi divergences, and the lower bound
-   is the epsilon of the releases that have a law. `not_exact` says why.
+2. Otherwise the upper bound is the least that follows from rho, from Renyi divergences, or from the composition with
+   a bound on what noise on a lattice may add to normal noise. The lower bound is the epsilon of the releases that have
+   a law. `not_exact` says why.
 
 Epsilon at a delta by the accountants that papers and regulations use, side by side.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,15 +25,18 @@ from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import (
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
+    IntegerSubspaceGaussian,
+    IntegerSubspaceLaplace,
     InvariantEvent,
     Neighbours,
     PrivacyEvent,
     SequentialEvent,
 )
-from tallyveil.accounting.losses import TooManyLawsError, has_loss_law
+from tallyveil.accounting.losses import TooManyLawsError, choices_of, has_loss_law
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import Conversion, renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, SolverError
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -111,16 +116,47 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
         exact, why = ProvedEpsilon(Bounds(0.0, 0.0), ()), str(error)
     event = SequentialEvent(steps)
     require_neighbours(event, neighbours)
-    upper, method = upper_bound(event, delta)
+    upper, method = upper_bound(event, neighbours, delta)
     # The composed epsilon is below the bound on the whole, up to the widths of both.
     return ProvedEpsilon(
         Bounds(min(exact.bounds.lower, upper), upper), (*exact.engines, method), not_exact=why
     )
 
 
+def _on_lattices(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Fraction) -> float:
+    """An upper bound of epsilon with noise on lattices among the steps; infinite if this method does not take them.
+
+    Source: docs/proofs/integer-subspace.md, section 2.
+    """
+    from tallyveil.accounting.engines.shared import LatticeNoise, takes
+    from tallyveil.accounting.guarantee import shared_epsilon
+
+    lattices: list[LatticeNoise] = []
+    lawful: list[PrivacyEvent] = []
+    for part in steps:
+        match part:
+            case IntegerSubspaceGaussian():
+                lattices.append(LatticeNoise(part.variance, part.squared_distance))
+                # Normal noise of the same rho.
+                lawful.append(Gaussian(part.variance / part.squared_distance))
+            case IntegerSubspaceLaplace():
+                # What its sampler adds to delta is stated apart, as for all of this module.
+                lawful.append(replace(part, total_variation=Fraction(0)))
+            case _:
+                lawful.append(part)
+    if not all(noise.is_wide for noise in lattices) or not all(map(has_loss_law, lawful)):
+        return math.inf
+    choices = choices_of(SequentialEvent(tuple(lawful)), neighbours)
+    try:
+        bounds = shared_epsilon(choices, delta, lattices=lattices) if takes(choices) else None
+    except SolverError:  # normal noise in their place has no engine; the other methods remain
+        bounds = None
+    return math.inf if bounds is None else bounds.upper
+
+
 @lru_cache(maxsize=64)
-def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
-    """The least epsilon at a delta that follows without a loss law, rounded up, and the name of the method.
+def upper_bound(event: PrivacyEvent, neighbours: Neighbours, delta: Fraction) -> tuple[float, str]:
+    """The least epsilon at a delta that follows without a loss law of the whole, rounded up, and the method's name.
 
     Raises:
         BudgetError: as `proved_epsilon`.
@@ -131,6 +167,8 @@ def upper_bound(event: PrivacyEvent, delta: Fraction) -> tuple[float, str]:
     ]
     if not has_gaussian(event):
         candidates.insert(0, (fraction_bounds(epsilon_of(event)).upper, "pure"))
+    if not has_loss_law(event):
+        candidates.append((_on_lattices(_steps(event), neighbours, delta), "shared"))
     best = candidates[0]
     for other in candidates[1:]:
         # All of them are valid; the order of preference decides where they agree.

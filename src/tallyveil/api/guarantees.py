@@ -96,6 +96,7 @@ _METHODS: Final = {
     "zcdp": "zero-concentrated differential privacy",
     "renyi": "Renyi differential privacy",
     "pure": "pure differential privacy",
+    "shared": "composition of the losses, with a bound on what noise on lattices may add to normal noise",
 }
 
 

@@ -76,7 +76,7 @@ def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[s
     return (name_title(row[name]), at_most(Fraction(row["spent"]), 5), *numbers, row["accountant"])
 
 
-_SLOWEST: Final = "gridded"
+_SLOW: Final = {"gridded", "shared"}
 """The engine that takes seconds for each number. The cost bounds the guess in its place."""
 
 _ROUNDING: Final = 1e-12
@@ -92,7 +92,7 @@ def composed_guess(entries: Sequence[LedgerEntry], declaration: Declaration) -> 
     """Upper bound of the share of right guesses, from the exact composition of everything that a ledger spends."""
     guarantee = composition_of(_paid(entries), declaration.neighbours)
     # A page does not wait for it; the bound by cost is weaker and still true.
-    if _SLOWEST in guarantee.engines:
+    if _SLOW & set(guarantee.engines):
         return guess_of_cost(entries, declaration)
     # The advantage is the total variation distance, which is 1 at most; its upper bound may be a little
     # above.

@@ -204,7 +204,7 @@ def test_the_guess_takes_the_rho_of_all_losses() -> None:
         ((LaplaceLoss(Fraction(1, 20), 2, 3), GaussianLoss(Fraction(5), 1, 1)), 3 * 40 / 2 + 0.1),
     ):
         wanted = conversion._gaussian_epsilon(math.sqrt(2 * rho), -20.0)
-        assert conversion._guess(factors, -20.0) == pytest.approx(wanted, rel=1e-9)
+        assert conversion.about_epsilon(factors, -20.0) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_a_step_ends_where_a_line_or_a_cell_meets_the_target() -> None:

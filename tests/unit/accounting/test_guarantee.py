@@ -12,7 +12,7 @@ from tallyveil.accounting import guarantee as module
 from tallyveil.accounting.engines.choose import ENGINES
 from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace
 from tallyveil.accounting.guarantee import Guarantee, compose
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss
+from tallyveil.accounting.losses import Choice, GaussianLoss, LaplaceLoss
 from tallyveil.errors import BudgetError
 
 GAUSSIAN = DiscreteGaussian(Fraction(5), 1, 10)
@@ -117,8 +117,8 @@ def test_mu_is_near_the_continuous_gaussian() -> None:
 
 def test_alternatives_are_the_worst_of_each() -> None:
     one, other = (GaussianLoss(Fraction(5), 1, 10),), (LaplaceLoss(Fraction(1), 1, 2),)
-    both = Guarantee(GAUSSIAN, (one, other), Neighbours.UNBOUNDED)
-    apart = [Guarantee(GAUSSIAN, (law,), Neighbours.UNBOUNDED) for law in (one, other)]
+    both = Guarantee(GAUSSIAN, (Choice((one, other)),), Neighbours.UNBOUNDED)
+    apart = [Guarantee(GAUSSIAN, (Choice((law,)),), Neighbours.UNBOUNDED) for law in (one, other)]
     for epsilon in (0.1, 1.0, 1.9, 5.0):
         assert both.delta(epsilon).upper == max(part.delta(epsilon).upper for part in apart)
     assert both.epsilon("1e-3").upper == max(part.epsilon("1e-3").upper for part in apart)
@@ -134,7 +134,10 @@ def test_of_equally_bad_alternatives_one_is_searched(monkeypatch) -> None:
     one, other = GaussianLoss(Fraction(4), 1, 1), GaussianLoss(Fraction(16), 2, 1)
     laws = tuple((replace(one, multiplicity=n), replace(other, multiplicity=6 - n)) for n in range(1, 6))
     worse = (replace(one, multiplicity=7),)
-    apart = {law: Guarantee(GAUSSIAN, (law,), Neighbours.UNBOUNDED).epsilon("1e-9") for law in (*laws, worse)}
+    apart = {
+        law: Guarantee(GAUSSIAN, (Choice((law,)),), Neighbours.UNBOUNDED).epsilon("1e-9")
+        for law in (*laws, worse)
+    }
     searched = []
 
     def counted(engine, law, delta):
@@ -142,11 +145,13 @@ def test_of_equally_bad_alternatives_one_is_searched(monkeypatch) -> None:
         return apart[law]
 
     monkeypatch.setattr(module, "epsilon_at", counted)
-    found = Guarantee(GAUSSIAN, laws, Neighbours.UNBOUNDED).epsilon("1e-9")
+    found = Guarantee(GAUSSIAN, (Choice(laws),), Neighbours.UNBOUNDED).epsilon("1e-9")
     assert len(searched) == 1
     assert max(apart[law].lower for law in laws) <= found.upper
     assert found.lower <= min(apart[law].upper for law in laws)
-    assert Guarantee(GAUSSIAN, (*laws, worse), Neighbours.UNBOUNDED).epsilon("1e-9") == apart[worse]
+    assert (
+        Guarantee(GAUSSIAN, (Choice((*laws, worse)),), Neighbours.UNBOUNDED).epsilon("1e-9") == apart[worse]
+    )
 
 
 def test_large_variances_without_a_common_lattice_are_taken() -> None:

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -295,6 +295,33 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
     )
 
 
+def transform_of(
+    factor: Transformed, numbers: Integers, step: float, tilt: float
+) -> tuple["ContourPart", Fraction]:
+    """The transform of one factor at nodes, in the unit of its kind, and the loss from which its phases are counted.
+
+    The unit of a normal factor and of a discrete Gaussian one of variance 1/4 or more is exp((s + s^2) V / 2) / C, that
+    of any other factor its moment E exp(s L).
+    """
+    u = numbers.astype(np.float64) * step
+    if is_wide_gaussian(factor):
+        gaussians = GaussianFactors.of((factor,))
+        return _gaussian_part(gaussians, u, tilt), gaussians.variance / 2
+    assert not isinstance(factor, NormalLoss)
+    part = ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
+    if isinstance(factor, ExponentialLoss):
+        return part.times(*_exponential_part(factor, u, Fraction(tilt))), Fraction(0)
+    law = _lists((factor,), tilt, float(u.max(initial=0.0)))[factor]
+    return part.times(*_listed_part(law, numbers, step, numbers.size)), law.centre
+
+
+def is_wide_gaussian(loss: Transformed) -> TypeGuard[GaussianLoss | NormalLoss]:
+    """Whether a loss is of normal noise, or of discrete Gaussian noise whose transform has a closed form here."""
+    return isinstance(loss, NormalLoss) or (
+        isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _List:
     """A loss as a list of atoms, tilted.
@@ -378,7 +405,7 @@ def _terms_at_nodes(
 
 
 @dataclass(frozen=True, slots=True)
-class _ContourPart:
+class ContourPart:
     """A product of transforms at the nodes.
 
     Attributes:
@@ -391,9 +418,9 @@ class _ContourPart:
     sizes: Floats
     errors: Floats
 
-    def times(self, values: Complexes, errors: Floats) -> "_ContourPart":
+    def times(self, values: Complexes, errors: Floats) -> "ContourPart":
         """The product with a transform of modulus at most 1."""
-        return _ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
+        return ContourPart(self.values * values, self.sizes, self.errors + errors + 8)
 
 
 def _terms(factor: Other, tilt: float, farthest: float) -> float:
@@ -422,10 +449,10 @@ def log_moment_bounds(scan: Scan, tilt: float, log_norm: float) -> Bounds:
     return Bounds(total + others.lower - slack, total + others.upper + slack)
 
 
-def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPart:
+def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> ContourPart:
     """The product of the Gaussian transforms, times C exp(-(s + s^2) V / 2) and without the phase of the centre."""
     if not factors.count:
-        return _ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
+        return ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
     periods = factors.periods[:, None]
     # d: distance of u from the nearest multiple of the period, where the transform returns to full size.
     d = u - np.floor(u / periods + 0.5) * periods
@@ -450,7 +477,7 @@ def _gaussian_part(factors: GaussianFactors, u: Floats, s: float) -> _ContourPar
         log_size += m * np.log1p(more)
         errors += m * (error + 16 * (math.log2(m) + 3) * more + 1e-8) + 10
     sizes = np.exp(log_size)
-    return _ContourPart(values * np.exp(-decay), sizes, errors)
+    return ContourPart(values * np.exp(-decay), sizes, errors)
 
 
 def _images(v: float, k: float, d: Floats, u: Floats, s: float) -> tuple[Complexes, Floats, Floats]:

@@ -32,7 +32,7 @@ def joint_cost(joint: JointLedgers, delta: Fraction, *, not_exact: str = "") -> 
     """
     require_protection(joint)
     # Always there, while the exact one may take long or not exist.
-    epsilon, _ = upper_bound(joint.paid, delta)
+    epsilon, _ = upper_bound(joint.paid, joint.neighbours, delta)
     added = added_delta(joint, Fraction(epsilon))
     return {
         "neighbours": joint.neighbours.value,

@@ -106,7 +106,7 @@ def _unreadable(path: str, error: Exception) -> StoreError:
     )
 
 
-_FROM_COST = {"zcdp", "renyi", "pure", "gridded", "rounded_fft"}
+_FROM_COST = {"zcdp", "renyi", "pure", "shared", "gridded", "rounded_fft"}
 """Engines in a manifest whose epsilon does not come from composed laws, or takes long to compute. Releases of earlier
 versions name `rounded_fft`."""
 
