@@ -27,11 +27,13 @@ Proof: docs/proofs/off-lattice.md, section 11.
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, cast
+from functools import reduce
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -72,7 +74,9 @@ _AT_ONCE: Final = 1 << 20  # nodes times kinds of answers that are bounded at on
 _MOST_SCANNED: Final = 1 << 25  # nodes of a rule, of which nearly all are only bounded
 _MOST_NUMBERS: Final = 1 << 21  # transforms of kinds and of options at all nodes
 _MOST_TAKEN: Final = 4096  # options that a law takes in all
-_MOST_KEPT: Final = 1 << 11  # partial products that may be kept
+_ELIMINATIONS: Final = 2  # rounds in which options are dropped that no law of interest takes
+_LEAST_KEPT: Final = 4  # partial products that may be kept
+_MOST_WORK: Final = 1 << 27  # more may be kept if so many numbers are compared
 _MOST_ROUNDS: Final = 12  # laws that are composed by their own engines, or epsilons that are asked for
 _LEFT_OUT: Final = 1e-2  # share of the width that nodes left out may take
 _WRAP: Final = 28.0  # minus the logarithm of the wrap-around, which only makes the upper bound larger
@@ -240,44 +244,70 @@ class SharedContour:
             weights: Those of the rule, with their phases.
             rounding: A bound on the rounding error of one value.
         """
-        sizes, references = np.abs(weights), self._references(weights)
-        apart = [
-            np.abs(table.values - reference).max(axis=0)
-            for table, reference in zip(self.tables, references, strict=True)
-        ]
+        times, sizes = [options.times for options in self.options], np.abs(weights)
+        chosen = self._references(weights)
+        references = [table.values[place] for table, place in zip(self.tables, chosen, strict=True)]
+        # No law is of interest whose value cannot exceed that of the references together.
+        floor = float((weights @ _product(references, times)).real)
+        places = [np.arange(len(table.values)) for table in self.tables]
+        for _ in range(_ELIMINATIONS):
+            largest = [
+                np.abs(table.values[kept]).max(axis=0)
+                for table, kept in zip(self.tables, places, strict=True)
+            ]
+            for i, table in enumerate(self.tables):
+                rest = sizes * _product(largest, [n - (i == j) for j, n in enumerate(times)])
+                counts = np.abs(table.values[places[i]]) @ rest > floor
+                places[i] = places[i][counts | (places[i] == chosen[i])]
+        values = [table.values[kept] for table, kept in zip(self.tables, places, strict=True)]
+        largest = [np.abs(rows).max(axis=0) for rows in values]
+        apart = [np.abs(rows - row).max(axis=0) for rows, row in zip(values, references, strict=True)]
         # Those that differ most first: what completions can differ by is then small from the beginning.
-        order = sorted(range(len(self.tables)), key=lambda i: -float(apart[i] @ sizes))
-        steps = [i for i in order for _ in range(self.options[i].times)]
-        # After each step: the product of the references that remain, and how far completions may be from it.
-        rests = [(np.ones(sizes.size, dtype=np.complex128), np.ones(sizes.size))]
+        order = sorted(range(len(values)), key=lambda i: -float(apart[i] @ sizes))
+        steps = [i for i in order for _ in range(times[i])]
+        # After each step: the product of the references that remain, how large completions are, and how far from it.
+        rests = [(np.ones(sizes.size, dtype=np.complex128), np.ones(sizes.size), np.zeros(sizes.size))]
         for i in reversed(steps[1:]):
-            reference, reach = rests[-1]
-            rests.append((reference * references[i], reach * (np.abs(references[i]) + apart[i])))
+            reference, size, distance = rests[-1]
+            rests.append(
+                (reference * references[i], size * largest[i], distance * largest[i] + size * apart[i])
+            )
         products, main, given = np.ones((1, sizes.size), dtype=np.complex128), np.zeros(1), 0.0
         picks: list[tuple[int, ...]] = [()]
-        for i, (reference, reach) in zip(steps, reversed(rests), strict=True):
-            table = self.tables[i].values
-            products = (products[:, None, :] * table).reshape(-1, sizes.size)
+        for i, (reference, size, distance) in zip(steps, reversed(rests), strict=True):
+            options = len(values[i])
+            products = (products[:, None, :] * values[i]).reshape(-1, sizes.size)
             main = (products @ (weights * reference)).real
-            distances = sizes * np.maximum(reach - np.abs(reference), 0.0)
-            kept, more = _undominated(products, main, distances, self.slack / len(steps))
-            given += more + 2 * rounding
-            picks = [(*picks[k // len(table)], k % len(table)) for k in kept.tolist()]
+            moduli = np.abs(products)
+            most = np.minimum(moduli @ (sizes * size), main + moduli @ (sizes * distance))
+            # The best one stays, whatever rounding does to its bound.
+            few = np.flatnonzero((most > floor) | (main == main.max()))
+            kept, more = _undominated(products[few], main[few], sizes * distance, self.slack / len(steps))
+            kept, given = few[kept], given + more + 2 * rounding
+            picks = [(*picks[k // options], int(places[i][k % options])) for k in kept.tolist()]
             products, main = products[kept], main[kept]
         best = int(np.argmax(main))
         taken = (self.options[i].laws[place] for i, place in zip(steps, picks[best], strict=True))
-        return float(main[best]), given, merged_law(tuple(loss for law in taken for loss in law))
+        return (
+            max(float(main[best]), floor),
+            given + 2 * rounding,
+            merged_law(tuple(loss for law in taken for loss in law)),
+        )
 
-    def _references(self, weights: Complexes) -> list[Complexes]:
-        """The transform of one option of each choice, such that together they are about the worst."""
+    def _references(self, weights: Complexes) -> list[int]:
+        """The place of one option of each choice, such that together they are about the worst."""
         places = [0 for _ in self.tables]
         for _ in range(2):
             for i, table in enumerate(self.tables):
-                others = weights
-                for j, (options, other) in enumerate(zip(self.options, self.tables, strict=True)):
-                    others = others * other.values[places[j]] ** (options.times - (i == j))
-                places[i] = int(np.argmax((table.values @ others).real))
-        return [table.values[place] for table, place in zip(self.tables, places, strict=True)]
+                others = [other.values[place] for other, place in zip(self.tables, places, strict=True)]
+                times = [options.times - (i == j) for j, options in enumerate(self.options)]
+                places[i] = int(np.argmax((table.values @ (weights * _product(others, times))).real))
+        return places
+
+
+def _product(rows: Sequence[Floats] | Sequence[Complexes], times: Sequence[int]) -> Any:
+    """The product of some rows, each one so many times."""
+    return reduce(operator.mul, (row**n for row, n in zip(rows, times, strict=True)))
 
 
 def _undominated(
@@ -291,10 +321,11 @@ def _undominated(
         distances: At each node, the weight of the rule times how far completions may be from the reference.
         slack: What may be given away at no more than this many products; ten times as much otherwise, and so on.
     """
+    most = max(_LEAST_KEPT, _MOST_WORK // products.size)
     while True:
         kept: list[int] = []
         left, given = np.argsort(-main, kind="stable"), 0.0
-        while left.size and len(kept) < _MOST_KEPT:
+        while left.size and len(kept) < most:
             first = left[0]
             gaps = main[left] - main[first] + np.abs(products[left] - products[first]) @ distances
             covered = gaps <= slack
@@ -391,7 +422,10 @@ def contour_for(
         lattices: As for `worst_epsilon`.
     """
     tilt = _tilt(usual, epsilon)
-    spread = math.sqrt(sum((n * moments(kind, tilt)[1] for kind, n in _answers(usual).items()), 0.0))
+    # At the tilts of losses near the largest one nothing varies.
+    spread = max(
+        math.sqrt(sum((n * moments(kind, tilt)[1] for kind, n in _answers(usual).items()), 0.0)), 1 / tilt
+    )
     # Half of the width is for the dither, the rest for all else.
     dither = width / (tilt + 1)
     # The wrap-around by Chernoff's bounds on both sides.

@@ -181,7 +181,7 @@ def test_gaussian_noise_on_a_lattice_is_bounded_by_normal_noise_and_more(tmp_pat
     proved = published_epsilon(joint, DELTA)
     normal = Gaussian(LATTICE.variance / LATTICE.squared_distance)
     least = compose(FIRST, normal, neighbours=BOUNDED).epsilon(DELTA).upper
-    assert least < proved.bounds.upper < least + 0.004 < zcdp_to_epsilon(Fraction(1, 5), DELTA)
+    assert least < proved.bounds.upper < least + 0.05 < zcdp_to_epsilon(Fraction(1, 5), DELTA)
     assert proved.bounds.lower == compose(FIRST, neighbours=BOUNDED).epsilon(DELTA).lower
     assert proved.engines[-1] == "shared"
     assert "lattice" in proved.not_exact
