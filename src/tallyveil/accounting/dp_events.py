@@ -50,14 +50,16 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     """An event of dp_accounting as an event of this package, stated under a relation.
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
-    ZCDpEvent with xi = 0, PoissonSampledDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and
-    NonPrivateDpEvent.
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SingleEpochTreeAggregationDpEvent, ComposedDpEvent,
+    SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
     - (epsilon, delta) and rho are taken as stated under the relation given.
     - Randomized response needs bounded neighbours, and a random sample unbounded ones.
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
+    - A tree over n steps is Gaussian noise on as many sums as one step is in: the binary digits of n. The record and
+      public facts alone must decide which step a record is in, so that no other record changes its step.
     - The epsilon of randomized response is irrational. It is rounded up, by less than 1e-30.
 
     Args:
@@ -111,6 +113,17 @@ def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
         raise _refused(event, "Its noise_multiplier is below 0.")
     # The multiplier is a standard deviation, in units of what one added record moves.
     return Gaussian(multiplier**2, _moved(neighbours)) if multiplier else _no_noise(event)
+
+
+def _tree(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    counts = event.step_counts
+    listed = counts if isinstance(counts, Sequence) and not isinstance(counts, str) else [counts]
+    steps = max((count_of(count, "step_counts", least=0) for count in listed), default=0)
+    if not steps:
+        raise _refused(event, "Its step_counts must hold a number above 0.")
+    # A record is in one step of one tree. Only whole subtrees are released, and those that hold a step have
+    # 1, 2, 4, ... steps, up to n.
+    return _repeated(_gaussian(event, neighbours, depth), steps.bit_length())
 
 
 def _laplace(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
@@ -196,6 +209,7 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     "RandomizedResponseDpEvent": (_response, ("noise_parameter", "num_buckets")),
     "ZCDpEvent": (_zcdp, ("rho", "xi")),
     "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
+    "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),
     "ComposedDpEvent": (_composed, ("events",)),
     "SelfComposedDpEvent": (_self_composed, ("event", "count")),
     "NoOpDpEvent": (_nothing, ()),

@@ -17,6 +17,7 @@ from tallyveil.accounting import (
     SequentialEvent,
     compose,
     from_dp_event,
+    rho_of,
 )
 from tallyveil.errors import BudgetError
 
@@ -49,6 +50,36 @@ def test_each_kind_of_event() -> None:
     assert read(theirs.NoOpDpEvent()) == read(theirs.ZCDpEvent(0.0)) == NOTHING
     for event in (theirs.NonPrivateDpEvent(), theirs.GaussianDpEvent(0.0), theirs.LaplaceDpEvent(0.0)):
         assert isinstance(read(event), NonPrivateEvent)
+
+
+def nodes_with_first_step(steps: int) -> int:
+    """Sums that hold the first of some steps, counted one by one: whole subtrees that end within the steps."""
+    return sum(1 for level in range(steps) if 2**level <= steps)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 1000])
+def test_tree_aggregation_is_gaussian_noise_on_the_sums_that_hold_a_step(steps) -> None:
+    tree = theirs.SingleEpochTreeAggregationDpEvent(2.0, steps)
+    assert read(tree) == Gaussian(4, 1, nodes_with_first_step(steps))
+    assert read(tree, "bounded") == Gaussian(4, 2, nodes_with_first_step(steps))
+    twice = theirs.SelfComposedDpEvent(tree, 2)
+    assert read(twice) == Gaussian(4, 1, 2 * nodes_with_first_step(steps))
+
+
+def test_the_longest_of_several_trees_counts() -> None:
+    assert read(theirs.SingleEpochTreeAggregationDpEvent(2.0, [3, 9, 0])) == Gaussian(4, 1, 4)
+    assert isinstance(read(theirs.SingleEpochTreeAggregationDpEvent(0.0, 4)), NonPrivateEvent)
+
+
+def test_tree_aggregation_costs_what_the_peer_says() -> None:
+    accountant = pytest.importorskip("dp_accounting.rdp")
+    event = theirs.SingleEpochTreeAggregationDpEvent(4.0, [5, 100])
+    peer = accountant.RdpAccountant([4.0], theirs_relations().REPLACE_SPECIAL).compose(event).rdp[0]
+    assert rho_of(read(event)) * 4 == pytest.approx(peer, rel=1e-12)
+
+
+def theirs_relations():
+    return pytest.importorskip("dp_accounting.privacy_accountant").NeighboringRelation
 
 
 def test_randomized_response_is_rounded_up() -> None:
@@ -103,6 +134,8 @@ def test_events_within_events() -> None:
         (theirs.DiscreteLaplaceDpEvent(0.0, 1), "unbounded", "above 0"),
         (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
         (theirs.GaussianDpEvent(-5.0), "unbounded", "below 0"),
+        (theirs.SingleEpochTreeAggregationDpEvent(1.0, []), "unbounded", "step_counts"),
+        (theirs.SingleEpochTreeAggregationDpEvent(1.0, [0, 0]), "unbounded", "step_counts"),
     ],
 )
 def test_what_is_not_supported_is_named(event, neighbours, named) -> None:
