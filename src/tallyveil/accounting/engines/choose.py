@@ -69,7 +69,7 @@ from tallyveil.accounting.losses import (
     of_integers,
 )
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.accounting.renyi import no_divergence
+from tallyveil.accounting.renyi import searched_divergence
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
@@ -206,7 +206,7 @@ def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
 
     Raises:
         BudgetError: no such engine; an engine asked for that cannot take the losses; or losses of which only rho is
-            known, together with random samples.
+            known, together with random samples that have no divergence.
         SolverError: the losses are out of the range of every engine.
     """
     rest = further(law)
@@ -402,11 +402,10 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
-    # Divergences add up, but a sample has none in closed form (docs/proofs/real-noise.md, section 6).
+    # Divergences add up (docs/proofs/real-noise.md, section 6).
     if any(isinstance(loss, ConcentratedLoss) for loss in law):
-        for loss in law:
-            if isinstance(loss, SampledLoss):
-                raise no_divergence(loss)
+        # Refuses a loss without a divergence at once, and not amid a search.
+        searched_divergence(law, 1.0)
         lower = merged_law(tuple(map(_attained, law)))
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
