@@ -21,6 +21,7 @@ from tallyveil.accounting.events import IntegerSubspaceGaussian as IntegerSubspa
 from tallyveil.accounting.events import IntegerSubspaceLaplace as IntegerSubspaceLaplace
 from tallyveil.accounting.events import InvariantEvent as InvariantEvent
 from tallyveil.accounting.events import Laplace as Laplace
+from tallyveil.accounting.events import MixtureOfGaussians as MixtureOfGaussians
 from tallyveil.accounting.events import Neighbours as Neighbours
 from tallyveil.accounting.events import NonPrivateEvent as NonPrivateEvent
 from tallyveil.accounting.events import ParallelEvent as ParallelEvent

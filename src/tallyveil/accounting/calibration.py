@@ -33,6 +33,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -242,7 +243,7 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
             return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
-        case IntegerSubspaceGaussian():
+        case IntegerSubspaceGaussian() | MixtureOfGaussians():
             return replace(event, variance=event.variance * factor)
         case SequentialEvent():
             return SequentialEvent(tuple(scaled(part, factor) for part in event.events))

@@ -19,6 +19,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -84,9 +85,9 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
         BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
             under bounded neighbours.
     """
-    if isinstance(event, PoissonSampled) and neighbours is Neighbours.BOUNDED:
+    if isinstance(event, PoissonSampled | MixtureOfGaussians) and neighbours is Neighbours.BOUNDED:
         raise BudgetError(
-            "PoissonSampled is stated for unbounded neighbours: one record is added or removed. Ask with "
+            f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
             "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
             "that changes its value.",
             code="sample-neighbours",
@@ -132,14 +133,14 @@ PureRelease: TypeAlias = (
 )
 
 
-def _pure(release: PureRelease | PoissonSampled, unit: str) -> tuple[Fraction, int]:
+def _pure(release: PureRelease | PoissonSampled | MixtureOfGaussians, unit: str) -> tuple[Fraction, int]:
     """The pure epsilon of one answer, and the number of answers."""
     match release:
         case DiscreteLaplace():
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
-        case PoissonSampled():
+        case PoissonSampled() | MixtureOfGaussians():
             raise BudgetError(
                 f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
                 "both sides.",
@@ -155,7 +156,7 @@ def _pure(release: PureRelease | PoissonSampled, unit: str) -> tuple[Fraction, i
             return release.epsilon, release.multiplicity
 
 
-def _in_words(release: PureRelease | PoissonSampled) -> str:
+def _in_words(release: PureRelease | PoissonSampled | MixtureOfGaussians) -> str:
     match release:
         case DiscreteLaplace() | Laplace():
             kind = "discrete Laplace" if isinstance(release, DiscreteLaplace) else "Laplace"
@@ -171,7 +172,7 @@ def has_gaussian(event: PrivacyEvent) -> bool:
     # Its inner event is no part in `parts_of`, but its noise is what matters here.
     if isinstance(event, PoissonSampled):
         return has_gaussian(event.event)
-    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | ZCDP):
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | MixtureOfGaussians | ZCDP):
         return True
     return any(has_gaussian(part) for part in parts_of(event))
 
@@ -380,7 +381,7 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                 "relation, so there is nothing to translate. Give the event with the distance that neighbours under "
                 "the other relation have."
             )
-        case RandomizedResponse() | ApproximateDP() | ZCDP() | PoissonSampled():
+        case RandomizedResponse() | ApproximateDP() | ZCDP() | PoissonSampled() | MixtureOfGaussians():
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
                 "relation. State it under that relation yourself, or use group_privacy."

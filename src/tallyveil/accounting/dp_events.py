@@ -23,6 +23,7 @@ from tallyveil.accounting.events import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     PoissonSampled,
@@ -39,6 +40,9 @@ from tallyveil.noise.balls import precision, rational
 _DIGITS = 2**100
 """Epsilon of randomized response is rounded up to a multiple of one over this."""
 
+_ROUNDED: Final = Fraction(1, 10**9)
+"""By how much probabilities in floats may miss the sum 1: far more than roundings, and less than a misprint."""
+
 _MODULE: Final = "dp_accounting.dp_event"
 
 _DEEPEST = 100
@@ -50,13 +54,15 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     """An event of dp_accounting as an event of this package, stated under a relation.
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
-    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SingleEpochTreeAggregationDpEvent, ComposedDpEvent,
-    SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, MixtureOfGaussiansDpEvent, SingleEpochTreeAggregationDpEvent,
+    ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
     - (epsilon, delta) and rho are taken as stated under the relation given.
-    - Randomized response needs bounded neighbours, and a random sample unbounded ones.
+    - Randomized response needs bounded neighbours, and a random sample or a mixture unbounded ones.
+    - Probabilities of a mixture are floats. What their sum lacks to 1 counts for the largest sensitivity, and what it
+      exceeds 1 by is taken from the smallest one; both are at most 1e-9.
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
     - A tree over n steps is Gaussian noise on as many sums as one step is in: the binary digits of n. The record and
       public facts alone must decide which step a record is in, so that no other record changes its step.
@@ -183,6 +189,39 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     return PoissonSampled(inner, _number(event, "sampling_probability"))
 
 
+def _mixture(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.UNBOUNDED:
+        raise _refused(
+            event, "A mixture is stated for an added or removed record: give neighbours='unbounded'."
+        )
+    deviation = _number(event, "standard_deviation")
+    if deviation < 0:
+        raise _refused(event, "Its standard_deviation is below 0.")
+    moves, shares = _numbers(event, "sensitivities"), _numbers(event, "sampling_probs")
+    if (
+        len(moves) != len(shares)
+        or not moves
+        or min(*moves, *shares) < 0
+        or abs(sum(shares, Fraction(-1))) > _ROUNDED
+    ):
+        raise _refused(event, "Its sensitivities must have as many sampling_probs, none below 0, with sum 1.")
+    # The sum of floats is 1 but for roundings, which must not make the law a smaller one.
+    parts = sorted(zip(moves, shares, strict=True))
+    lacking = 1 - sum(shares, Fraction(0))
+    while lacking < 0:
+        move, share = parts.pop(0)
+        lacking += share
+        if lacking > 0:
+            parts.insert(0, (move, lacking))
+            lacking = Fraction(0)
+    parts[-1] = (parts[-1][0], parts[-1][1] + lacking)
+    if not parts[-1][0]:
+        return SequentialEvent(())
+    if not deviation:
+        return _no_noise(event)
+    return MixtureOfGaussians(deviation**2, [move for move, _ in parts], [share for _, share in parts])
+
+
 def _composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     if not isinstance(event.events, Sequence) or isinstance(event.events, str):
         raise _refused(event, "Its events must be a list.")
@@ -209,6 +248,7 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     "RandomizedResponseDpEvent": (_response, ("noise_parameter", "num_buckets")),
     "ZCDpEvent": (_zcdp, ("rho", "xi")),
     "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
+    "MixtureOfGaussiansDpEvent": (_mixture, ("standard_deviation", "sensitivities", "sampling_probs")),
     "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),
     "ComposedDpEvent": (_composed, ("events",)),
     "SelfComposedDpEvent": (_self_composed, ("event", "count")),
@@ -228,7 +268,7 @@ def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
         case ZCDP(rho):
             # Rho adds up, and the event has no multiplicity.
             return ZCDP(rho * count)
-        case _ if isinstance(event, Sampleable | PoissonSampled):
+        case _ if isinstance(event, Sampleable | PoissonSampled | MixtureOfGaussians):
             return replace(event, multiplicity=event.multiplicity * count)
         case _:
             return event
@@ -251,7 +291,17 @@ def _joined(event: PrivacyEvent) -> PrivacyEvent:
 
 
 def _number(event: Any, name: str) -> Fraction:
-    value = getattr(event, name)
+    return _exact(event, name, getattr(event, name))
+
+
+def _numbers(event: Any, name: str) -> list[Fraction]:
+    values = getattr(event, name)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise _refused(event, f"Its {name} must be a list.")
+    return [_exact(event, name, value) for value in values]
+
+
+def _exact(event: Any, name: str, value: Any) -> Fraction:
     # Its binary value: that is what the other library computes with, too.
     if isinstance(value, float) and math.isfinite(value):
         return Fraction(value)

@@ -22,6 +22,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
@@ -114,6 +115,10 @@ def _of_group(event: PrivacyEvent, size: int) -> PrivacyEvent:  # noqa: PLR0911,
             return ParallelEvent(tuple(_of_group(part, size) for part in events), degree)
         case PoissonSampled():
             raise _unknown("PoissonSampled: each person is in the sample or not. Use group_privacy")
+        case MixtureOfGaussians():
+            raise _unknown(
+                "MixtureOfGaussians: it may stand for a group itself. State the group's sensitivities"
+            )
         case InvariantEvent() | NonPrivateEvent():
             return event
 

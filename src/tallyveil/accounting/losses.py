@@ -15,6 +15,7 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `FailureLoss`: infinite with a probability, and otherwise 0.
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
+- `MixtureLoss`, on a sample alone: a mixture of N(mu, 1) against N(0, 1).
 
 *Laws and alternatives* (`loss_law_of`, `alternatives_of`). A law is a tuple of loss factors with equal ones merged. An
 event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these ways, without
@@ -44,6 +45,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -263,6 +265,21 @@ class ConcentratedLoss:
     multiplicity: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class MixtureLoss:
+    """The loss of normal noise whose centre the record moves by a random distance above 0, not added up with others.
+
+    Attributes:
+        variance: Of the noise, exact.
+        shares: Each distance, exact and above 0, with its probability; in ascending order, with sum 1.
+        is_integer: Whether the noise is discrete Gaussian noise, and the distances are whole numbers.
+    """
+
+    variance: Fraction
+    shares: tuple[tuple[Fraction, Fraction], ...]
+    is_integer: bool = False
+
+
 Base: TypeAlias = GaussianLoss | LaplaceLoss | NormalLoss | ExponentialLoss | ResponseLoss
 
 
@@ -272,13 +289,14 @@ class SampledLoss:
 
     Attributes:
         base: Loss of the mechanism on the sample, one answer; None for a mechanism that reveals nothing or everything.
-        probability: q, with which a record is in the sample, between 0 and 1, both excluded; exact.
+        probability: q, with which a record is in the sample, between 0 and 1, both excluded; exact. Only a mixture may
+            have 1.
         failure: Probability with which the mechanism reveals everything that is in the sample; exact.
         added: Whether P is the law without the record.
         multiplicity: Number of samples, each drawn anew.
     """
 
-    base: Base | None
+    base: Base | MixtureLoss | None
     probability: Fraction
     failure: Fraction = Fraction(0)
     added: bool = False
@@ -332,7 +350,7 @@ def mirrored(law: Law) -> Law:
     )
 
 
-def cost_hint(loss: AnyLoss) -> float:
+def cost_hint(loss: AnyLoss | MixtureLoss) -> float:
     """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
     match loss:
         case GaussianLoss():
@@ -347,6 +365,8 @@ def cost_hint(loss: AnyLoss) -> float:
             rho = loss.rho
         case FailureLoss():
             rho = Fraction(0)
+        case MixtureLoss(variance, shares):
+            return float(sum((share * move**2 for move, share in shares), Fraction(0)) / (2 * variance))
         case SampledLoss():
             base = 0.0 if loss.base is None else cost_hint(loss.base)
             # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
@@ -533,6 +553,25 @@ def sampled_law(event: PoissonSampled) -> Law:
     return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
 
 
+def mixed_law(event: MixtureOfGaussians) -> Law:
+    """The losses of a mixture, for the removal of a record."""
+    shares: dict[Fraction, Fraction] = {}
+    for move, share in zip(event.sensitivities, event.probabilities, strict=True):
+        if move and share:
+            shares[move] = shares.get(move, Fraction(0)) + share
+    q = sum(shares.values(), Fraction(0))
+    if not shares:
+        return ()
+    if len(shares) > 1:
+        parts = tuple((move, share / q) for move, share in sorted(shares.items()))
+        return (SampledLoss(MixtureLoss(event.variance, parts), q, multiplicity=event.multiplicity),)
+    # One distance alone is noise, on a sample or not.
+    normal = NormalLoss(next(iter(shares)) ** 2 / event.variance)
+    if q == 1:
+        return _times((normal,), Fraction(event.multiplicity))
+    return (SampledLoss(normal, q, multiplicity=event.multiplicity),)
+
+
 def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
     match release:
         case DiscreteGaussian():
@@ -543,6 +582,8 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
             return (NormalLoss(release.mu_squared, release.multiplicity),)
         case Laplace():
             return (ExponentialLoss(release.epsilon, release.multiplicity),)
+        case MixtureOfGaussians():
+            return mixed_law(release)
         case RandomizedResponse():
             if release.options == 2:
                 return (LaplaceLoss(1 / release.epsilon, 1, release.multiplicity),)

@@ -11,6 +11,7 @@ from tallyveil.accounting import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    MixtureOfGaussians,
     NonPrivateEvent,
     PoissonSampled,
     RandomizedResponse,
@@ -82,6 +83,21 @@ def theirs_relations():
     return pytest.importorskip("dp_accounting.privacy_accountant").NeighboringRelation
 
 
+def test_mixtures_of_gaussians_with_probabilities_that_sum_to_one_but_for_rounding() -> None:
+    exact = theirs.MixtureOfGaussiansDpEvent(2.0, [2.0, 0.0, 1.0], [0.125, 0.75, 0.125])
+    assert read(exact) == MixtureOfGaussians(4, [0, 1, 2], ["3/4", "1/8", "1/8"])
+    assert read(theirs.SelfComposedDpEvent(exact, 3)).multiplicity == 3
+    tiny = Fraction(1, 2**50)
+    less = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75 - 2.0**-50, 0.25]))
+    assert less == MixtureOfGaussians(4, [0, 1], [Fraction(3, 4) - tiny, Fraction(1, 4) + tiny])
+    more = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75 + 2.0**-50, 0.25]))
+    assert more == MixtureOfGaussians(4, [0, 1], ["3/4", "1/4"])
+    gone = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 3.0], [2.0**-60, 0.75 + 2.0**-50, 0.25]))
+    assert gone == MixtureOfGaussians(4, [1, 3], ["3/4", "1/4"])
+    assert read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0], [1.0])) == NOTHING
+    assert isinstance(read(theirs.MixtureOfGaussiansDpEvent(0.0, [1.0], [1.0])), NonPrivateEvent)
+
+
 def test_randomized_response_is_rounded_up() -> None:
     found = read(theirs.RandomizedResponseDpEvent(0.5, 3), "bounded")
     assert isinstance(found, RandomizedResponse)
@@ -135,6 +151,11 @@ def test_events_within_events() -> None:
         (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
         (theirs.GaussianDpEvent(-5.0), "unbounded", "below 0"),
         (theirs.SingleEpochTreeAggregationDpEvent(1.0, []), "unbounded", "step_counts"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "bounded", "neighbours='unbounded'"),
+        (theirs.MixtureOfGaussiansDpEvent(-1.0, [1.0], [1.0]), "unbounded", "below 0"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0, 2.0], [0.5, 0.4]), "unbounded", "with sum 1"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0, -2.0], [0.5, 0.5]), "unbounded", "none below 0"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, 1.0, [0.5]), "unbounded", "must be a list"),
         (theirs.SingleEpochTreeAggregationDpEvent(1.0, [0, 0]), "unbounded", "step_counts"),
     ],
 )

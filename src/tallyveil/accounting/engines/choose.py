@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, Proved
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
@@ -58,6 +58,7 @@ from tallyveil.accounting.losses import (
     LaplaceLoss,
     Law,
     LossFactor,
+    MixtureLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
@@ -411,6 +412,9 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
+    # Its transform falls slowly, so that no contour takes one sample.
+    if wanted == "auto" and (one := OneSample.build(law)):
+        return one
     return _without_rho(law, wanted, width)
 
 
@@ -487,14 +491,16 @@ def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
             assert not isinstance(loss, FailureLoss | ConcentratedLoss)
             stand = _stand(loss, covering)
             if stand is not None:
-                assert not isinstance(stand, NormalLoss | ExponentialLoss)
+                assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss)
                 listable.append(stand)
     return tuple(listable)
 
 
-def _stand(loss: Base, covering: bool) -> Base | None:
+def _stand(loss: Base | MixtureLoss, covering: bool) -> Base | MixtureLoss | None:
     """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
     match loss:
+        case MixtureLoss():
+            return _standing_mixture(loss, covering)
         case NormalLoss(mu_squared, n):
             # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:
@@ -512,6 +518,32 @@ def _stand(loss: Base, covering: bool) -> Base | None:
             return LaplaceLoss(scale, PIECES, n)
         case _:
             return loss
+
+
+def _standing_mixture(loss: MixtureLoss, covering: bool) -> MixtureLoss | None:
+    """Discrete Gaussian noise for a mixture: all distances in whole steps, rounded to the safe side."""
+    most, given = loss.shares[-1][0], loss.variance
+    # As for noise with one distance: its list would have too many atoms. A smaller variance covers it.
+    if most**2 * _LARGEST_SPREAD**2 < given:
+        if not covering:
+            return None
+        given = most**2 * _LARGEST_SPREAD**2
+    steps = max(1, math.isqrt(math.floor(most**2 / given * STEPS**2)))
+    # Distances with a small common denominator are whole numbers of steps then, and nothing is rounded.
+    common = math.lcm(*(int((move / most).denominator) for move, _ in loss.shares))
+    steps = max(1, round(steps / common)) * common if common <= steps else steps
+    step = most / steps
+    shares: dict[Fraction, Fraction] = {}
+    for move, share in loss.shares:
+        whole = Fraction(math.ceil(move / step) if covering else math.floor(move / step))
+        shares[whole] = shares.get(whole, Fraction(0)) + share
+    # A lower bound moves what is rounded to 0 by nothing at all, which the caller's sample cannot say: left out.
+    if 0 in shares:
+        return None
+    variance = given / step**2
+    return MixtureLoss(
+        variance - SLACK if covering else variance + SLACK, tuple(shares.items()), is_integer=True
+    )
 
 
 def _attained(loss: AnyLoss) -> AnyLoss:

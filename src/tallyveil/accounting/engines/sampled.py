@@ -14,9 +14,10 @@ The steps:
 
 1. With integer noise or randomized response b has a list of values.
 2. With real Laplace noise two values have a probability, and between them a Gauss-Legendre rule is a list, too.
-3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
-   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. The step is chosen for the largest
-   frequency u that is asked for. From then on the rule is a list of atoms like any other.
+3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q; if the record moves the noise by one of several
+   distances (`MixtureLoss`), exp(b) is a sum of such terms. The trapezoid rule for T(w) has an error that falls
+   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu, mu being the largest one. The step
+   is chosen for the largest frequency u that is asked for. From then on the rule is a list of atoms like any other.
 4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
@@ -26,11 +27,11 @@ Example: DP-SGD with mu = 1 and q = 1/100 at s = 6 and frequencies up to 30 take
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from flint import acb, arb
@@ -39,10 +40,12 @@ from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
+    MixtureLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
 )
+from tallyveil.accounting.numbers import log_of
 from tallyveil.arrays import Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
@@ -129,24 +132,29 @@ def takes_sample(loss: SampledLoss) -> bool:
     within = _LEAST <= q <= 1 - _LEAST and f <= 1 - _LEAST and (not f or f >= _TINY)
     match loss.base:
         case None:
-            return within
+            taken = True
         case ResponseLoss(epsilon):
-            return within and _LEAST <= epsilon <= 1000
+            taken = _LEAST <= epsilon <= 1000
         case NormalLoss(mu_squared):
             # Outside of this the rule would take too many terms, or the noise protects nobody.
-            return within and _LEAST <= mu_squared <= 100
+            taken = _LEAST <= mu_squared <= 100
+        case MixtureLoss(variance, shares, is_integer):
+            least, most = shares[0][0] ** 2, shares[-1][0] ** 2
+            taken = not is_integer and _LEAST * variance <= least and most <= 100 * variance
+            within = within or q == 1
         case GaussianLoss(variance, sensitivity):
-            return within and Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
+            taken = Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
         case LaplaceLoss(scale, sensitivity):
-            return within and sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
+            taken = sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
         case ExponentialLoss(epsilon):
-            return within and _LEAST <= epsilon <= 50
+            taken = _LEAST <= epsilon <= 50
+    return within and taken
 
 
 def largest_tilt(loss: SampledLoss) -> float:
     """The largest tilt at which a sample is listed: beyond it a list takes long, or floats lose digits."""
     match loss.base:
-        case NormalLoss() | GaussianLoss():
+        case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, Fraction(0), 0.0)
             # The terms that matter lie between -16 and 16 + power mu.
             return min(_LARGEST_TILT, max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu)
@@ -157,7 +165,7 @@ def largest_tilt(loss: SampledLoss) -> float:
 def is_dense(loss: SampledLoss) -> bool:
     """Whether a sample has so many values that `fall_of_sample` says more of its transform than its pairs of values."""
     match loss.base:
-        case NormalLoss():
+        case NormalLoss() | MixtureLoss():
             return True
         case GaussianLoss(variance):
             return variance >= _DENSE
@@ -168,7 +176,7 @@ def is_dense(loss: SampledLoss) -> bool:
 def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
     """About how many atoms a sample has at a tilt, for frequencies up to one."""
     match loss.base:
-        case NormalLoss() | GaussianLoss():
+        case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, _power(loss, Fraction(tilt)), frequency)
             return float(rule.last - rule.first + 2)
         case LaplaceLoss(_, sensitivity):
@@ -230,8 +238,8 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     """
     if isinstance(loss.base, GaussianLoss):  # of large variance
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
-    assert isinstance(loss.base, NormalLoss)
-    power, mu = _power(loss, tilt), math.sqrt(loss.base.mu_squared)
+    assert isinstance(loss.base, NormalLoss | MixtureLoss)
+    power, mu = _power(loss, tilt), _moves(loss.base)[-1][0]
     if power * mu > _LARGEST_SHIFT:
         return lambda begin, end: 0.0
     law = _listed(loss, tilt, 0.0)
@@ -343,6 +351,8 @@ def _power(loss: SampledLoss, tilt: Fraction) -> Fraction:
 def _log_rest(loss: SampledLoss) -> float:
     """ln(1 - q)."""
     q = loss.probability
+    if q == 1:
+        return -math.inf
     # log1p where q is small, the log of the exact 1 - q where it is near 1: each keeps its digits.
     return math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
 
@@ -351,6 +361,40 @@ def _log_grown(loss: SampledLoss, b: Floats) -> Floats:
     """ln R."""
     grown: Floats = np.logaddexp(_log_rest(loss), math.log(loss.probability) + b)
     return grown
+
+
+_Gaussian: TypeAlias = NormalLoss | GaussianLoss | MixtureLoss
+
+
+def _moves(base: object) -> list[tuple[float, float]]:
+    """By how many standard deviations the record moves Gaussian noise, and the logarithms of their probabilities."""
+    match base:
+        case NormalLoss(mu_squared):
+            return [(math.sqrt(mu_squared), 0.0)]
+        case GaussianLoss(variance, sensitivity):
+            return [(float(sensitivity) / math.sqrt(variance), 0.0)]
+        case MixtureLoss(variance, shares):
+            # The quotient first: each of both may be beyond floats that are squared.
+            return [(math.sqrt(move**2 / variance), log_of(share)) for move, share in shares]
+        case _:
+            raise AssertionError(base)
+
+
+def _log_odds(base: object, x: Floats) -> Floats:
+    """The loss b of Gaussian noise at places x, in standard deviations."""
+    terms = [log_share + mu * x - mu * mu / 2 for mu, log_share in _moves(base)]
+    return terms[0] if len(terms) == 1 else np.logaddexp.reduce(terms)
+
+
+def _slope(loss: SampledLoss, x: float) -> float:
+    """The slope of ln R at x, at least; it rises with x."""
+    place = np.array([x])
+    grown = float(_log_grown(loss, _log_odds(loss.base, place))[0])
+    log_q = math.log(loss.probability)
+    return sum(
+        mu * math.exp(min(0.0, log_q + log_share + (mu * x - mu * mu / 2) - grown))
+        for mu, log_share in _moves(loss.base)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,15 +411,15 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
     """The places of the sum for Gaussian noise; those of discrete noise are its whole numbers."""
     base, exponent = loss.base, float(power)
     match base:
-        case NormalLoss(mu_squared):
-            mu = math.sqrt(mu_squared)
+        case NormalLoss() | MixtureLoss():
+            mu = _moves(base)[-1][0]
             y, nats = _strip(exponent, mu)
             step = 2 * math.pi / (frequency * mu + nats / y)
             # Few digits, so that multiples are exact in floats; the error of the rule falls with the step.
             mantissa, exponent_of_two = math.frexp(step)
             step = math.ldexp(math.floor(512 * mantissa) / 512, exponent_of_two)
-        case GaussianLoss(variance, sensitivity):
-            mu, step = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance)
+        case GaussianLoss(variance):
+            mu, step = _moves(base)[0][0], 1 / math.sqrt(variance)
         case _:
             raise AssertionError(base)
     low, high = _range(loss, exponent, mu)
@@ -440,20 +484,14 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
     x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
-    logs = -x * x / 2 + power * _log_grown(loss, mu * x - mu * mu / 2)
+    logs = -x * x / 2 + power * _log_grown(loss, _log_odds(loss.base, x))
     matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
     low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
     # Where the ratio of neighbouring terms is bounded, see `_tails`.
     high = max(high, max(power, 0.0) * mu + 1)
-    low = min(low, -1 - max(-power, 0.0) * mu * math.exp(min(0.0, _log_share(loss, mu, low))))
+    low = min(low, -1 - max(-power, 0.0) * _slope(loss, low))
     return low, high
-
-
-def _log_share(loss: SampledLoss, mu: float, x: float) -> float:
-    """ln(q exp(b) / R) at x, which rises with x."""
-    b = mu * x - mu * mu / 2
-    return math.log(loss.probability) + b - float(_log_grown(loss, np.array([b]))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,8 +524,8 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
             not_failed * chance * (power * value).exp()
             for chance, value in zip(probabilities, values, strict=True)
         ]
-        error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | ExponentialLoss) else 0.0
-        if isinstance(loss.base, NormalLoss | GaussianLoss):
+        error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | MixtureLoss | ExponentialLoss) else 0.0
+        if isinstance(loss.base, _Gaussian):
             error += _tails(loss, exponent, frequency, masses)
         failed = arb(0)
         if loss.failure:
@@ -504,7 +542,7 @@ def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[ar
     # Beyond an end each term is below the one before by at least this many nats: those of exp(-x^2 / 2), less what R
     # grows by.
     falls = (
-        -low - max(-exponent, 0.0) * rule.mu * math.exp(min(0.0, _log_share(loss, rule.mu, low))),
+        -low - max(-exponent, 0.0) * _slope(loss, low),
         high - max(exponent, 0.0) * rule.mu,
     )
     total, beyond = sum(masses, arb(0)), arb(0)
@@ -542,13 +580,13 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
                 [-whole, whole, *(2 * x - whole for x in places)],
                 [arb(0.5), (-whole).exp() / 2, *density],
             )
-        case NormalLoss(mu_squared):
+        case NormalLoss() | MixtureLoss():
             rule = _rule(loss, power, frequency)
-            _checked(rule.last - rule.first)
-            mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
+            _checked((rule.last - rule.first) * len(_moves(loss.base)))
+            step = Fraction(rule.step)
             places = [rational(j * step) for j in range(rule.first, rule.last + 1)]
             unit = rational(step) / (2 * arb.pi()).sqrt()
-            return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
+            return _log_odds_balls(loss.base, places), [unit * (-x * x / 2).exp() for x in places]
         case GaussianLoss(variance, k):
             rule = _rule(loss, power, frequency)
             _checked(rule.last - rule.first)
@@ -558,6 +596,16 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[lis
                 [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
                 [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
             )
+
+
+def _log_odds_balls(base: NormalLoss | MixtureLoss, places: Sequence[arb]) -> list[arb]:
+    """The loss b of normal noise at places in standard deviations, as balls of the working precision."""
+    if isinstance(base, NormalLoss):
+        mu = rational(base.mu_squared).sqrt()
+        return [mu * x - mu * mu / 2 for x in places]
+    unit = rational(base.variance).sqrt()
+    parts = [(rational(move) / unit, rational(share)) for move, share in base.shares]
+    return [sum((share * (mu * x - mu * mu / 2).exp() for mu, share in parts), arb(0)).log() for x in places]
 
 
 def _theta(variance: Fraction) -> arb:
@@ -603,7 +651,7 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             stride = max(1, (rule.last - rule.first) >> 10)
             x = np.arange(rule.first, rule.last + 1, stride, dtype=np.float64) * rule.step
             unit = math.log(stride * rule.step / math.sqrt(2 * math.pi))
-            return unit - x * x / 2, rule.mu * x - rule.mu**2 / 2
+            return unit - x * x / 2, _log_odds(loss.base, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -628,10 +676,15 @@ class _Shift:
         step = min(_FINE, 0.05 / (1 + abs(power) * mu))
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
         x = np.linspace(low, high, count + 1)
-        left, right = _log_rest(loss), math.log(loss.probability) + mu * x - mu * mu / 2
-        top = np.maximum(left, right)
-        real, imaginary = np.exp(left - top), np.exp(right - top)
-        along, across = real + imaginary * math.cos(angle), imaginary * math.sin(angle)
+        left, log_q = _log_rest(loss), math.log(loss.probability)
+        top = np.maximum(left, log_q + _log_odds(loss.base, x))
+        along, across = np.exp(left - top), np.zeros(x.size)
+        for move, log_share in _moves(loss.base):
+            part = np.exp(log_q + log_share + (move * x - move * move / 2) - top)
+            along, across = (
+                along + part * math.cos(move / mu * angle),
+                across + part * math.sin(move / mu * angle),
+            )
         sizes = power * (top + np.log(np.hypot(along, across)))
         turns = np.arctan2(across, along)
         # The logarithm of the normal mass of each cell, from the side on which it is small.
@@ -640,6 +693,11 @@ class _Shift:
         # Beyond the left end |R| lies between 1 - q and its value there. Beyond the right one exp(-x^2 / 2) |R|^power
         # falls faster than exp(-(high - power mu) x).
         leftmost = max(float(sizes[0]), power * left) + float(log_ndtr(low))
+        if power <= 0 and left == -math.inf:
+            # Without a part that stays, R falls to 0, but |R| >= R(x) cos(angle / 2), and exp(-x^2 / 2) R^power falls.
+            grown = float(_log_grown(loss, _log_odds(loss.base, x[:1]))[0]) + math.log(math.cos(angle / 2))
+            fall = -low + power * _slope(loss, low)
+            leftmost = power * grown - low * low / 2 - math.log(math.sqrt(2 * math.pi) * fall)
         beyond = high - max(power, 0.0) * mu
         rightmost = float(sizes[-1]) - high * high / 2 - math.log(math.sqrt(2 * math.pi) * beyond)
         logs = np.concatenate([[leftmost], np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]])

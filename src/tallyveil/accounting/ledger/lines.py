@@ -31,6 +31,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -171,6 +172,10 @@ _KINDS: Mapping[
     ),
     "gaussian": (Gaussian, {"variance": _text, "sensitivity": _text, "multiplicity": _given}),
     "laplace": (Laplace, {"scale": _text, "sensitivity": _text, "multiplicity": _given}),
+    "mixture_of_gaussians": (
+        MixtureOfGaussians,
+        {"variance": _text, "sensitivities": _texts, "probabilities": _texts, "multiplicity": _given},
+    ),
     "randomized_response": (
         RandomizedResponse,
         {"epsilon": _text, "options": _given, "multiplicity": _given},
