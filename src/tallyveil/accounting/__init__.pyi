@@ -28,6 +28,7 @@ from tallyveil.accounting.events import ParallelEvent as ParallelEvent
 from tallyveil.accounting.events import PoissonSampled as PoissonSampled
 from tallyveil.accounting.events import PrivacyEvent as PrivacyEvent
 from tallyveil.accounting.events import RandomizedResponse as RandomizedResponse
+from tallyveil.accounting.events import SampledWithoutReplacement as SampledWithoutReplacement
 from tallyveil.accounting.events import SequentialEvent as SequentialEvent
 from tallyveil.accounting.events import WorstEvent as WorstEvent
 from tallyveil.accounting.filters import Filter as Filter

@@ -40,6 +40,7 @@ from tallyveil.accounting.events import (
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
 )
@@ -241,6 +242,10 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
         case PoissonSampled():
             # The probability is how records are drawn, and no noise.
             return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
+        case SampledWithoutReplacement():
+            return SampledWithoutReplacement(
+                scaled(event.event, factor), event.sample_size, event.records, event.multiplicity
+            )
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
         case IntegerSubspaceGaussian() | MixtureOfGaussians():

@@ -29,7 +29,9 @@ from tallyveil.accounting.events import (
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    Sample,
     Sampleable,
+    SampledWithoutReplacement,
     SequentialEvent,
 )
 from tallyveil.accounting.numbers import count_of, exact_number
@@ -54,13 +56,14 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     """An event of dp_accounting as an event of this package, stated under a relation.
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
-    ZCDpEvent with xi = 0, PoissonSampledDpEvent, MixtureOfGaussiansDpEvent, SingleEpochTreeAggregationDpEvent,
-    ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, MixtureOfGaussiansDpEvent,
+    SingleEpochTreeAggregationDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
     - (epsilon, delta) and rho are taken as stated under the relation given.
-    - Randomized response needs bounded neighbours, and a random sample or a mixture unbounded ones.
+    - Randomized response and samples without replacement need bounded neighbours; Poisson samples and mixtures
+      unbounded ones.
     - Probabilities of a mixture are floats. What their sum lacks to 1 counts for the largest sensitivity, and what it
       exceeds 1 by is taken from the smallest one; both are at most 1e-9.
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
@@ -176,17 +179,40 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
         raise _refused(
             event, "A random sample is stated for an added or removed record: give neighbours='unbounded'."
         )
+    inner = _on_sample(event, neighbours, depth)
+    if isinstance(inner, Sampleable | PoissonSampled):
+        return PoissonSampled(inner, _number(event, "sampling_probability"))
+    return inner
+
+
+def _without_replacement(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.BOUNDED:
+        raise _refused(
+            event, "A sample of fixed size is stated for a record that changes: give neighbours='bounded'."
+        )
+    sizes = (
+        count_of(event.sample_size, "sample_size", least=0),
+        count_of(event.source_dataset_size, "source_dataset_size", least=0),
+    )
+    inner = _on_sample(event, neighbours, depth)
+    if not sizes[0]:
+        return SequentialEvent(())
+    return SampledWithoutReplacement(inner, *sizes) if isinstance(inner, Sampleable) else inner
+
+
+def _on_sample(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    """The one release that uses a sample, or nothing."""
     inner = _joined(_read(event.event, neighbours, depth + 1))
-    if isinstance(inner, SequentialEvent) and not inner.events:
-        return inner
+    nothing = isinstance(inner, SequentialEvent) and not inner.events
+    again = isinstance(inner, PoissonSampled) and neighbours is Neighbours.UNBOUNDED
     # Answers that share a sample do not compose as samples drawn anew.
-    if not isinstance(inner, Sampleable | PoissonSampled):
+    if not (nothing or again or isinstance(inner, Sampleable)):
         raise _refused(
             event,
             "Several releases use its sample, and not all of them are Gaussian; or no sample is known for the one "
             "release that uses it.",
         )
-    return PoissonSampled(inner, _number(event, "sampling_probability"))
+    return inner
 
 
 def _mixture(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
@@ -248,6 +274,10 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     "RandomizedResponseDpEvent": (_response, ("noise_parameter", "num_buckets")),
     "ZCDpEvent": (_zcdp, ("rho", "xi")),
     "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
+    "SampledWithoutReplacementDpEvent": (
+        _without_replacement,
+        ("source_dataset_size", "sample_size", "event"),
+    ),
     "MixtureOfGaussiansDpEvent": (_mixture, ("standard_deviation", "sensitivities", "sampling_probs")),
     "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),
     "ComposedDpEvent": (_composed, ("events",)),
@@ -268,7 +298,7 @@ def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
         case ZCDP(rho):
             # Rho adds up, and the event has no multiplicity.
             return ZCDP(rho * count)
-        case _ if isinstance(event, Sampleable | PoissonSampled | MixtureOfGaussians):
+        case _ if isinstance(event, Sampleable | Sample | MixtureOfGaussians):
             return replace(event, multiplicity=event.multiplicity * count)
         case _:
             return event

@@ -564,6 +564,16 @@ def _several(values: Sequence[Fraction | int | str], where: str) -> tuple[Fracti
     return tuple(exact_number(value, where) for value in values)
 
 
+def _require_one_answer(event: "Sampleable | PoissonSampled", sampled: str) -> None:
+    # Answers on one sample are not independent given the record; normal ones are one vector together.
+    if event.multiplicity != 1 and not isinstance(event, Gaussian):
+        raise BudgetError(
+            f"{sampled} takes one answer, got {as_given(event)} with {event.multiplicity} of them that see the same "
+            f"sample. Give the multiplicity to {sampled} if each answer has a sample of its own. State the answers "
+            "together as ApproximateDP if they share one."
+        )
+
+
 Chosen = Literal["adaptive", "public"]
 
 
@@ -681,13 +691,7 @@ class PoissonSampled:
                 "DiscreteLaplace, RandomizedResponse, ApproximateDP or PoissonSampled; state any other one as "
                 "ApproximateDP."
             )
-        # Answers on one sample are not independent given the record; normal ones are one vector together.
-        if event.multiplicity != 1 and not isinstance(event, Gaussian):
-            raise BudgetError(
-                f"PoissonSampled takes one answer, got {as_given(event)} with {event.multiplicity} of them that see "
-                "the same sample. Give the multiplicity to PoissonSampled if each answer has a sample of its own. "
-                "State the answers together as ApproximateDP if they share one."
-            )
+        _require_one_answer(event, "PoissonSampled")
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")
         _require_share(share, "probability of PoissonSampled", probability)
@@ -700,6 +704,60 @@ class PoissonSampled:
             "kind": "poisson_sampled",
             "event": self.event.to_mapping(),
             "probability": str(self.probability),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SampledWithoutReplacement:
+    """A release that sees a random sample of fixed size: every set of so many records is equally likely.
+
+    The event is stated under bounded neighbours: one record changes its value. Nothing is claimed under unbounded ones,
+    where the number of records would tell. The sample itself must stay secret.
+
+    The upper bounds are those of the least pair of laws that covers one sample (docs/proofs/real-noise.md, section 9).
+    For one sample alone the bounds enclose the truth. For several samples, the lower bounds are those of a record that
+    all of them move in the same way: no smaller claim holds. Both ends differ by up to a third of epsilon then.
+
+    Attributes:
+        event: What is done with the sample, stated under bounded neighbours: one answer with real or integer noise
+            (normal noise also with several answers), randomized response, or pure epsilon.
+        sample_size: Number of records in the sample.
+        records: Number of all records; public.
+        multiplicity: Number of samples, each drawn anew.
+
+    Source: Zhu, Dong, Wang 2022 (subset sampling); Balle, Barthe, Gaboardi 2018, Theorem 9.
+    """
+
+    event: "Sampleable"
+    sample_size: int
+    records: int
+    multiplicity: int
+
+    def __init__(self, event: "Sampleable", sample_size: int, records: int, multiplicity: int = 1) -> None:
+        if not isinstance(event, Sampleable) or (isinstance(event, ApproximateDP) and event.delta):
+            raise BudgetError(
+                f"SampledWithoutReplacement takes one release, got {as_given(event)}. Give Gaussian, Laplace, "
+                "DiscreteGaussian, DiscreteLaplace, RandomizedResponse, or ApproximateDP with delta 0."
+            )
+        _require_one_answer(event, "SampledWithoutReplacement")
+        _set(self, "event", event)
+        _set(self, "sample_size", count_of(sample_size, "sample_size of SampledWithoutReplacement"))
+        _set(self, "records", count_of(records, "records of SampledWithoutReplacement"))
+        if self.sample_size > self.records:
+            raise BudgetError(
+                "sample_size of SampledWithoutReplacement must be at most the number of records, got "
+                f"{self.sample_size} of {self.records}."
+            )
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithoutReplacement"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "kind": "sampled_without_replacement",
+            "event": self.event.to_mapping(),
+            "sample_size": self.sample_size,
+            "records": self.records,
             "multiplicity": self.multiplicity,
         }
 
@@ -866,13 +924,16 @@ UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
 Any other non-private act, such as an evaluation, does not change the guarantee of what the run published.
 """
 
+Sample: TypeAlias = PoissonSampled | SampledWithoutReplacement
+"""A release that sees a random sample of the records."""
+
 Release: TypeAlias = (
     DiscreteGaussian
     | DiscreteLaplace
     | IntegerSubspaceLaplace
     | IntegerSubspaceGaussian
     | FurtherRelease
-    | PoissonSampled
+    | Sample
 )
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
@@ -882,7 +943,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
-        # A PoissonSampled counts as a release: its inner event has no cost of its own.
+        # A sample counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():

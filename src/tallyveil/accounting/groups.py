@@ -28,6 +28,7 @@ from tallyveil.accounting.events import (
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
     parts_of,
@@ -113,6 +114,8 @@ def _of_group(event: PrivacyEvent, size: int) -> PrivacyEvent:  # noqa: PLR0911,
                     "of its own if one person can be in all of them"
                 )
             return ParallelEvent(tuple(_of_group(part, size) for part in events), degree)
+        case SampledWithoutReplacement():
+            raise _unknown("SampledWithoutReplacement. Use group_privacy")
         case PoissonSampled():
             raise _unknown("PoissonSampled: each person is in the sample or not. Use group_privacy")
         case MixtureOfGaussians():

@@ -14,7 +14,8 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `ResponseLoss`: the loss is epsilon, 0 or -epsilon, with weights exp(epsilon), options - 2 and 1.
 - `FailureLoss`: infinite with a probability, and otherwise 0.
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
-- `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
+- `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P. If a record of a
+  sample of fixed size changes: the former where it is above 0, the latter where it is below, and 0 otherwise.
 - `MixtureLoss`, on a sample alone: a mixture of N(mu, 1) against N(0, 1).
 
 *Laws and alternatives* (`loss_law_of`, `alternatives_of`). A law is a tuple of loss factors with equal ones merged. An
@@ -54,6 +55,7 @@ from tallyveil.accounting.events import (
     RandomizedResponse,
     Release,
     Sampleable,
+    SampledWithoutReplacement,
     SequentialEvent,
     SubspaceRelease,
     WorstEvent,
@@ -293,6 +295,7 @@ class SampledLoss:
             have 1.
         failure: Probability with which the mechanism reveals everything that is in the sample; exact.
         added: Whether P is the law without the record.
+        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
         multiplicity: Number of samples, each drawn anew.
     """
 
@@ -300,6 +303,7 @@ class SampledLoss:
     probability: Fraction
     failure: Fraction = Fraction(0)
     added: bool = False
+    changed: bool = False
     multiplicity: int = 1
 
 
@@ -346,7 +350,8 @@ def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
     # All other pairs of laws are symmetric, so that the mirrored law is the same one.
     return tuple(
-        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
+        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) and not loss.changed else loss
+        for loss in law
     )
 
 
@@ -553,6 +558,16 @@ def sampled_law(event: PoissonSampled) -> Law:
     return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
 
 
+def fixed_size_law(event: SampledWithoutReplacement) -> Law:
+    """The losses of the least pair that covers a release on a sample of fixed size."""
+    q, law = Fraction(event.sample_size, event.records), merged_law(_loss(event.event))
+    if q == 1 or not law:
+        return _times(law, Fraction(event.multiplicity))
+    (base,) = law
+    assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
+    return (SampledLoss(base, q, changed=True, multiplicity=event.multiplicity),)
+
+
 def mixed_law(event: MixtureOfGaussians) -> Law:
     """The losses of a mixture, for the removal of a record."""
     shares: dict[Fraction, Fraction] = {}
@@ -595,6 +610,8 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
             return (ConcentratedLoss(release.rho),)
         case PoissonSampled():
             return sampled_law(release)
+        case SampledWithoutReplacement():
+            return fixed_size_law(release)
         case _:
             return (_lattice_loss(release),)
 

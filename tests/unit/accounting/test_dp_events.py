@@ -15,6 +15,7 @@ from tallyveil.accounting import (
     NonPrivateEvent,
     PoissonSampled,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     compose,
     from_dp_event,
@@ -81,6 +82,21 @@ def test_tree_aggregation_costs_what_the_peer_says() -> None:
 
 def theirs_relations():
     return pytest.importorskip("dp_accounting.privacy_accountant").NeighboringRelation
+
+
+def test_samples_of_fixed_size() -> None:
+    event = theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0))
+    assert read(event, "bounded") == SampledWithoutReplacement(Gaussian(1, 2), 3, 9)
+    shared = theirs.SampledWithoutReplacementDpEvent(
+        9, 3, theirs.SelfComposedDpEvent(theirs.GaussianDpEvent(1.0), 4)
+    )
+    assert read(theirs.SelfComposedDpEvent(shared, 5), "bounded") == SampledWithoutReplacement(
+        Gaussian(1, 2, 4), 3, 9, 5
+    )
+    assert (
+        read(theirs.SampledWithoutReplacementDpEvent(9, 0, theirs.GaussianDpEvent(1.0)), "bounded") == NOTHING
+    )
+    assert read(theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.NoOpDpEvent()), "bounded") == NOTHING
 
 
 def test_mixtures_of_gaussians_with_probabilities_that_sum_to_one_but_for_rounding() -> None:
@@ -151,6 +167,16 @@ def test_events_within_events() -> None:
         (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
         (theirs.GaussianDpEvent(-5.0), "unbounded", "below 0"),
         (theirs.SingleEpochTreeAggregationDpEvent(1.0, []), "unbounded", "step_counts"),
+        (
+            theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0)),
+            "unbounded",
+            "neighbours='bounded'",
+        ),
+        (
+            theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.ZCDpEvent(1.0)),
+            "bounded",
+            "no sample is known",
+        ),
         (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "bounded", "neighbours='unbounded'"),
         (theirs.MixtureOfGaussiansDpEvent(-1.0, [1.0], [1.0]), "unbounded", "below 0"),
         (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0, 2.0], [0.5, 0.4]), "unbounded", "with sum 1"),

@@ -648,6 +648,10 @@ class OneSample(DeltaByTails):
 
     def _tails(self, epsilon: Fraction) -> tuple[arb, ...] | None:
         """P(L > epsilon), Q(L > epsilon) and delta; empty if no loss is larger, None at too low a precision."""
+        if self.loss.changed and epsilon < 0:
+            # Both laws of such a sample are alike: what is above epsilon under P is below -epsilon under Q.
+            there = self._tails(-epsilon)
+            return there and (1 - there[1], 1 - there[0], 1 - rational(epsilon).exp() * (1 - there[2]))
         sign = -1 if self.loss.added else 1
         q, rest = rational(self.loss.probability), rational(1 - self.loss.probability)
         odds = (rational(sign * epsilon).exp() - rest) / q

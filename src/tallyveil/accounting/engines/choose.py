@@ -14,8 +14,10 @@ Any other law is taken apart:
 1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
 2. One normal loss alone has a closed form.
 3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
-4. All others: enumeration of a few finite losses, or the dithered contour.
-5. What remains, such as a few samples, is listed and moved to a grid. Real-valued noise has no list. Integer noise
+4. Samples of fixed size: from above the losses of the pair that covers each sample, from below those of a record
+   that all samples move in the same way.
+5. All others: enumeration of a few finite losses, or the dithered contour.
+6. What remains, such as a few samples, is listed and moved to a grid. Real-valued noise has no list. Integer noise
    that covers it stands for it in the upper bounds, and integer noise that it covers in the lower bounds
    (docs/proofs/real-noise.md, section 2).
 """
@@ -409,6 +411,11 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
         searched_divergence(law, 1.0)
         lower = merged_law(tuple(map(_attained, law)))
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+    # One sample of fixed size attains its bounds at every epsilon.
+    if any(isinstance(loss, SampledLoss) and loss.changed for loss in law) and not _is_one_sample(law):
+        lower = merged_law(tuple(map(_attained, law)))
+        upper = _without_rho(law, wanted, width)
+        return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
@@ -546,9 +553,19 @@ def _standing_mixture(loss: MixtureLoss, covering: bool) -> MixtureLoss | None:
     )
 
 
+def _is_one_sample(law: Law) -> bool:
+    return len(law) == 1 and law[0].multiplicity == 1
+
+
 def _attained(loss: AnyLoss) -> AnyLoss:
-    """A loss that a mechanism with these divergences has."""
-    return NormalLoss(2 * loss.rho, loss.multiplicity) if isinstance(loss, ConcentratedLoss) else loss
+    """A loss that some mechanism has of which the same is known."""
+    match loss:
+        case ConcentratedLoss():
+            return NormalLoss(2 * loss.rho, loss.multiplicity)
+        case SampledLoss(changed=True):
+            return replace(loss, changed=False)
+        case _:
+            return loss
 
 
 def _chord(law: Law) -> float:

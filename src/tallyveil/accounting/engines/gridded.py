@@ -44,6 +44,7 @@ _WIDEST: Final = 400.0  # standard deviations that may be looked at
 _FEW: Final = 200.0  # atoms for each standard deviation of a coarse list
 # Variance below which Gaussian noise is refused: one atom holds all but exp(-500) of it, so it protects nobody.
 _LEAST_VARIANCE: Final = Fraction(1, 1000)
+_LEAST_REST: Final = 1e-300  # in the place of a mass that rounding leaves at 0 or below
 _FLAT: Final = 2.0  # variance from which the sum of exp(-x^2 / (2 v)) is sqrt(2 pi v), but for exp(-2 pi^2 v)
 
 Listable: TypeAlias = GaussianLoss | LaplaceLoss | ResponseLoss | SampledLoss
@@ -121,12 +122,18 @@ def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
     highest = float(exponents.max())
     log_scale = highest + math.log(float(np.exp(exponents - highest).sum()))
     size += float(np.abs(losses).max()) * (1 + tilt) + abs(log_scale)
+    # 12 units for each nat of an exponent: exp turns an absolute error of the exponent into a relative one.
+    relative = UNIT * (100 + 12 * size) + slip
+    if sampled is not None and sampled.changed:
+        # The mass of a loss of 0 is what both halves leave of 1, so that it has the errors of all their masses. Its
+        # weight has an error that is no larger: E exp(s L) is at least 1 for such a loss, as it has the same law as
+        # minus the loss of the other neighbour.
+        lost = 4 * lost + 3 * relative
     return AtomList(
         losses=losses,
         weights=np.exp(exponents - log_scale),
         log_scale=log_scale,
-        # 12 units for each nat of an exponent: exp turns an absolute error of the exponent into a relative one.
-        relative=UNIT * (100 + 12 * size) + slip,
+        relative=relative,
         slip=slip,
         lost=lost,
     )
@@ -139,6 +146,12 @@ def _with_sample(sampled: SampledLoss, log_second: Floats, b: Floats) -> tuple[F
     log_keep = -math.inf if q == 1 else math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
     # ln(1 - q + q exp(b)) from two logarithms, so that no exp of a large b is ever taken.
     grown = np.logaddexp(log_keep, math.log(q) + b)
+    if sampled.changed:
+        # Losses of the mechanism are 0 exactly, or far from 0 beside their rounding.
+        log_second, grown = log_second[b > 0], grown[b > 0]
+        stays = 1 - math.fsum([*np.exp(log_second), *np.exp(log_second + grown)])
+        log_p = np.concatenate([log_second + grown, log_second, [math.log(max(stays, _LEAST_REST))]])
+        return log_p, np.concatenate([grown, -grown, [0.0]])
     log_p, losses = (log_second, -grown) if sampled.added else (log_second + grown, grown)
     if not failure:
         return log_p, losses
@@ -231,7 +244,8 @@ def _whole_numbers(
             f"a loss spreads over {(ends[1] - ends[0]) / sigma:.3g} standard deviations at one tilt; at most "
             f"{_WIDEST:g} are supported. Account for noise that protects nobody apart from the rest."
         )
-    if sample is not None and sigma > _FEW:
+    # Of a sample of fixed size all places count, for the mass of a loss of 0.
+    if sample is not None and not sample[0].changed and sigma > _FEW:
         ends = _that_matter(v, ends, *sample)
     # Only for a coarse list: every sigma / 200 values one, with their weight multiplied by the stride, hence
     # log(stride).

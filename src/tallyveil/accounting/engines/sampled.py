@@ -8,7 +8,8 @@ is in the sample; b the loss of the mechanism on the sample; R = 1 - q + q exp(b
 
 If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So all
 follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z. The real part of w is the *power* here. A failure
-while the record is not in the sample is one more outcome with R = 1 - q.
+while the record is not in the sample is one more outcome with R = 1 - q. If a record of a sample of fixed size changes,
+only R > 1 counts, for both losses, and the rest has a loss of 0.
 
 The steps:
 
@@ -18,6 +19,7 @@ The steps:
    distances (`MixtureLoss`), exp(b) is a sum of such terms. The trapezoid rule for T(w) has an error that falls
    exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu, mu being the largest one. The step
    is chosen for the largest frequency u that is asked for. From then on the rule is a list of atoms like any other.
+   Where only R > 1 counts, a Gauss-Legendre rule takes the place of the trapezoid rule.
 4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
@@ -99,6 +101,9 @@ _DENSE: Final = 40
 """The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most
 of the noise. Its transform nearly returns to its full size at frequencies that pairs of values tell more exactly."""
 
+_UPRIGHT: Final = 256
+"""Cells of the way from the real line into the complex plane: at high frequencies only the first few matter."""
+
 _TURN: Final = 4.0
 """The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
 
@@ -148,7 +153,9 @@ def takes_sample(loss: SampledLoss) -> bool:
             taken = sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
         case ExponentialLoss(epsilon):
             taken = _LEAST <= epsilon <= 50
-    return within and taken
+    # Of samples of fixed size only these are listed in both halves.
+    halves = isinstance(loss.base, NormalLoss | GaussianLoss | LaplaceLoss | ResponseLoss)
+    return within and taken and (halves or not loss.changed)
 
 
 def largest_tilt(loss: SampledLoss) -> float:
@@ -176,6 +183,8 @@ def is_dense(loss: SampledLoss) -> bool:
 def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
     """About how many atoms a sample has at a tilt, for frequencies up to one."""
     match loss.base:
+        case NormalLoss() if loss.changed:
+            return 2.0 * _half_line(loss, Fraction(tilt), frequency).count + 1
         case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, _power(loss, Fraction(tilt)), frequency)
             return float(rule.last - rule.first + 2)
@@ -216,19 +225,26 @@ def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> Samp
 def moments_of_sample(loss: SampledLoss, tilt: float) -> tuple[float, float, float]:
     """ln E exp(tilt L), and the mean and the variance of the tilted loss, in floats, without a certificate."""
     power = float(_power(loss, Fraction(tilt)))
+    if loss.changed:
+        losses, exponents = _halves_in_floats(loss, tilt)
+        return _moments(losses, exponents)
     log_p, b = _in_floats(loss, power)
     grown = _log_grown(loss, b)
     if loss.failure:
         log_p = np.append(log_p + math.log1p(-float(loss.failure)), math.log(loss.failure))
         grown = np.append(grown, _log_rest(loss))
-    exponents = log_p + power * grown
+    log_moment, mean, variance = _moments(grown, log_p + power * grown)
+    whole = 0.0 if loss.added else math.log1p(-float(loss.probability * loss.failure))
+    return log_moment - whole, -mean if loss.added else mean, variance
+
+
+def _moments(values: Floats, exponents: Floats) -> tuple[float, float, float]:
+    """The logarithm of the sum of exp(exponents), and the mean and the variance of values with these weights."""
     highest = float(exponents.max())
     weights = np.exp(exponents - highest)
     total = float(weights.sum())
-    mean = float(weights @ grown) / total
-    variance = float(weights @ (grown - mean) ** 2) / total
-    whole = 0.0 if loss.added else math.log1p(-float(loss.probability * loss.failure))
-    return highest + math.log(total) - whole, -mean if loss.added else mean, variance
+    mean = float(weights @ values) / total
+    return highest + math.log(total), mean, float(weights @ (values - mean) ** 2) / total
 
 
 def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float], float]:
@@ -239,19 +255,24 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     if isinstance(loss.base, GaussianLoss):  # of large variance
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
     assert isinstance(loss.base, NormalLoss | MixtureLoss)
-    power, mu = _power(loss, tilt), _moves(loss.base)[-1][0]
-    if power * mu > _LARGEST_SHIFT:
+    mu, powers = _moves(loss.base)[-1][0], _powers(loss, tilt)
+    if max(powers) * mu > _LARGEST_SHIFT:
         return lambda begin, end: 0.0
     law = _listed(loss, tilt, 0.0)
     with precision(_BITS):
         without = float((law.total - law.failed).log().lower())
         failed = float((law.failed / law.total).upper())
+        # A loss of 0 of a sample of fixed size is an atom, which never falls.
+        stays = float(law.stays.log().upper()) if loss.changed else -math.inf
     scale = math.log1p(-float(loss.failure))
-    shifts = [_Shift.of(loss, float(power), angle, mu) for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+    angles = [angle for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+    shifts = [[_Shift.of(loss, float(power), angle, mu) for power in powers] for angle in angles]
 
     def fall(begin: float, end: float) -> float:
         # The size of every shift falls with the frequency.
-        least = min((shift.log_size(begin) for shift in shifts), default=0.0)
+        least = min(
+            (_log_sum([stays, *(part.log_size(begin) for part in parts)]) for parts in shifts), default=0.0
+        )
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
         # Far out the size is below every float.
@@ -345,7 +366,21 @@ def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, floa
 
 
 def _power(loss: SampledLoss, tilt: Fraction) -> Fraction:
-    return -tilt if loss.added else 1 + tilt
+    # The halves of a sample of fixed size have both powers. Their terms are at most those of the larger one, as R > 1
+    # there; and of 1, with which the mass of the rest is computed.
+    return max(1 + tilt, -tilt, Fraction(1)) if loss.changed else _powers(loss, tilt)[0]
+
+
+def _powers(loss: SampledLoss, tilt: Fraction) -> tuple[Fraction, ...]:
+    if loss.changed:
+        return 1 + tilt, -tilt
+    return (-tilt,) if loss.added else (1 + tilt,)
+
+
+def _log_sum(logarithms: Sequence[float]) -> float:
+    """ln of a sum of exponentials."""
+    highest = max(logarithms)
+    return highest + math.log(math.fsum(math.exp(part - highest) for part in logarithms))
 
 
 def _log_rest(loss: SampledLoss) -> float:
@@ -461,6 +496,74 @@ def _gauss_nodes(loss: SampledLoss, power: float, frequency: float) -> int:
     return 2 + math.ceil(min((_RULE + 1 + largest) / (2 * log_rho) for log_rho, largest in bounds))
 
 
+@dataclass(frozen=True, slots=True)
+class _HalfLine:
+    """A Gauss-Legendre rule for normal noise where the loss b on the sample is above 0.
+
+    Attributes:
+        count: Nodes.
+        high: Where the interval ends. It begins at mu / 2.
+        beyond: Bound on both integrals beyond the end.
+    """
+
+    count: int
+    high: float
+    beyond: arb
+
+
+def _half_line(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
+    return _half_line_once(replace(loss, multiplicity=1), tilt, frequency)
+
+
+@lru_cache(maxsize=256)
+def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
+    powers, most = [float(power) for power in _powers(loss, tilt)], float(_power(loss, tilt))
+    mu = _moves(loss.base)[0][0]
+    low, high = mu / 2, _range(loss, most, mu)[1]
+    # Each half is at least the sum of its cells' least terms; the integrand's first factor falls, and R rises.
+    x = np.linspace(low, high, 4097)
+    grown = _log_grown(loss, _log_odds(loss.base, x))
+    widths = math.log(float(x[1] - x[0]) / math.sqrt(2 * math.pi))
+    # At a tilt between -1 and 0 both powers are between 0 and 1, and beyond, the larger one is above 1.
+    least = float(np.logaddexp.reduce(widths - x[1:] ** 2 / 2 + max(powers) * grown[:-1]))
+    half, middle, nodes = (high - low) / 2, (high + low) / 2, math.inf
+    for angle in (3.0 / 2**j for j in range(16)):
+        y = angle / mu
+        if y > _FARTHEST_SHIFT:
+            continue
+        # Half axes of the ellipse are half times (rho + 1 / rho) / 2 and y = half times (rho - 1 / rho) / 2.
+        log_rho = math.asinh(y / half)
+        ends = np.linspace(middle - half * math.cosh(log_rho), middle + half * math.cosh(log_rho), 4097)
+        inside = (ends[:-1] <= 0) & (ends[1:] >= 0)
+        parabola = np.where(inside, 0.0, -np.minimum(ends[:-1] ** 2, ends[1:] ** 2) / 2)
+        rest = _log_grown(loss, _log_odds(loss.base, ends))
+        largest = max(
+            float((parabola + np.maximum(power * rest[:-1], power * rest[1:])).max())
+            + min(power, 0.0) * math.log(math.cos(angle / 2))
+            for power in powers
+        )
+        largest += y * y / 2 - math.log(math.sqrt(2 * math.pi)) + frequency * angle
+        interval = math.log(64 / 15 * half / -math.expm1(-2 * log_rho))
+        nodes = min(nodes, (_RULE + 1 + max(0.0, largest + interval - least)) / (2 * log_rho))
+    # Whole thirties of nodes, so that tilts share their places.
+    count = 32 * math.ceil((nodes + 2) / 32)
+    # Beyond the end exp(-x^2 / 2) R^power falls by exp(-(high - power mu)) and faster, for the larger power.
+    with precision(_BITS):
+        last = rational(Fraction(high))
+        ratio = (
+            1
+            + rational(loss.probability)
+            * (rational(Fraction(mu)) * last - rational(Fraction(mu)) ** 2 / 2).expm1()
+        ).log()
+        fall = Fraction(high) - Fraction(most) * Fraction(mu) * (1 + Fraction(1, 10**9))
+        end = (
+            (rational(Fraction(most)) * ratio - last * last / 2).exp()
+            / (2 * arb.pi()).sqrt()
+            / rational(fall)
+        )
+        return _HalfLine(count, high, 2 * end * (1 + arb(0, 1e-9)))
+
+
 @lru_cache(maxsize=16)
 def _legendre(count: int) -> list[tuple[arb, arb]]:
     """Nodes and weights of a Gauss-Legendre rule on [-1, 1]."""
@@ -496,12 +599,22 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A tilted law in balls: values of ln R, masses, their sum, the mass of a failure, and a bound on its error."""
+    """A tilted law in balls.
+
+    Attributes:
+        values: Of the loss, or of minus the loss if the record was added.
+        masses: Their tilted probabilities, not normalised.
+        total: The sum of these.
+        failed: The mass of a failure.
+        stays: The mass of the part that is not in a half of a sample of fixed size.
+        error: Bound on the error of the total, relative.
+    """
 
     values: list[arb]
     masses: list[arb]
     total: arb
     failed: arb
+    stays: arb
     error: float
 
 
@@ -517,7 +630,11 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
     exponent = _power(loss, tilt)
     with precision(_BITS):
         q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(exponent)
+        if loss.changed and isinstance(loss.base, NormalLoss):
+            return _both_halves(loss, tilt, frequency, *_half_in_balls(loss, tilt, frequency))
         b, probabilities = _in_balls(loss, exponent, frequency)
+        if loss.changed:
+            return _both_halves(loss, tilt, frequency, b, probabilities)
         not_failed = rational(1 - loss.failure)
         values = [(rest + q * part.exp()).log() for part in b]
         masses = [
@@ -532,7 +649,47 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
             values.append(rest.log())
             failed = rational(loss.failure) * (power * values[-1]).exp()
             masses.append(failed)
-        return _Listed(values, masses, sum(masses, arb(0)), failed, error)
+        return _Listed(values, masses, sum(masses, arb(0)), failed, arb(0), error)
+
+
+def _both_halves(
+    loss: SampledLoss, tilt: Fraction, frequency: float, b: list[arb], probabilities: list[arb]
+) -> _Listed:
+    """The law of a sample of fixed size: ln R and -ln R where the loss b on the sample is above 0, and 0 otherwise."""
+    q, s = rational(loss.probability), rational(tilt)
+    values, masses, both = [], [], arb(0)
+    for part, chance in zip(b, probabilities, strict=True):
+        # Losses of lists are exact fractions or far from 0: a ball never holds it, but for the 0 of three options.
+        if not part > 0:
+            continue
+        grown = 1 + q * part.expm1()
+        value = grown.log()
+        values += [value, -value]
+        masses += [chance * ((1 + s) * value).exp(), chance * (-s * value).exp()]
+        both += chance * (1 + grown)
+    if isinstance(loss.base, NormalLoss):
+        half = rational(loss.base.mu_squared).sqrt() / 2
+        both = (2 - q) * _phi(-half) + q * _phi(half)
+    stays = 1 - both
+    values.append(arb(0))
+    masses.append(stays)
+    total, error = sum(masses, arb(0)), 0.0
+    match loss.base:
+        case NormalLoss():
+            error = 2 * math.exp(-_RULE) + float((_half_line(loss, tilt, frequency).beyond / total).upper())
+        case GaussianLoss():
+            # Beyond the last place both halves lack terms, and the rest holds as much as both at a tilt of 0.
+            power = _power(loss, tilt)
+            rule = _rule(loss, power, frequency)
+            nats = (rule.last * rule.step - float(power) * rule.mu) * rule.step * 0.999
+            last = probabilities[-1] * (rational(power) * values[-3]).exp() / math.expm1(nats)
+            error = 4 * float((last / total).upper()) * (1 + 1e-9)
+    return _Listed(values, masses, total, arb(0), stays, error)
+
+
+def _phi(x: arb) -> arb:
+    """The normal distribution function."""
+    return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[arb]) -> float:
@@ -551,6 +708,18 @@ def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[ar
         nats = fall * rule.step * 0.999
         beyond += mass / math.expm1(nats)
     return float((beyond / total).upper()) * (1 + 1e-9)
+
+
+def _half_in_balls(loss: SampledLoss, tilt: Fraction, frequency: float) -> tuple[list[arb], list[arb]]:
+    """The same as `_in_balls` for normal noise where the loss on the sample is above 0."""
+    assert isinstance(loss.base, NormalLoss)
+    line = _half_line(loss, tilt, frequency)
+    low, high = rational(loss.base.mu_squared).sqrt() / 2, rational(Fraction(line.high))
+    nodes = _legendre(_checked(line.count))
+    places = [low + (high - low) * (1 + node) / 2 for node, _ in nodes]
+    unit = (high - low) / 2 / (2 * arb.pi()).sqrt()
+    masses = [unit * weight * (-x * x / 2).exp() for x, (_, weight) in zip(places, nodes, strict=True)]
+    return _log_odds_balls(loss.base, places), masses
 
 
 def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[list[arb], list[arb]]:
@@ -624,6 +793,23 @@ def _checked(count: int) -> int:
     return count
 
 
+def _halves_in_floats(loss: SampledLoss, tilt: float) -> tuple[Floats, Floats]:
+    """For a sample of fixed size: losses, and the logarithms of their tilted probabilities, in floats."""
+    power = float(_power(loss, Fraction(tilt)))
+    if isinstance(loss.base, NormalLoss):
+        mu = _moves(loss.base)[0][0]
+        ends = np.linspace(mu / 2, _range(loss, power, mu)[1], 4097)
+        x = (ends[1:] + ends[:-1]) / 2
+        log_q = math.log(float(ends[1] - ends[0]) / math.sqrt(2 * math.pi)) - x * x / 2
+        b = _log_odds(loss.base, x)
+    else:
+        log_q, b = _in_floats(loss, power)
+    log_q, grown = log_q[b > 0], _log_grown(loss, b[b > 0])
+    stays = max(1 - float(np.exp(log_q).sum() + np.exp(log_q + grown).sum()), _TINY)
+    exponents = [log_q + (1 + tilt) * grown, log_q - tilt * grown, np.array([math.log(stays)])]
+    return np.concatenate([grown, -grown, [0.0]]), np.concatenate(exponents)
+
+
 def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
     """Logarithms of probabilities under Q, and the losses b, in floats and on a coarse rule."""
     match loss.base:
@@ -673,6 +859,9 @@ class _Shift:
         from scipy.special import log_ndtr
 
         low, high = _range(loss, power, mu)
+        if loss.changed:
+            # From the place with b = 0 the integral goes up to Im x = y first, and then along the line.
+            low, high = mu / 2, max(high, mu / 2 + 1)
         step = min(_FINE, 0.05 / (1 + abs(power) * mu))
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
         x = np.linspace(low, high, count + 1)
@@ -700,8 +889,24 @@ class _Shift:
             leftmost = power * grown - low * low / 2 - math.log(math.sqrt(2 * math.pi) * fall)
         beyond = high - max(power, 0.0) * mu
         rightmost = float(sizes[-1]) - high * high / 2 - math.log(math.sqrt(2 * math.pi) * beyond)
-        logs = np.concatenate([[leftmost], np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]])
-        return cls(logs + (angle / mu) ** 2 / 2, np.concatenate([[0.0], turns[:-1], [float(turns[-1])]]))
+        logs = (
+            np.concatenate([np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]]) + (angle / mu) ** 2 / 2
+        )
+        if loss.changed:
+            before, turned = cls._upright(loss, power, angle, mu)
+        else:
+            before, turned = np.array([leftmost + (angle / mu) ** 2 / 2]), np.zeros(1)
+        return cls(np.concatenate([before, logs]), np.concatenate([turned, turns[:-1], [float(turns[-1])]]))
+
+    @staticmethod
+    def _upright(loss: SampledLoss, power: float, angle: float, mu: float) -> tuple[Floats, Floats]:
+        """The same for the way up, at b = 0: there |R| falls, and its angle and |exp(-x^2 / 2)| rise."""
+        q, turns = float(loss.probability), np.linspace(0.0, angle, _UPRIGHT + 1)
+        along, across = 1 - q + q * np.cos(turns), q * np.sin(turns)
+        sizes, heights = power * np.log(np.hypot(along, across)), (turns / mu) ** 2 / 2
+        unit = math.log(angle / mu / _UPRIGHT / math.sqrt(2 * math.pi)) - mu * mu / 8
+        logs = unit + heights[1:] + np.maximum(sizes[:-1], sizes[1:])
+        return logs, np.arctan2(across, along)[:-1]
 
     def log_size(self, frequency: float) -> float:
         """The logarithm of the sum at a frequency, and of all larger ones at most."""

@@ -38,6 +38,7 @@ from tallyveil.accounting.events import (
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
 )
@@ -183,6 +184,10 @@ _KINDS: Mapping[
     "approximate_dp": (ApproximateDP, {"epsilon": _text, "delta": _text, "multiplicity": _given}),
     "zcdp": (ZCDP, {"rho": _text}),
     "poisson_sampled": (PoissonSampled, {"event": _event, "probability": _text, "multiplicity": _given}),
+    "sampled_without_replacement": (
+        SampledWithoutReplacement,
+        {"event": _event, "sample_size": _given, "records": _given, "multiplicity": _given},
+    ),
     "sequential": (SequentialEvent, {"events": _events}),
     "parallel": (ParallelEvent, {"events": _events, "degree": _given}),
     "adaptive": (_adaptive, {"branches": _events}),
