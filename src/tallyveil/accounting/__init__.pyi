@@ -21,12 +21,14 @@ from tallyveil.accounting.events import IntegerSubspaceGaussian as IntegerSubspa
 from tallyveil.accounting.events import IntegerSubspaceLaplace as IntegerSubspaceLaplace
 from tallyveil.accounting.events import InvariantEvent as InvariantEvent
 from tallyveil.accounting.events import Laplace as Laplace
+from tallyveil.accounting.events import MixtureOfGaussians as MixtureOfGaussians
 from tallyveil.accounting.events import Neighbours as Neighbours
 from tallyveil.accounting.events import NonPrivateEvent as NonPrivateEvent
 from tallyveil.accounting.events import ParallelEvent as ParallelEvent
 from tallyveil.accounting.events import PoissonSampled as PoissonSampled
 from tallyveil.accounting.events import PrivacyEvent as PrivacyEvent
 from tallyveil.accounting.events import RandomizedResponse as RandomizedResponse
+from tallyveil.accounting.events import SampledWithoutReplacement as SampledWithoutReplacement
 from tallyveil.accounting.events import SequentialEvent as SequentialEvent
 from tallyveil.accounting.events import WorstEvent as WorstEvent
 from tallyveil.accounting.filters import Filter as Filter

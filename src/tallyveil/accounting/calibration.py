@@ -33,12 +33,14 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
 )
@@ -240,9 +242,13 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
         case PoissonSampled():
             # The probability is how records are drawn, and no noise.
             return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
+        case SampledWithoutReplacement():
+            return SampledWithoutReplacement(
+                scaled(event.event, factor), event.sample_size, event.records, event.multiplicity
+            )
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
-        case IntegerSubspaceGaussian():
+        case IntegerSubspaceGaussian() | MixtureOfGaussians():
             return replace(event, variance=event.variance * factor)
         case SequentialEvent():
             return SequentialEvent(tuple(scaled(part, factor) for part in event.events))

@@ -19,6 +19,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -26,6 +27,8 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     RandomizedResponse,
     Release,
+    Sample,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
     parts_of,
@@ -82,11 +85,17 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
 
     Raises:
         BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
-            under bounded neighbours.
+            under the relation that it is not stated for.
     """
-    if isinstance(event, PoissonSampled) and neighbours is Neighbours.BOUNDED:
+    if isinstance(event, SampledWithoutReplacement) and neighbours is Neighbours.UNBOUNDED:
         raise BudgetError(
-            "PoissonSampled is stated for unbounded neighbours: one record is added or removed. Ask with "
+            "SampledWithoutReplacement is stated for bounded neighbours: samples have a fixed size, and one record "
+            "changes its value. Ask with neighbours='bounded'.",
+            code="sample-neighbours",
+        )
+    if isinstance(event, PoissonSampled | MixtureOfGaussians) and neighbours is Neighbours.BOUNDED:
+        raise BudgetError(
+            f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
             "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
             "that changes its value.",
             code="sample-neighbours",
@@ -132,14 +141,14 @@ PureRelease: TypeAlias = (
 )
 
 
-def _pure(release: PureRelease | PoissonSampled, unit: str) -> tuple[Fraction, int]:
+def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tuple[Fraction, int]:
     """The pure epsilon of one answer, and the number of answers."""
     match release:
         case DiscreteLaplace():
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
-        case PoissonSampled():
+        case PoissonSampled() | SampledWithoutReplacement() | MixtureOfGaussians():
             raise BudgetError(
                 f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
                 "both sides.",
@@ -155,7 +164,7 @@ def _pure(release: PureRelease | PoissonSampled, unit: str) -> tuple[Fraction, i
             return release.epsilon, release.multiplicity
 
 
-def _in_words(release: PureRelease | PoissonSampled) -> str:
+def _in_words(release: PureRelease | Sample | MixtureOfGaussians) -> str:
     match release:
         case DiscreteLaplace() | Laplace():
             kind = "discrete Laplace" if isinstance(release, DiscreteLaplace) else "Laplace"
@@ -169,9 +178,9 @@ def _in_words(release: PureRelease | PoissonSampled) -> str:
 def has_gaussian(event: PrivacyEvent) -> bool:
     """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
     # Its inner event is no part in `parts_of`, but its noise is what matters here.
-    if isinstance(event, PoissonSampled):
+    if isinstance(event, Sample):
         return has_gaussian(event.event)
-    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | ZCDP):
+    if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | MixtureOfGaussians | ZCDP):
         return True
     return any(has_gaussian(part) for part in parts_of(event))
 
@@ -380,7 +389,7 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                 "relation, so there is nothing to translate. Give the event with the distance that neighbours under "
                 "the other relation have."
             )
-        case RandomizedResponse() | ApproximateDP() | ZCDP() | PoissonSampled():
+        case _ if isinstance(event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians):
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
                 "relation. State it under that relation yourself, or use group_privacy."

@@ -23,12 +23,15 @@ from tallyveil.accounting.events import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    Sample,
     Sampleable,
+    SampledWithoutReplacement,
     SequentialEvent,
 )
 from tallyveil.accounting.numbers import count_of, exact_number
@@ -38,6 +41,9 @@ from tallyveil.noise.balls import precision, rational
 
 _DIGITS = 2**100
 """Epsilon of randomized response is rounded up to a multiple of one over this."""
+
+_ROUNDED: Final = Fraction(1, 10**9)
+"""By how much probabilities in floats may miss the sum 1: far more than roundings, and less than a misprint."""
 
 _MODULE: Final = "dp_accounting.dp_event"
 
@@ -50,14 +56,19 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     """An event of dp_accounting as an event of this package, stated under a relation.
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
-    ZCDpEvent with xi = 0, PoissonSampledDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and
-    NonPrivateDpEvent.
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, MixtureOfGaussiansDpEvent,
+    SingleEpochTreeAggregationDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
     - (epsilon, delta) and rho are taken as stated under the relation given.
-    - Randomized response needs bounded neighbours, and a random sample unbounded ones.
+    - Randomized response and samples without replacement need bounded neighbours; Poisson samples and mixtures
+      unbounded ones.
+    - Probabilities of a mixture are floats. What their sum lacks to 1 counts for the largest sensitivity, and what it
+      exceeds 1 by is taken from the smallest one; both are at most 1e-9.
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
+    - A tree over n steps is Gaussian noise on as many sums as one step is in: the binary digits of n. The record and
+      public facts alone must decide which step a record is in, so that no other record changes its step.
     - The epsilon of randomized response is irrational. It is rounded up, by less than 1e-30.
 
     Args:
@@ -113,6 +124,17 @@ def _gaussian(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     return Gaussian(multiplier**2, _moved(neighbours)) if multiplier else _no_noise(event)
 
 
+def _tree(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    counts = event.step_counts
+    listed = counts if isinstance(counts, Sequence) and not isinstance(counts, str) else [counts]
+    steps = max((count_of(count, "step_counts", least=0) for count in listed), default=0)
+    if not steps:
+        raise _refused(event, "Its step_counts must hold a number above 0.")
+    # A record is in one step of one tree. Only whole subtrees are released, and those that hold a step have
+    # 1, 2, 4, ... steps, up to n.
+    return _repeated(_gaussian(event, neighbours, depth), steps.bit_length())
+
+
 def _laplace(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     multiplier = _number(event, "noise_multiplier")
     return Laplace(multiplier, _moved(neighbours)) if multiplier else _no_noise(event)
@@ -157,17 +179,73 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
         raise _refused(
             event, "A random sample is stated for an added or removed record: give neighbours='unbounded'."
         )
+    inner = _on_sample(event, neighbours, depth)
+    if isinstance(inner, Sampleable | PoissonSampled):
+        return PoissonSampled(inner, _number(event, "sampling_probability"))
+    return inner
+
+
+def _without_replacement(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.BOUNDED:
+        raise _refused(
+            event, "A sample of fixed size is stated for a record that changes: give neighbours='bounded'."
+        )
+    sizes = (
+        count_of(event.sample_size, "sample_size", least=0),
+        count_of(event.source_dataset_size, "source_dataset_size", least=0),
+    )
+    inner = _on_sample(event, neighbours, depth)
+    if not sizes[0]:
+        return SequentialEvent(())
+    return SampledWithoutReplacement(inner, *sizes) if isinstance(inner, Sampleable) else inner
+
+
+def _on_sample(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    """The one release that uses a sample, or nothing."""
     inner = _joined(_read(event.event, neighbours, depth + 1))
-    if isinstance(inner, SequentialEvent) and not inner.events:
-        return inner
+    nothing = isinstance(inner, SequentialEvent) and not inner.events
+    again = isinstance(inner, PoissonSampled) and neighbours is Neighbours.UNBOUNDED
     # Answers that share a sample do not compose as samples drawn anew.
-    if not isinstance(inner, Sampleable | PoissonSampled):
+    if not (nothing or again or isinstance(inner, Sampleable)):
         raise _refused(
             event,
             "Several releases use its sample, and not all of them are Gaussian; or no sample is known for the one "
             "release that uses it.",
         )
-    return PoissonSampled(inner, _number(event, "sampling_probability"))
+    return inner
+
+
+def _mixture(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.UNBOUNDED:
+        raise _refused(
+            event, "A mixture is stated for an added or removed record: give neighbours='unbounded'."
+        )
+    deviation = _number(event, "standard_deviation")
+    if deviation < 0:
+        raise _refused(event, "Its standard_deviation is below 0.")
+    moves, shares = _numbers(event, "sensitivities"), _numbers(event, "sampling_probs")
+    if (
+        len(moves) != len(shares)
+        or not moves
+        or min(*moves, *shares) < 0
+        or abs(sum(shares, Fraction(-1))) > _ROUNDED
+    ):
+        raise _refused(event, "Its sensitivities must have as many sampling_probs, none below 0, with sum 1.")
+    # The sum of floats is 1 but for roundings, which must not make the law a smaller one.
+    parts = sorted(zip(moves, shares, strict=True))
+    lacking = 1 - sum(shares, Fraction(0))
+    while lacking < 0:
+        move, share = parts.pop(0)
+        lacking += share
+        if lacking > 0:
+            parts.insert(0, (move, lacking))
+            lacking = Fraction(0)
+    parts[-1] = (parts[-1][0], parts[-1][1] + lacking)
+    if not parts[-1][0]:
+        return SequentialEvent(())
+    if not deviation:
+        return _no_noise(event)
+    return MixtureOfGaussians(deviation**2, [move for move, _ in parts], [share for _, share in parts])
 
 
 def _composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
@@ -196,6 +274,12 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     "RandomizedResponseDpEvent": (_response, ("noise_parameter", "num_buckets")),
     "ZCDpEvent": (_zcdp, ("rho", "xi")),
     "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
+    "SampledWithoutReplacementDpEvent": (
+        _without_replacement,
+        ("source_dataset_size", "sample_size", "event"),
+    ),
+    "MixtureOfGaussiansDpEvent": (_mixture, ("standard_deviation", "sensitivities", "sampling_probs")),
+    "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),
     "ComposedDpEvent": (_composed, ("events",)),
     "SelfComposedDpEvent": (_self_composed, ("event", "count")),
     "NoOpDpEvent": (_nothing, ()),
@@ -214,7 +298,7 @@ def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
         case ZCDP(rho):
             # Rho adds up, and the event has no multiplicity.
             return ZCDP(rho * count)
-        case _ if isinstance(event, Sampleable | PoissonSampled):
+        case _ if isinstance(event, Sampleable | Sample | MixtureOfGaussians):
             return replace(event, multiplicity=event.multiplicity * count)
         case _:
             return event
@@ -237,7 +321,17 @@ def _joined(event: PrivacyEvent) -> PrivacyEvent:
 
 
 def _number(event: Any, name: str) -> Fraction:
-    value = getattr(event, name)
+    return _exact(event, name, getattr(event, name))
+
+
+def _numbers(event: Any, name: str) -> list[Fraction]:
+    values = getattr(event, name)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise _refused(event, f"Its {name} must be a list.")
+    return [_exact(event, name, value) for value in values]
+
+
+def _exact(event: Any, name: str, value: Any) -> Fraction:
     # Its binary value: that is what the other library computes with, too.
     if isinstance(value, float) and math.isfinite(value):
         return Fraction(value)

@@ -9,9 +9,9 @@ no default. Under bounded neighbours a changed record moves two cells by one eac
 distance 2). But invariants may rule such a change out, and then the nearest pairs that agree on them are
 farther apart.
 
-`Gaussian`, `Laplace`, `RandomizedResponse`, `ApproximateDP` and `ZCDP` are for mechanisms that Tallyveil does
-not run itself. An event describes the mechanism in exact arithmetic. Noise that a program draws in floating
-point is another mechanism, whose guarantee may be far worse (Mironov 2012).
+`Gaussian`, `Laplace`, `MixtureOfGaussians`, `RandomizedResponse`, `ApproximateDP` and `ZCDP` are for mechanisms that
+Tallyveil does not run itself. An event describes the mechanism in exact arithmetic. Noise that a program draws in
+floating point is another mechanism, whose guarantee may be far worse (Mironov 2012).
 
 Stability contract: an event describes exactly one mechanism and never changes its meaning. The field names
 and the JSON form (`to_mapping`, `event_from_mapping`) are kept: every later version reads a ledger of an
@@ -25,6 +25,7 @@ Costs (`accounting/costs.py`, `accounting/renyi.py`) and exact loss laws (`accou
 from these descriptions alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -464,7 +465,74 @@ class ZCDP:
         return {"kind": "zcdp", "rho": str(self.rho)}
 
 
-FurtherRelease: TypeAlias = Gaussian | Laplace | RandomizedResponse | ApproximateDP | ZCDP
+@dataclass(frozen=True, slots=True, init=False)
+class MixtureOfGaussians:
+    """A real answer with normal noise, of which a record moves the centre by a random distance.
+
+    Without the record the answer is N(0, variance). With it, it is N(s, variance), where s is one of the sensitivities
+    with its probability, drawn anew for every answer, and kept secret. Examples: a record that is in a sample several
+    times; a group of persons of whom each is in a Poisson sample or not.
+
+    The answer may also be a vector, if each way moves it by a vector that is no longer than its sensitivity
+    (docs/proofs/real-noise.md, section 8). The event is stated under unbounded neighbours. Both the removal and the
+    addition of the record are accounted for, and the worse one counts.
+
+    Attributes:
+        variance: Of the noise; exact.
+        sensitivities: By how much the record may move the answer, each 0 or more; exact.
+        probabilities: Of these, in the same order; exact, with sum 1.
+        multiplicity: Number of answers, each with its own noise and its own draw.
+
+    Source: Choquette-Choo, Ganesh, Steinke, Thakurta 2023 (arXiv 2310.15526).
+    """
+
+    variance: Fraction
+    sensitivities: tuple[Fraction, ...]
+    probabilities: tuple[Fraction, ...]
+    multiplicity: int
+
+    def __init__(
+        self,
+        variance: Fraction | int | str,
+        sensitivities: Sequence[Fraction | int | str],
+        probabilities: Sequence[Fraction | int | str],
+        multiplicity: int = 1,
+    ) -> None:
+        _set(self, "variance", parameter_of_noise(variance, "variance of MixtureOfGaussians"))
+        moves = _several(sensitivities, "sensitivities of MixtureOfGaussians")
+        for move in moves:
+            if move < 0:
+                raise BudgetError(
+                    f"sensitivities of MixtureOfGaussians must be 0 or more, got {as_given(move)}."
+                )
+            if move:
+                _require_loss(move**2 / self.variance, "sensitivity^2 / variance of MixtureOfGaussians")
+        shares = _several(probabilities, "probabilities of MixtureOfGaussians")
+        if len(shares) != len(moves) or any(share < 0 for share in shares) or sum(shares) != 1:
+            raise BudgetError(
+                f"probabilities of MixtureOfGaussians must be one number of 0 or more for each of the {len(moves)} "
+                f"sensitivities, with sum 1 exactly, got {as_given(probabilities)}. Write them as fractions."
+            )
+        moved = sum((share for share, move in zip(shares, moves, strict=True) if move), Fraction(0))
+        _require_share(moved, "the probability of all sensitivities above 0", moved)
+        _set(self, "sensitivities", moves)
+        _set(self, "probabilities", shares)
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of MixtureOfGaussians"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "mixture_of_gaussians",
+            "variance": str(self.variance),
+            "sensitivities": [str(move) for move in self.sensitivities],
+            "probabilities": [str(share) for share in self.probabilities],
+            "multiplicity": self.multiplicity,
+        }
+
+
+FurtherRelease: TypeAlias = (
+    Gaussian | Laplace | MixtureOfGaussians | RandomizedResponse | ApproximateDP | ZCDP
+)
 
 
 def _require_loss(loss: Fraction, where: str) -> None:
@@ -475,11 +543,38 @@ def _require_loss(loss: Fraction, where: str) -> None:
         )
 
 
-Chosen = Literal["adaptive", "public"]
-
 _LEAST_SHARE = Fraction(1, 10**100)
 """Least distance from 0 and from 1 of the probability of a sample. Searches square it in floats: 1e-200 is one, but the
 square of 1e-200 would be 0."""
+
+_MOST_PARTS = 1000
+"""Sensitivities of a mixture at most: every value of a loss is a sum over them."""
+
+
+def _require_share(share: Fraction, where: str, given: object) -> None:
+    # 0 and 1 themselves are exact cases: nothing is seen, or everything.
+    if 0 < min(share, 1 - share) < _LEAST_SHARE:
+        raise BudgetError(f"{where} must be 0, 1, or 1e-100 away from both, got {as_given(given)}.")
+
+
+def _several(values: Sequence[Fraction | int | str], where: str) -> tuple[Fraction, ...]:
+    # A single text is a sequence too, of digits.
+    if isinstance(values, str) or not isinstance(values, Sequence) or not 1 <= len(values) <= _MOST_PARTS:
+        raise BudgetError(f"{where} must be a list of 1 to {_MOST_PARTS} numbers, got {as_given(values)}.")
+    return tuple(exact_number(value, where) for value in values)
+
+
+def _require_one_answer(event: "Sampleable | PoissonSampled", sampled: str) -> None:
+    # Answers on one sample are not independent given the record; normal ones are one vector together.
+    if event.multiplicity != 1 and not isinstance(event, Gaussian):
+        raise BudgetError(
+            f"{sampled} takes one answer, got {as_given(event)} with {event.multiplicity} of them that see the same "
+            f"sample. Give the multiplicity to {sampled} if each answer has a sample of its own. State the answers "
+            "together as ApproximateDP if they share one."
+        )
+
+
+Chosen = Literal["adaptive", "public"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -596,20 +691,10 @@ class PoissonSampled:
                 "DiscreteLaplace, RandomizedResponse, ApproximateDP or PoissonSampled; state any other one as "
                 "ApproximateDP."
             )
-        # Answers on one sample are not independent given the record; normal ones are one vector together.
-        if event.multiplicity != 1 and not isinstance(event, Gaussian):
-            raise BudgetError(
-                f"PoissonSampled takes one answer, got {as_given(event)} with {event.multiplicity} of them that see "
-                "the same sample. Give the multiplicity to PoissonSampled if each answer has a sample of its own. "
-                "State the answers together as ApproximateDP if they share one."
-            )
+        _require_one_answer(event, "PoissonSampled")
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")
-        # 0 and 1 themselves are exact cases: nothing is seen, or everything.
-        if 0 < min(share, 1 - share) < _LEAST_SHARE:
-            raise BudgetError(
-                f"probability of PoissonSampled must be 0, 1, or 1e-100 away from both, got {as_given(probability)}."
-            )
+        _require_share(share, "probability of PoissonSampled", probability)
         object.__setattr__(self, "probability", share)
         object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonSampled"))
 
@@ -619,6 +704,60 @@ class PoissonSampled:
             "kind": "poisson_sampled",
             "event": self.event.to_mapping(),
             "probability": str(self.probability),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SampledWithoutReplacement:
+    """A release that sees a random sample of fixed size: every set of so many records is equally likely.
+
+    The event is stated under bounded neighbours: one record changes its value. Nothing is claimed under unbounded ones,
+    where the number of records would tell. The sample itself must stay secret.
+
+    The upper bounds are those of the least pair of laws that covers one sample (docs/proofs/real-noise.md, section 9).
+    For one sample alone the bounds enclose the truth. For several samples, the lower bounds are those of a record that
+    all of them move in the same way: no smaller claim holds. Both ends differ by up to a third of epsilon then.
+
+    Attributes:
+        event: What is done with the sample, stated under bounded neighbours: one answer with real or integer noise
+            (normal noise also with several answers), randomized response, or pure epsilon.
+        sample_size: Number of records in the sample.
+        records: Number of all records; public.
+        multiplicity: Number of samples, each drawn anew.
+
+    Source: Zhu, Dong, Wang 2022 (subset sampling); Balle, Barthe, Gaboardi 2018, Theorem 9.
+    """
+
+    event: "Sampleable"
+    sample_size: int
+    records: int
+    multiplicity: int
+
+    def __init__(self, event: "Sampleable", sample_size: int, records: int, multiplicity: int = 1) -> None:
+        if not isinstance(event, Sampleable) or (isinstance(event, ApproximateDP) and event.delta):
+            raise BudgetError(
+                f"SampledWithoutReplacement takes one release, got {as_given(event)}. Give Gaussian, Laplace, "
+                "DiscreteGaussian, DiscreteLaplace, RandomizedResponse, or ApproximateDP with delta 0."
+            )
+        _require_one_answer(event, "SampledWithoutReplacement")
+        _set(self, "event", event)
+        _set(self, "sample_size", count_of(sample_size, "sample_size of SampledWithoutReplacement"))
+        _set(self, "records", count_of(records, "records of SampledWithoutReplacement"))
+        if self.sample_size > self.records:
+            raise BudgetError(
+                "sample_size of SampledWithoutReplacement must be at most the number of records, got "
+                f"{self.sample_size} of {self.records}."
+            )
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithoutReplacement"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "kind": "sampled_without_replacement",
+            "event": self.event.to_mapping(),
+            "sample_size": self.sample_size,
+            "records": self.records,
             "multiplicity": self.multiplicity,
         }
 
@@ -785,13 +924,16 @@ UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
 Any other non-private act, such as an evaluation, does not change the guarantee of what the run published.
 """
 
+Sample: TypeAlias = PoissonSampled | SampledWithoutReplacement
+"""A release that sees a random sample of the records."""
+
 Release: TypeAlias = (
     DiscreteGaussian
     | DiscreteLaplace
     | IntegerSubspaceLaplace
     | IntegerSubspaceGaussian
     | FurtherRelease
-    | PoissonSampled
+    | Sample
 )
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
@@ -801,7 +943,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
-        # A PoissonSampled counts as a release: its inner event has no cost of its own.
+        # A sample counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():

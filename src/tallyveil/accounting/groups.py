@@ -22,11 +22,13 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
     parts_of,
@@ -116,8 +118,14 @@ def _of_group(event: PrivacyEvent, size: int, together: bool) -> PrivacyEvent:  
                     "of its own if one person can be in all of them"
                 )
             return ParallelEvent(tuple(_of_group(part, size, together) for part in events), degree)
+        case SampledWithoutReplacement():
+            raise _unknown("SampledWithoutReplacement. Use group_privacy")
         case PoissonSampled():
             raise _unknown("PoissonSampled: each person is in the sample or not. Use group_privacy")
+        case MixtureOfGaussians():
+            raise _unknown(
+                "MixtureOfGaussians: it may stand for a group itself. State the group's sensitivities"
+            )
         case InvariantEvent() | NonPrivateEvent():
             return event
 

@@ -14,7 +14,9 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `ResponseLoss`: the loss is epsilon, 0 or -epsilon, with weights exp(epsilon), options - 2 and 1.
 - `FailureLoss`: infinite with a probability, and otherwise 0.
 - `ConcentratedLoss`: only its Renyi divergences are known, at most rho times the order.
-- `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P.
+- `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P. If a record of a
+  sample of fixed size changes: the former where it is above 0, the latter where it is below, and 0 otherwise.
+- `MixtureLoss`, on a sample alone: a mixture of N(mu, 1) against N(0, 1).
 
 *Laws and alternatives* (`loss_law_of`, `choices_of`, `alternatives_of`). A law is a tuple of loss factors with equal
 ones merged. An event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these
@@ -46,6 +48,7 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
@@ -54,6 +57,7 @@ from tallyveil.accounting.events import (
     RandomizedResponse,
     Release,
     Sampleable,
+    SampledWithoutReplacement,
     SequentialEvent,
     SubspaceRelease,
     WorstEvent,
@@ -265,6 +269,21 @@ class ConcentratedLoss:
     multiplicity: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class MixtureLoss:
+    """The loss of normal noise whose centre the record moves by a random distance above 0, not added up with others.
+
+    Attributes:
+        variance: Of the noise, exact.
+        shares: Each distance, exact and above 0, with its probability; in ascending order, with sum 1.
+        is_integer: Whether the noise is discrete Gaussian noise, and the distances are whole numbers.
+    """
+
+    variance: Fraction
+    shares: tuple[tuple[Fraction, Fraction], ...]
+    is_integer: bool = False
+
+
 Base: TypeAlias = GaussianLoss | LaplaceLoss | NormalLoss | ExponentialLoss | ResponseLoss
 
 
@@ -274,16 +293,19 @@ class SampledLoss:
 
     Attributes:
         base: Loss of the mechanism on the sample, one answer; None for a mechanism that reveals nothing or everything.
-        probability: q, with which a record is in the sample, between 0 and 1, both excluded; exact.
+        probability: q, with which a record is in the sample, between 0 and 1, both excluded; exact. Only a mixture may
+            have 1.
         failure: Probability with which the mechanism reveals everything that is in the sample; exact.
         added: Whether P is the law without the record.
+        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
         multiplicity: Number of samples, each drawn anew.
     """
 
-    base: Base | None
+    base: Base | MixtureLoss | None
     probability: Fraction
     failure: Fraction = Fraction(0)
     added: bool = False
+    changed: bool = False
     multiplicity: int = 1
 
 
@@ -343,7 +365,8 @@ def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
     # All other pairs of laws are symmetric, so that the mirrored law is the same one.
     return tuple(
-        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) else loss for loss in law
+        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) and not loss.changed else loss
+        for loss in law
     )
 
 
@@ -352,7 +375,7 @@ def counted(law: Law) -> dict[AnyLoss, int]:
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
-def cost_hint(loss: AnyLoss) -> float:
+def cost_hint(loss: AnyLoss | MixtureLoss) -> float:
     """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
     match loss:
         case GaussianLoss():
@@ -367,6 +390,8 @@ def cost_hint(loss: AnyLoss) -> float:
             rho = loss.rho
         case FailureLoss():
             rho = Fraction(0)
+        case MixtureLoss(variance, shares):
+            return float(sum((share * move**2 for move, share in shares), Fraction(0)) / (2 * variance))
         case SampledLoss():
             base = 0.0 if loss.base is None else cost_hint(loss.base)
             # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
@@ -607,6 +632,35 @@ def sampled_law(event: PoissonSampled) -> Law:
     return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
 
 
+def fixed_size_law(event: SampledWithoutReplacement) -> Law:
+    """The losses of the least pair that covers a release on a sample of fixed size."""
+    q, law = Fraction(event.sample_size, event.records), merged_law(_loss(event.event))
+    if q == 1 or not law:
+        return _times(law, Fraction(event.multiplicity))
+    (base,) = law
+    assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
+    return (SampledLoss(base, q, changed=True, multiplicity=event.multiplicity),)
+
+
+def mixed_law(event: MixtureOfGaussians) -> Law:
+    """The losses of a mixture, for the removal of a record."""
+    shares: dict[Fraction, Fraction] = {}
+    for move, share in zip(event.sensitivities, event.probabilities, strict=True):
+        if move and share:
+            shares[move] = shares.get(move, Fraction(0)) + share
+    q = sum(shares.values(), Fraction(0))
+    if not shares:
+        return ()
+    if len(shares) > 1:
+        parts = tuple((move, share / q) for move, share in sorted(shares.items()))
+        return (SampledLoss(MixtureLoss(event.variance, parts), q, multiplicity=event.multiplicity),)
+    # One distance alone is noise, on a sample or not.
+    normal = NormalLoss(next(iter(shares)) ** 2 / event.variance)
+    if q == 1:
+        return _times((normal,), Fraction(event.multiplicity))
+    return (SampledLoss(normal, q, multiplicity=event.multiplicity),)
+
+
 def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
     match release:
         case DiscreteGaussian():
@@ -617,6 +671,8 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
             return (NormalLoss(release.mu_squared, release.multiplicity),)
         case Laplace():
             return (ExponentialLoss(release.epsilon, release.multiplicity),)
+        case MixtureOfGaussians():
+            return mixed_law(release)
         case RandomizedResponse():
             if release.options == 2:
                 return (LaplaceLoss(1 / release.epsilon, 1, release.multiplicity),)
@@ -628,6 +684,8 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
             return (ConcentratedLoss(release.rho),)
         case PoissonSampled():
             return sampled_law(release)
+        case SampledWithoutReplacement():
+            return fixed_size_law(release)
         case _:
             return (_lattice_loss(release),)
 

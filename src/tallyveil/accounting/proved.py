@@ -14,7 +14,7 @@ Epsilon at a delta by the accountants that papers and regulations use, side by s
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -161,20 +161,21 @@ def upper_bound(event: PrivacyEvent, neighbours: Neighbours, delta: Fraction) ->
     Raises:
         BudgetError: as `proved_epsilon`.
     """
-    candidates = [
-        (zcdp_to_epsilon(rho_of(event, laplace_as_zcdp=True), delta), "zcdp"),
-        (renyi_epsilon(event, delta).value, "renyi"),
-    ]
-    if not has_gaussian(event):
-        candidates.insert(0, (fraction_bounds(epsilon_of(event)).upper, "pure"))
+    bounds = _classical(event, delta)
+    # The textbook's and Mironov's conversions are never below the others.
+    candidates = list(
+        _known({name: bounds[name] for name in ("pure", "zcdp", "renyi") if name in bounds}).items()
+    )
+    if not candidates:
+        rho_of(event, laplace_as_zcdp=True)  # says what has no bound
     if not has_loss_law(event):
-        candidates.append((_on_lattices(_steps(event), neighbours, delta), "shared"))
+        candidates.append(("shared", _on_lattices(_steps(event), neighbours, delta)))
     best = candidates[0]
     for other in candidates[1:]:
         # All of them are valid; the order of preference decides where they agree.
-        if other[0] < (1 - _SAME) * best[0]:
+        if other[1] < (1 - _SAME) * best[1]:
             best = other
-    return best
+    return best[1], best[0]
 
 
 def _steps(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
@@ -210,22 +211,34 @@ def classical_epsilons(event: PrivacyEvent, delta: Fraction) -> dict[str, float]
 
     Returns:
         "pure" (only without Gaussian noise; it holds at delta 0), "zcdp_textbook", "zcdp" (Laplace noise counts as
-        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up. None of them knows a random sample, or a stated
-        delta.
+        epsilon^2 / 2), "renyi_mironov" and "renyi", each rounded up. A bound that knows nothing of some part of the
+        event is left out: of a random sample only Renyi divergences are known, and of a stated delta nothing.
 
     Raises:
         BudgetError: a delta out of range, or a non-private event.
     """
-    try:
-        rho = rho_of(event, laplace_as_zcdp=True)
-    except BudgetError as error:
-        if error.code != "no-cost":
-            raise
-        return {}
-    pure = {} if has_gaussian(event) else {"pure": fraction_bounds(epsilon_of(event)).upper}
-    return pure | {
-        "zcdp_textbook": zcdp_to_epsilon_textbook(rho, delta),
-        "zcdp": zcdp_to_epsilon(rho, delta),
-        "renyi_mironov": renyi_epsilon(event, delta, Conversion.MIRONOV).value,
-        "renyi": renyi_epsilon(event, delta).value,
+    return _known(_classical(event, delta))
+
+
+def _classical(event: PrivacyEvent, delta: Fraction) -> dict[str, Callable[[], float]]:
+    bounds: dict[str, Callable[[], float]] = {
+        "zcdp_textbook": lambda: zcdp_to_epsilon_textbook(rho_of(event, laplace_as_zcdp=True), delta),
+        "zcdp": lambda: zcdp_to_epsilon(rho_of(event, laplace_as_zcdp=True), delta),
+        "renyi_mironov": lambda: renyi_epsilon(event, delta, Conversion.MIRONOV).value,
+        "renyi": lambda: renyi_epsilon(event, delta).value,
     }
+    if has_gaussian(event):
+        return bounds
+    return {"pure": lambda: fraction_bounds(epsilon_of(event)).upper} | bounds
+
+
+def _known(bounds: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """The bounds that know every part of the event."""
+    known = {}
+    for name, bound in bounds.items():
+        try:
+            known[name] = bound()
+        except BudgetError as error:
+            if error.code != "no-cost":
+                raise
+    return known

@@ -20,6 +20,12 @@ import flint
 from flint import arb
 
 from tallyveil.accounting.costs import cost_function, folded_cost
+from tallyveil.accounting.engines.sampled import (
+    largest_tilt,
+    log_moment_of_sample,
+    moments_of_sample,
+    takes_sample,
+)
 from tallyveil.accounting.events import IntegerSubspaceGaussian, IntegerSubspaceLaplace, PrivacyEvent, Release
 from tallyveil.accounting.losses import (
     AnyLoss,
@@ -30,7 +36,9 @@ from tallyveil.accounting.losses import (
     Law,
     NormalLoss,
     ResponseLoss,
+    SampledLoss,
     loss_law_of,
+    mirrored,
 )
 from tallyveil.accounting.numbers import (
     Exact,
@@ -80,6 +88,10 @@ BITS: Final = 320
 """Working precision of the ball arithmetic; answers are rounded to 53 bits."""
 
 _NEAREST, _LARGEST_EXCESS = -60, 100  # logarithms of the least and the largest excess tried
+
+_LEAST_EXCESS = 1e-6
+"""Least excess that is tried for a sample: ln E exp(x L) is about x times a divergence of 1e-6 or so, and floats round
+the sum that it is the logarithm of by 1e-16."""
 
 
 def certified_divergence(law: Law, excess: Fraction) -> Fraction:
@@ -151,12 +163,17 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
     A normal loss has the divergence alpha mu^2 / 2. Two Laplace laws whose centres lie e scales apart have
     ln[alpha exp((alpha - 1) e) / (2 alpha - 1) + (alpha - 1) exp(-alpha e) / (2 alpha - 1)] / (alpha - 1)
     (Mironov 2017, Proposition 6).
+
+    A sample has ln E exp((alpha - 1) L) / (alpha - 1), from its transform on the real line (`engines/sampled.py`).
     """
     if (rho := _rho_of_loss(loss)) is not None:
         # Exact, as these divergences are at most rho times the order.
         return rho * (1 + excess)
     x = rational(excess)
+    most: Fraction | None = None
     match loss:
+        case SampledLoss() if _takes(loss, excess):
+            ball = log_moment_of_sample(loss, excess) / x
         case LaplaceLoss():
             ball, most = _laplace_ball(loss, x), -loss.offset
         case ExponentialLoss(epsilon):
@@ -169,20 +186,32 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
             ball = ((((1 + x) * e).exp() + options - 2 + (-x * e).exp()) / whole).log() / x
             most = epsilon
         case _:
-            raise no_divergence(loss)
+            raise _no_divergence(loss)
     end = exact_upper(ball)
     if end is None:
         raise BudgetError(
             f"the divergence of {as_given(loss)} is too large to be computed. Check its parameters."
         )
+    divergence = Fraction(end[0]) * Fraction(2) ** end[1]
     # What pure differential privacy promises bounds every order, also where the ball is wide.
-    return min(Fraction(end[0]) * Fraction(2) ** end[1], most)
+    return divergence if most is None else min(divergence, most)
+
+
+def _takes(loss: SampledLoss, excess: Fraction) -> bool:
+    """Whether the divergence of a sample is computed at an order; beyond some order its list would be too long."""
+    # A mechanism that may reveal everything has no finite divergence.
+    return takes_sample(loss) and not loss.failure and excess <= largest_tilt(loss)
 
 
 def _searched_divergence(loss: AnyLoss, excess: float) -> float:
     if (rho := _rho_of_loss(loss)) is not None:
         return as_float(rho) * (1 + excess)
     match loss:
+        case SampledLoss() if _takes(loss, Fraction(0)):
+            # An order that is not computed, or at which floats keep no digits, is never chosen.
+            if not _LEAST_EXCESS <= excess <= largest_tilt(loss):
+                return math.inf
+            return moments_of_sample(loss, excess)[0] / excess
         case LaplaceLoss():
             return _laplace(loss, excess)
         case ExponentialLoss(epsilon):
@@ -196,14 +225,14 @@ def _searched_divergence(loss: AnyLoss, excess: float) -> float:
             both = _log_sum((1 + excess) * e, math.log(options - 2))
             return (_log_sum(both, -excess * e) - whole) / excess
         case _:
-            raise no_divergence(loss)
+            raise _no_divergence(loss)
 
 
-def no_divergence(loss: AnyLoss) -> BudgetError:
-    """The error of a loss without a finite Renyi divergence, or without one that is known in closed form."""
+def _no_divergence(loss: AnyLoss) -> BudgetError:
     return BudgetError(
-        f"{as_given(loss)} has no finite Renyi divergence, or none in closed form. Ask for its guarantee by itself "
-        "(compose), and state that as ApproximateDP."
+        f"{as_given(loss)} has no finite Renyi divergence at this order, or none that is computed. Ask for its "
+        "guarantee by itself (compose), and state that as ApproximateDP.",
+        code="no-cost",
     )
 
 
@@ -269,7 +298,8 @@ def renyi_divergence(event: PrivacyEvent, order: Fraction | int | str) -> float:
         order: alpha, above 1, exact.
 
     Raises:
-        BudgetError: an order of 1 or less, or a non-private event.
+        BudgetError: an order of 1 or less, a non-private event, or one without a divergence that is computed at this
+            order: a stated delta, or a random sample of noise that is too small or at an order that is too large.
     """
     alpha = exact_number(order, "the order of the Renyi divergence")
     if alpha <= 1:
@@ -355,7 +385,9 @@ def _certified(event: PrivacyEvent, excess: Fraction) -> Fraction:
     def of_release(release: Release) -> Fraction:
         if isinstance(release, IntegerSubspaceGaussian):
             return release.rho * (1 + excess)
-        return certified_divergence(_law(release), excess)
+        # Only a sample tells the removal of a record from its addition.
+        law = _law(release)
+        return max(certified_divergence(each, excess) for each in {law, mirrored(law)})
 
     return folded_cost(event, of_release, Fraction(0))
 
@@ -367,8 +399,8 @@ def _searched(event: PrivacyEvent) -> Callable[[float], float]:
         if isinstance(release, IntegerSubspaceGaussian):
             rho = as_float(release.rho)
             return lambda excess: rho * (1 + excess)
-        law = _law(release)
-        return lambda excess: searched_divergence(law, excess)
+        laws = {law := _law(release), mirrored(law)}
+        return lambda excess: max(searched_divergence(each, excess) for each in laws)
 
     return cost_function(event, of_release, 0.0)
 

@@ -5,9 +5,12 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import (
+    ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
     Neighbours,
+    PoissonSampled,
     SequentialEvent,
     compose,
     epsilon_of,
@@ -28,6 +31,15 @@ def test_every_bound_is_above_the_exact_epsilon(event) -> None:
     assert bounds["renyi"] <= bounds["renyi_mironov"]
     assert bounds["renyi"] <= bounds["zcdp"] * (1 + 1e-12)
     assert bounds["zcdp"] <= bounds["zcdp_textbook"]
+
+
+def test_of_samples_only_renyi_divergences_are_known() -> None:
+    event = SequentialEvent((PoissonSampled(Gaussian(1), "1/10", 50), DiscreteLaplace(3)))
+    bounds = classical_epsilons(event, DELTA)
+    assert set(bounds) == {"renyi_mironov", "renyi"}
+    assert bounds["renyi_mironov"] > bounds["renyi"]
+    assert bounds["renyi"] >= compose(event, neighbours=Neighbours.UNBOUNDED).epsilon(DELTA).upper
+    assert classical_epsilons(ApproximateDP(1, "1e-9"), DELTA) == {}
 
 
 def test_pure_epsilon_stands_where_it_is_finite() -> None:

@@ -11,12 +11,15 @@ from tallyveil.accounting import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    MixtureOfGaussians,
     NonPrivateEvent,
     PoissonSampled,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     compose,
     from_dp_event,
+    rho_of,
 )
 from tallyveil.errors import BudgetError
 
@@ -49,6 +52,66 @@ def test_each_kind_of_event() -> None:
     assert read(theirs.NoOpDpEvent()) == read(theirs.ZCDpEvent(0.0)) == NOTHING
     for event in (theirs.NonPrivateDpEvent(), theirs.GaussianDpEvent(0.0), theirs.LaplaceDpEvent(0.0)):
         assert isinstance(read(event), NonPrivateEvent)
+
+
+def nodes_with_first_step(steps: int) -> int:
+    """Sums that hold the first of some steps, counted one by one: whole subtrees that end within the steps."""
+    return sum(1 for level in range(steps) if 2**level <= steps)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 1000])
+def test_tree_aggregation_is_gaussian_noise_on_the_sums_that_hold_a_step(steps) -> None:
+    tree = theirs.SingleEpochTreeAggregationDpEvent(2.0, steps)
+    assert read(tree) == Gaussian(4, 1, nodes_with_first_step(steps))
+    assert read(tree, "bounded") == Gaussian(4, 2, nodes_with_first_step(steps))
+    twice = theirs.SelfComposedDpEvent(tree, 2)
+    assert read(twice) == Gaussian(4, 1, 2 * nodes_with_first_step(steps))
+
+
+def test_the_longest_of_several_trees_counts() -> None:
+    assert read(theirs.SingleEpochTreeAggregationDpEvent(2.0, [3, 9, 0])) == Gaussian(4, 1, 4)
+    assert isinstance(read(theirs.SingleEpochTreeAggregationDpEvent(0.0, 4)), NonPrivateEvent)
+
+
+def test_tree_aggregation_costs_what_the_peer_says() -> None:
+    accountant = pytest.importorskip("dp_accounting.rdp")
+    event = theirs.SingleEpochTreeAggregationDpEvent(4.0, [5, 100])
+    peer = accountant.RdpAccountant([4.0], theirs_relations().REPLACE_SPECIAL).compose(event).rdp[0]
+    assert rho_of(read(event)) * 4 == pytest.approx(peer, rel=1e-12)
+
+
+def theirs_relations():
+    return pytest.importorskip("dp_accounting.privacy_accountant").NeighboringRelation
+
+
+def test_samples_of_fixed_size() -> None:
+    event = theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0))
+    assert read(event, "bounded") == SampledWithoutReplacement(Gaussian(1, 2), 3, 9)
+    shared = theirs.SampledWithoutReplacementDpEvent(
+        9, 3, theirs.SelfComposedDpEvent(theirs.GaussianDpEvent(1.0), 4)
+    )
+    assert read(theirs.SelfComposedDpEvent(shared, 5), "bounded") == SampledWithoutReplacement(
+        Gaussian(1, 2, 4), 3, 9, 5
+    )
+    assert (
+        read(theirs.SampledWithoutReplacementDpEvent(9, 0, theirs.GaussianDpEvent(1.0)), "bounded") == NOTHING
+    )
+    assert read(theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.NoOpDpEvent()), "bounded") == NOTHING
+
+
+def test_mixtures_of_gaussians_with_probabilities_that_sum_to_one_but_for_rounding() -> None:
+    exact = theirs.MixtureOfGaussiansDpEvent(2.0, [2.0, 0.0, 1.0], [0.125, 0.75, 0.125])
+    assert read(exact) == MixtureOfGaussians(4, [0, 1, 2], ["3/4", "1/8", "1/8"])
+    assert read(theirs.SelfComposedDpEvent(exact, 3)).multiplicity == 3
+    tiny = Fraction(1, 2**50)
+    less = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75 - 2.0**-50, 0.25]))
+    assert less == MixtureOfGaussians(4, [0, 1], [Fraction(3, 4) - tiny, Fraction(1, 4) + tiny])
+    more = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75 + 2.0**-50, 0.25]))
+    assert more == MixtureOfGaussians(4, [0, 1], ["3/4", "1/4"])
+    gone = read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 3.0], [2.0**-60, 0.75 + 2.0**-50, 0.25]))
+    assert gone == MixtureOfGaussians(4, [1, 3], ["3/4", "1/4"])
+    assert read(theirs.MixtureOfGaussiansDpEvent(2.0, [0.0], [1.0])) == NOTHING
+    assert isinstance(read(theirs.MixtureOfGaussiansDpEvent(0.0, [1.0], [1.0])), NonPrivateEvent)
 
 
 def test_randomized_response_is_rounded_up() -> None:
@@ -103,6 +166,23 @@ def test_events_within_events() -> None:
         (theirs.DiscreteLaplaceDpEvent(0.0, 1), "unbounded", "above 0"),
         (type("GaussianDpEvent", (), {})(), "unbounded", "'noise_multiplier'"),
         (theirs.GaussianDpEvent(-5.0), "unbounded", "below 0"),
+        (theirs.SingleEpochTreeAggregationDpEvent(1.0, []), "unbounded", "step_counts"),
+        (
+            theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0)),
+            "unbounded",
+            "neighbours='bounded'",
+        ),
+        (
+            theirs.SampledWithoutReplacementDpEvent(9, 3, theirs.ZCDpEvent(1.0)),
+            "bounded",
+            "no sample is known",
+        ),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "bounded", "neighbours='unbounded'"),
+        (theirs.MixtureOfGaussiansDpEvent(-1.0, [1.0], [1.0]), "unbounded", "below 0"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0, 2.0], [0.5, 0.4]), "unbounded", "with sum 1"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, [1.0, -2.0], [0.5, 0.5]), "unbounded", "none below 0"),
+        (theirs.MixtureOfGaussiansDpEvent(1.0, 1.0, [0.5]), "unbounded", "must be a list"),
+        (theirs.SingleEpochTreeAggregationDpEvent(1.0, [0, 0]), "unbounded", "step_counts"),
     ],
 )
 def test_what_is_not_supported_is_named(event, neighbours, named) -> None:

@@ -292,7 +292,17 @@ def test_rho_alone_lies_between_normal_noise_and_its_conversion() -> None:
         assert outer.lower <= inner.lower + 1e-6
         assert inner.lower < outer.upper
     with pytest.raises(BudgetError, match="ApproximateDP"):
-        composed(ZCDP(1), PoissonSampled(Gaussian(1), "1/2"))
+        composed(ZCDP(1), PoissonSampled(ApproximateDP(1, "1e-6"), "1/2"))
+
+
+def test_rho_beside_samples_lies_between_normal_noise_and_its_conversion() -> None:
+    steps = PoissonSampled(Gaussian(1), "1/10", 20)
+    outer, inner = composed(ZCDP("0.1"), steps), composed(Gaussian(5), steps)
+    for epsilon in ("-2", "-0.1", "0", "1", "4"):
+        bounds, truth = outer.log_delta(epsilon), inner.log_delta(epsilon)
+        assert bounds.lower <= truth.upper
+        assert truth.lower <= bounds.upper <= 0
+    assert inner.epsilon("1e-6").upper < outer.epsilon("1e-6").upper < 1.2 * inner.epsilon("1e-6").upper
 
 
 @pytest.mark.parametrize("delta", every(2, ["1e-300", "1e-30", "1e-3", "0.5", "0.999"]))
@@ -341,9 +351,11 @@ def test_costs_in_closed_form_are_exact() -> None:
         options = log((exp(mpf(3)) + 2 + exp(mpf(-2))) / (exp(mpf(1)) + 3)) / 2
         assert renyi_divergence(RandomizedResponse(1, 4), 3) == pytest.approx(float(options), rel=1e-15)
     for event in (ApproximateDP(1, "1e-6"), EVENTS[5]):
-        for cost in (rho_of, epsilon_of, lambda one: renyi_divergence(one, 2)):
+        for cost in (rho_of, epsilon_of):
             with pytest.raises(BudgetError):
                 cost(event)
+    with pytest.raises(BudgetError):
+        renyi_divergence(ApproximateDP(1, "1e-6"), 2)
     for event in (Laplace(1), RandomizedResponse(1)):
         with pytest.raises(BudgetError, match="laplace_as_zcdp"):
             rho_of(event)

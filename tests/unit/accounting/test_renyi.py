@@ -4,15 +4,21 @@ import math
 from fractions import Fraction
 
 import flint
+import mpmath
 import pytest
 
 from tallyveil.accounting import (
+    ApproximateDP,
     Conversion,
     DiscreteGaussian,
     DiscreteLaplace,
+    Gaussian,
     InvariantEvent,
+    Laplace,
     ParallelEvent,
+    PoissonSampled,
     PrivacyEvent,
+    RandomizedResponse,
     SequentialEvent,
     WorstEvent,
     epsilon_of,
@@ -190,3 +196,83 @@ def test_a_delta_next_to_1_does_not_lose_the_logarithm_of_delta(n: int, conversi
     """Of Mironov’s conversion rho remains; the other one gives 0."""
     event = DiscreteGaussian(5)
     assert renyi_epsilon(event, 1 - Fraction(1, 10**n), conversion).value <= 0.1001
+
+
+def largest_of_both(density, shifted, q: Fraction, alpha: Fraction, add) -> mpmath.mpf:
+    """The larger divergence of (1 - q) Q + q P from Q, and the other way round; `add` sums or integrates."""
+    with mpmath.workdps(40):
+        share, order = (mpmath.mpf(value.numerator) / value.denominator for value in (q, alpha))
+
+        def moment(power):
+            return add(lambda x: ((1 - share) + share * shifted(x) / density(x)) ** power * density(x))
+
+        return max(mpmath.log(moment(order)), mpmath.log(moment(1 - order))) / (order - 1)
+
+
+def summed_over(reach: int):
+    return lambda term: mpmath.fsum(term(x) for x in range(-reach, reach + 1))
+
+
+def integrated(term) -> mpmath.mpf:
+    return mpmath.quad(term, [-80, -20, -8, -3, 0, 1, 2, 4, 6, 9, 14, 20, 30, 80])
+
+
+SAMPLES = [
+    (Gaussian("4", "2"), mpmath.npdf, lambda x: mpmath.npdf(x - 1), integrated),
+    (
+        DiscreteGaussian(3, 2),
+        lambda x: mpmath.exp(-(mpmath.mpf(x) ** 2) / 6) / mpmath.jtheta(3, 0, mpmath.exp(-mpmath.mpf(1) / 6)),
+        lambda x: (
+            mpmath.exp(-(mpmath.mpf(x - 2) ** 2) / 6) / mpmath.jtheta(3, 0, mpmath.exp(-mpmath.mpf(1) / 6))
+        ),
+        summed_over(120),
+    ),
+    (
+        DiscreteLaplace("5/2", 2),
+        lambda x: mpmath.tanh(mpmath.mpf("0.2")) * mpmath.exp(-abs(x) / mpmath.mpf("2.5")),
+        lambda x: mpmath.tanh(mpmath.mpf("0.2")) * mpmath.exp(-abs(x - 2) / mpmath.mpf("2.5")),
+        summed_over(300),
+    ),
+    (Laplace(1), lambda x: mpmath.exp(-abs(x)) / 2, lambda x: mpmath.exp(-abs(x - 1)) / 2, integrated),
+]
+
+
+@pytest.mark.parametrize("q", [Fraction(1, 100), Fraction(1, 3)])
+@pytest.mark.parametrize("alpha", [Fraction(3, 2), Fraction(7), Fraction(20)])
+@pytest.mark.parametrize(("event", "density", "shifted", "add"), SAMPLES)
+def test_the_divergence_of_a_sample_is_that_of_its_pair_of_laws(
+    event, density, shifted, add, q, alpha
+) -> None:
+    with mpmath.workdps(40):
+        truth = largest_of_both(density, shifted, q, alpha, add)
+        found = renyi_divergence(PoissonSampled(event, q, 5), alpha)
+        assert found >= 5 * truth * (1 - mpmath.mpf("1e-18"))
+        assert found == pytest.approx(float(5 * truth), rel=1e-13)
+
+
+def test_renyi_epsilon_of_samples_beside_the_peer() -> None:
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    theirs = pytest.importorskip("dp_accounting")
+    event = PoissonSampled(Gaussian(1), "1/100", 10_000)
+    step = theirs.PoissonSampledDpEvent(0.01, theirs.GaussianDpEvent(1.0))
+    accountant = rdp.RdpAccountant([2.0, 5.0]).compose(theirs.SelfComposedDpEvent(step, 10_000))
+    for order, divergence in zip((2, 5), accountant.rdp, strict=True):
+        assert renyi_divergence(event, order) == pytest.approx(divergence, rel=1e-10)
+    assert renyi_epsilon(event, "1e-5").value <= rdp.RdpAccountant().compose(
+        theirs.SelfComposedDpEvent(step, 10_000)
+    ).get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("event", "order"),
+    [
+        (PoissonSampled(ApproximateDP(1, "1e-9"), "1/2"), 2),
+        (PoissonSampled(Gaussian("1e-3"), "1/2"), 2),
+        (PoissonSampled(RandomizedResponse(1, 3), "1e-13"), 2),
+        (PoissonSampled(Gaussian(1), "1/2"), 10**9),
+    ],
+)
+def test_a_sample_without_a_divergence_is_refused(event: PrivacyEvent, order: int) -> None:
+    with pytest.raises(BudgetError, match="no finite Renyi divergence") as caught:
+        renyi_divergence(event, order)
+    assert caught.value.code == "no-cost"

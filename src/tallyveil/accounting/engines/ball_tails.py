@@ -1,4 +1,4 @@
-"""Engines in ball arithmetic, which prove every error: the integer polynomial, plain enumeration, and one normal loss.
+"""Engines in ball arithmetic, which prove every error: an integer polynomial, enumeration, a normal loss, one sample.
 
 *`Proved`* encloses the law of L = W + h Z, Z on the integers, as one polynomial with integer coefficients. Coefficient
 z is the mass of Z = z in multiples of 2^-`bits`, rounded down. m = 2 W / h is a whole number, with which Q(Z >= z) =
@@ -24,7 +24,7 @@ minus the probability that the table holds. All other losses have finite tables,
 
 *`Normal`*, one normal loss, or real answers with normal noise together: delta = Phi(mu / 2 - epsilon / mu) -
 exp(epsilon) Phi(-mu / 2 - epsilon / mu), with a precision that is raised until the difference has 60 proved bits.
-Source: Balle, Wang 2018, Theorem 8.
+Source: Balle, Wang 2018, Theorem 8. *`OneSample`* has one sample of normal noise, by the same means.
 """
 
 import math
@@ -34,17 +34,29 @@ from fractions import Fraction
 from functools import reduce
 from typing import Final, TypeAlias
 
+import flint
 from flint import arb, arb_poly, fmpz, fmpz_poly
 
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
-from tallyveil.accounting.engines.tails import DeltaByTails, Tails, float_bounds, probability, within_floats
+from tallyveil.accounting.engines.tails import (
+    NOTHING,
+    DeltaByTails,
+    Tails,
+    float_bounds,
+    probability,
+    within_floats,
+)
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
+    Law,
     LossFactor,
     LossLattice,
+    MixtureLoss,
+    NormalLoss,
     ResponseLoss,
+    SampledLoss,
     common_step,
     lattice_of,
     merged,
@@ -306,7 +318,7 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
     return fmpz_poly(masses[start : max(start, reach - lowest + 1)]), lowest + start
 
 
-MAX_STEPS: Final = 1 << 20
+MAX_NEWTON_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
 MAX_TERMS: Final = 1 << 15
@@ -359,7 +371,7 @@ class Enumeration(DeltaByTails):
             for factor in factors:
                 table = _power_of(factor, bits)
                 # Losses need not share a lattice, so the length of a table is only known when it is made.
-                if len(total) * len(table) * (real + 1) > MAX_STEPS:
+                if len(total) * len(table) * (real + 1) > MAX_NEWTON_STEPS:
                     return None
                 total = _combined(total, table)
         if len(total) * (real + 1) > MAX_TERMS:
@@ -467,7 +479,7 @@ def _overlap(factors: tuple[Countable, ...]) -> bool:
     """Whether the losses share a lattice, so that many sums are equal."""
     integers = of_integers(factors)
     if len(integers) == len(factors):
-        return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
+        return estimated_length(integers, lattice_of(integers)) <= MAX_NEWTON_STEPS
     steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
     reach = greatest_bounds(factors).upper
     real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
@@ -585,6 +597,110 @@ class Normal(DeltaByTails):
         with precision(_FEWEST_BITS):
             # A square root is proved to nearly all bits at any precision, so that no loop is needed.
             return float_bounds(rational(self.mu_squared).sqrt())
+
+
+_NEWTON_STEPS: Final = 200
+"""Of Newton's method. Far from x* a step may only halve the distance, and near it the digits double."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneSample(DeltaByTails):
+    """Certified tails of one sample of normal noise: delta is the value of one test.
+
+    The variables: q the probability with which a record counts; b the loss on the sample, x ~ N(0, 1) the noise under
+    Q; R(x) = 1 - q + q exp(b(x)), which rises with x; mu_i the distances by which the record moves the noise, w_i their
+    probabilities; Phi the normal distribution function.
+
+    If the record was removed, the loss ln R exceeds epsilon right of the x* with R(x*) = exp(epsilon), or everywhere.
+    Then Q(L > epsilon) = Phi(-x*) and P(L > epsilon) = (1 - q) Phi(-x*) + q sum of w_i Phi(mu_i - x*). If it was added,
+    -ln R exceeds epsilon left of the x* with R(x*) = exp(-epsilon), or nowhere, and P and Q change places.
+
+    Newton's method finds x* in balls. Two signs of b(x) - b(x*) prove it, and the formulas are evaluated at the ball.
+
+    Attributes:
+        loss: With normal noise on the sample, of multiplicity 1 and without failures.
+        name: "one_sample".
+    """
+
+    loss: SampledLoss
+    name: str = "one_sample"
+
+    @classmethod
+    def build(cls, law: Law) -> "OneSample | None":
+        """The engine, or None if the law is another one."""
+        match law:
+            case (SampledLoss(NormalLoss() | MixtureLoss(), failure=0, multiplicity=1) as loss,):
+                return cls(loss)
+            case _:
+                return None
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Certified tails above `epsilon`."""
+        exact, bits = within_floats(epsilon), _FEWEST_BITS
+        while True:
+            with precision(bits):
+                tails = self._tails(exact)
+                if tails == ():
+                    return Tails(NOTHING, NOTHING, NOTHING)
+                if tails and (tails[2].rel_accuracy_bits() >= _PROVED or bits >= _MOST_BITS):
+                    return Tails(*(probability(_log(ball)) for ball in tails))
+            bits *= 4
+
+    def _tails(self, epsilon: Fraction) -> tuple[arb, ...] | None:
+        """P(L > epsilon), Q(L > epsilon) and delta; empty if no loss is larger, None at too low a precision."""
+        if self.loss.changed and epsilon < 0:
+            # Both laws of such a sample are alike: what is above epsilon under P is below -epsilon under Q.
+            there = self._tails(-epsilon)
+            return there and (1 - there[1], 1 - there[0], 1 - rational(epsilon).exp() * (1 - there[2]))
+        sign = -1 if self.loss.added else 1
+        q, rest = rational(self.loss.probability), rational(1 - self.loss.probability)
+        odds = (rational(sign * epsilon).exp() - rest) / q
+        # exp(epsilon) is 1 - q for no fractions but 0 and 0, so that more bits decide.
+        if odds < 0:
+            return () if self.loss.added else (arb(1), arb(1), 1 - rational(epsilon).exp())
+        place = self._place(odds.log()) if odds > 0 else None
+        if place is None:
+            return None
+        without = _phi(-sign * place)
+        moved = sum((share * _phi(sign * (mu - place)) for mu, share in self._parts()), arb(0))
+        first, second = rest * without + q * moved, without
+        if self.loss.added:
+            first, second = second, first
+        return first, second, first - rational(epsilon).exp() * second
+
+    def _parts(self) -> list[tuple[arb, arb]]:
+        base = self.loss.base
+        if isinstance(base, NormalLoss):
+            return [(rational(base.mu_squared).sqrt(), arb(1))]
+        assert isinstance(base, MixtureLoss)
+        unit = rational(base.variance).sqrt()
+        return [(rational(move) / unit, rational(share)) for move, share in base.shares]
+
+    def _place(self, b: arb) -> arb | None:
+        """The x with this loss on the sample; None if it is not proved at this precision."""
+        parts = self._parts()
+        # No part is larger than their sum: right of x*, where Newton's method falls towards it, as b is convex.
+        places = [(b - share.log() + mu * mu / 2) / mu for mu, share in parts]
+        x = min(places, key=lambda place: float(place.mid()))
+        if len(parts) == 1:
+            return x
+        x = x.mid()
+        close = ((1 + abs(x)) * arb(2) ** -(flint.ctx.prec * 3 // 4)).mid()
+        for _ in range(_NEWTON_STEPS):
+            excess, slope = _odds_at(parts, x)
+            step = ((excess - b) / slope).mid()
+            x = (x - step).mid()
+            if abs(step) < close:
+                break
+        below, above = (_odds_at(parts, x + side * close)[0] for side in (-1, 1))
+        return arb(x, close) if below < b < above else None
+
+
+def _odds_at(parts: list[tuple[arb, arb]], x: arb) -> tuple[arb, arb]:
+    """The loss b on the sample at a place, and its slope there."""
+    terms = [(mu, share * (mu * x - mu * mu / 2).exp()) for mu, share in parts]
+    total = sum((term for _, term in terms), arb(0))
+    return total.log(), sum((mu * term for mu, term in terms), arb(0)) / total
 
 
 def _phi(x: arb) -> arb:

@@ -14,8 +14,10 @@ Any other law is taken apart:
 1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
 2. One normal loss alone has a closed form.
 3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
-4. All others: enumeration of a few finite losses, or the dithered contour.
-5. What remains, such as a few samples of a tiny probability, is listed and moved to a grid. Real-valued noise has no
+4. Samples of fixed size: from above the losses of the pair that covers each sample, from below those of a record
+   that all samples move in the same way.
+5. All others: enumeration of a few finite losses, or the dithered contour.
+6. What remains, such as a few samples of a tiny probability, is listed and moved to a grid. Real-valued noise has no
    list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the lower
    bounds (docs/proofs/real-noise.md, section 2).
 """
@@ -29,7 +31,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, Proved
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
@@ -58,6 +60,7 @@ from tallyveil.accounting.losses import (
     LaplaceLoss,
     Law,
     LossFactor,
+    MixtureLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
@@ -69,7 +72,7 @@ from tallyveil.accounting.losses import (
     of_integers,
 )
 from tallyveil.accounting.numbers import Bounds
-from tallyveil.accounting.renyi import no_divergence
+from tallyveil.accounting.renyi import searched_divergence
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
@@ -206,7 +209,7 @@ def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
 
     Raises:
         BudgetError: no such engine; an engine asked for that cannot take the losses; or losses of which only rho is
-            known, together with random samples.
+            known, together with random samples that have no divergence.
         SolverError: the losses are out of the range of every engine.
     """
     rest = further(law)
@@ -402,16 +405,23 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
 def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
-    # Divergences add up, but a sample has none in closed form (docs/proofs/real-noise.md, section 6).
+    # Divergences add up (docs/proofs/real-noise.md, section 6).
     if any(isinstance(loss, ConcentratedLoss) for loss in law):
-        for loss in law:
-            if isinstance(loss, SampledLoss):
-                raise no_divergence(loss)
+        # Refuses a loss without a divergence at once, and not amid a search.
+        searched_divergence(law, 1.0)
         lower = merged_law(tuple(map(_attained, law)))
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
+    # One sample of fixed size attains its bounds at every epsilon.
+    if any(isinstance(loss, SampledLoss) and loss.changed for loss in law) and not _is_one_sample(law):
+        lower = merged_law(tuple(map(_attained, law)))
+        upper = _without_rho(law, wanted, width)
+        return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
+    # Its transform falls slowly, so that no contour takes one sample.
+    if wanted == "auto" and (one := OneSample.build(law)):
+        return one
     return _without_rho(law, wanted, width)
 
 
@@ -488,14 +498,16 @@ def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
             assert not isinstance(loss, FailureLoss | ConcentratedLoss)
             stand = _stand(loss, covering)
             if stand is not None:
-                assert not isinstance(stand, NormalLoss | ExponentialLoss)
+                assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss)
                 listable.append(stand)
     return tuple(listable)
 
 
-def _stand(loss: Base, covering: bool) -> Base | None:
+def _stand(loss: Base | MixtureLoss, covering: bool) -> Base | MixtureLoss | None:
     """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
     match loss:
+        case MixtureLoss():
+            return _standing_mixture(loss, covering)
         case NormalLoss(mu_squared, n):
             # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:
@@ -515,9 +527,45 @@ def _stand(loss: Base, covering: bool) -> Base | None:
             return loss
 
 
+def _standing_mixture(loss: MixtureLoss, covering: bool) -> MixtureLoss | None:
+    """Discrete Gaussian noise for a mixture: all distances in whole steps, rounded to the safe side."""
+    most, given = loss.shares[-1][0], loss.variance
+    # As for noise with one distance: its list would have too many atoms. A smaller variance covers it.
+    if most**2 * _LARGEST_SPREAD**2 < given:
+        if not covering:
+            return None
+        given = most**2 * _LARGEST_SPREAD**2
+    steps = max(1, math.isqrt(math.floor(most**2 / given * STEPS**2)))
+    # Distances with a small common denominator are whole numbers of steps then, and nothing is rounded.
+    common = math.lcm(*(int((move / most).denominator) for move, _ in loss.shares))
+    steps = max(1, round(steps / common)) * common if common <= steps else steps
+    step = most / steps
+    shares: dict[Fraction, Fraction] = {}
+    for move, share in loss.shares:
+        whole = Fraction(math.ceil(move / step) if covering else math.floor(move / step))
+        shares[whole] = shares.get(whole, Fraction(0)) + share
+    # A lower bound moves what is rounded to 0 by nothing at all, which the caller's sample cannot say: left out.
+    if 0 in shares:
+        return None
+    variance = given / step**2
+    return MixtureLoss(
+        variance - SLACK if covering else variance + SLACK, tuple(shares.items()), is_integer=True
+    )
+
+
+def _is_one_sample(law: Law) -> bool:
+    return len(law) == 1 and law[0].multiplicity == 1
+
+
 def _attained(loss: AnyLoss) -> AnyLoss:
-    """A loss that a mechanism with these divergences has."""
-    return NormalLoss(2 * loss.rho, loss.multiplicity) if isinstance(loss, ConcentratedLoss) else loss
+    """A loss that some mechanism has of which the same is known."""
+    match loss:
+        case ConcentratedLoss():
+            return NormalLoss(2 * loss.rho, loss.multiplicity)
+        case SampledLoss(changed=True):
+            return replace(loss, changed=False)
+        case _:
+            return loss
 
 
 def _chord(law: Law) -> float:

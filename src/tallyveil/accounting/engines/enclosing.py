@@ -27,7 +27,7 @@ from tallyveil.accounting.engines.tails import (
     tails_by_chords,
     within_floats,
 )
-from tallyveil.accounting.losses import Law
+from tallyveil.accounting.losses import Law, mirrored
 from tallyveil.accounting.numbers import Bounds, log_of, round_up
 from tallyveil.accounting.renyi import (
     BITS,
@@ -151,7 +151,7 @@ class RenyiUpper:
     """Upper bounds of delta for a law whose Renyi divergences are known.
 
     Attributes:
-        law: The losses, each with a divergence that is the same for both neighbours.
+        law: The losses, each with a divergence.
         name: "renyi".
     """
 
@@ -199,7 +199,7 @@ class RenyiUpper:
     def _log_delta(self, epsilon: Fraction) -> Bounds:
         # delta(-e) follows from delta(e) by the reflection of the loss, while the formula needs epsilon >= 0.
         if epsilon < 0:
-            there = self._log_delta(-epsilon)
+            there = RenyiUpper(mirrored(self.law))._log_delta(-epsilon)
             return Bounds(-math.inf, log_reflected(float(epsilon), there).upper)
         best = self._best(epsilon)
         with precision(BITS):

@@ -8,7 +8,7 @@ docs/proofs/accounting-rounding.md and docs/proofs/real-noise.md.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -26,8 +26,8 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.events import LARGEST_LOSS
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, ResponseLoss, SampledLoss
-from tallyveil.accounting.numbers import Bounds
+from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, MixtureLoss, ResponseLoss, SampledLoss
+from tallyveil.accounting.numbers import Bounds, log_of
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
@@ -44,6 +44,7 @@ _WIDEST: Final = 400.0  # standard deviations that may be looked at
 _FEW: Final = 200.0  # atoms for each standard deviation of a coarse list
 # Variance below which Gaussian noise is refused: one atom holds all but exp(-500) of it, so it protects nobody.
 _LEAST_VARIANCE: Final = Fraction(1, 1000)
+_LEAST_REST: Final = 1e-300  # in the place of a mass that rounding leaves at 0 or below
 _FLAT: Final = 2.0  # variance from which the sum of exp(-x^2 / (2 v)) is sqrt(2 pi v), but for exp(-2 pi^2 v)
 
 Listable: TypeAlias = GaussianLoss | LaplaceLoss | ResponseLoss | SampledLoss
@@ -98,6 +99,9 @@ def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
     match base:
         case GaussianLoss():
             log_first, b, slip, lost = _gaussian(base, sampled, tilt, coarse)
+        case MixtureLoss() if base.is_integer:
+            assert sampled is not None
+            log_first, b, slip, lost = _mixture(base, sampled, tilt, coarse)
         # Laplace losses have k + 1 values, so nothing is left out there.
         case LaplaceLoss():
             log_first, b, slip, lost = _laplace(base, coarse)
@@ -118,12 +122,18 @@ def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
     highest = float(exponents.max())
     log_scale = highest + math.log(float(np.exp(exponents - highest).sum()))
     size += float(np.abs(losses).max()) * (1 + tilt) + abs(log_scale)
+    # 12 units for each nat of an exponent: exp turns an absolute error of the exponent into a relative one.
+    relative = UNIT * (100 + 12 * size) + slip
+    if sampled is not None and sampled.changed:
+        # The mass of a loss of 0 is what both halves leave of 1, so that it has the errors of all their masses. Its
+        # weight has an error that is no larger: E exp(s L) is at least 1 for such a loss, as it has the same law as
+        # minus the loss of the other neighbour.
+        lost = 4 * lost + 3 * relative
     return AtomList(
         losses=losses,
         weights=np.exp(exponents - log_scale),
         log_scale=log_scale,
-        # 12 units for each nat of an exponent: exp turns an absolute error of the exponent into a relative one.
-        relative=UNIT * (100 + 12 * size) + slip,
+        relative=relative,
         slip=slip,
         lost=lost,
     )
@@ -133,9 +143,15 @@ def _with_sample(sampled: SampledLoss, log_second: Floats, b: Floats) -> tuple[F
     """Log probabilities and losses of a sampled mechanism, given that they are finite; `log_second` is under Q."""
     q, failure = sampled.probability, sampled.failure
     # log1p where q is small, log of the exact 1 - q where it is near 1: each keeps its digits.
-    log_keep = math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
+    log_keep = -math.inf if q == 1 else math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
     # ln(1 - q + q exp(b)) from two logarithms, so that no exp of a large b is ever taken.
     grown = np.logaddexp(log_keep, math.log(q) + b)
+    if sampled.changed:
+        # Losses of the mechanism are 0 exactly, or far from 0 beside their rounding.
+        log_second, grown = log_second[b > 0], grown[b > 0]
+        stays = 1 - math.fsum([*np.exp(log_second), *np.exp(log_second + grown)])
+        log_p = np.concatenate([log_second + grown, log_second, [math.log(max(stays, _LEAST_REST))]])
+        return log_p, np.concatenate([grown, -grown, [0.0]])
     log_p, losses = (log_second, -grown) if sampled.added else (log_second + grown, grown)
     if not failure:
         return log_p, losses
@@ -153,17 +169,74 @@ def _gaussian(
 ) -> tuple[Floats, Floats, float, float]:
     """Log probabilities under P, losses, the error of these, and the weight left out."""
     if not base.variance >= _LEAST_VARIANCE or base.offset > LARGEST_LOSS:
-        raise SolverError(
-            f"the variance {float(base.variance):.3g} of a loss is too small for this engine, which lists what an "
-            "answer may lose. Account for noise that protects nobody apart from the rest."
-        )
+        raise _too_small(float(base.variance))
     v, k = float(base.variance), float(base.sensitivity)
     # Under P and under Q the law is centred at 0 and at -k; tilting moves each by tilt * k.
     centre, low, high = 0.0, tilt * k, tilt * k
     if sampled is not None:  # in terms of the law under Q, whose centre is -k
         centre = -k
         low, high = (-k - tilt * k, -k) if sampled.added else (-k, tilt * k)
-    sigma = math.sqrt(v)
+    x, stride = _whole_numbers(
+        v,
+        (low, high),
+        coarse,
+        None
+        if sampled is None
+        else (sampled, tilt, centre, lambda x: float(base.offset) + float(base.step) * x),
+    )
+    half = float(1 / (2 * base.variance))
+    log_first = -half * x * x - _log_sum(v) + math.log(stride)
+    b = float(base.offset) + float(base.step) * x
+    # step * x is rounded: the largest place bounds it for all.
+    slip = 4 * UNIT * float(base.offset + base.step * int(np.abs(x).max()))
+    # What lies outside falls by exp(-12 / sigma) or more from one place to the next, on either side.
+    return log_first, b, slip, math.exp(-_LEFT_OUT) * (x.size + 4 * math.sqrt(v) + 4) * 4
+
+
+def _mixture(
+    base: MixtureLoss, sampled: SampledLoss, tilt: float, coarse: bool
+) -> tuple[Floats, Floats, float, float]:
+    """The same for noise that is moved by one of several distances; x is counted from the centre of the law under Q."""
+    v, k = float(base.variance), float(base.shares[-1][0])
+    parts = [
+        (log_of(share), float(move / base.variance), float(move**2 / (2 * base.variance)))
+        for move, share in base.shares
+    ]
+    if not base.variance >= _LEAST_VARIANCE or parts[-1][2] > LARGEST_LOSS:
+        raise _too_small(v)
+
+    def loss(x: Floats) -> Floats:
+        summed: Floats = np.logaddexp.reduce(
+            [log_share + step * x - offset for log_share, step, offset in parts]
+        )
+        return summed
+
+    ends = (-tilt * k, 0.0) if sampled.added else (0.0, (1 + tilt) * k)
+    x, stride = _whole_numbers(v, ends, coarse, (sampled, tilt, 0.0, loss))
+    half = float(1 / (2 * base.variance))
+    b = loss(x)
+    log_first = -half * x * x - _log_sum(v) + math.log(stride) + b
+    # Each part is off by four units of its terms, and each logaddexp by as many of its result.
+    size = parts[-1][1] * float(np.abs(x).max()) + parts[-1][2] - parts[0][0] + float(np.abs(b).max())
+    slip = 4 * UNIT * (size + len(parts) * (float(np.abs(b).max()) + 1))
+    return log_first, b, slip, math.exp(-_LEFT_OUT) * (x.size + 4 * math.sqrt(v) + 4) * 4
+
+
+def _whole_numbers(
+    v: float,
+    ends_of_centres: tuple[float, float],
+    coarse: bool,
+    sample: tuple[SampledLoss, float, float, Callable[[Floats], Floats]] | None,
+) -> tuple[Floats, int]:
+    """The places of noise that matter, and how far they are apart.
+
+    Args:
+        v: Variance.
+        ends_of_centres: Where the tilted law may be centred.
+        coarse: Take few places.
+        sample: For a sample: itself, the tilt, the centre under Q, and the loss on the sample at a place.
+    """
+    sigma, (low, high) = math.sqrt(v), ends_of_centres
     # _REACH deviations hold all but exp(-70), and 2 for the whole numbers beside the ends.
     ends = (low - _REACH * sigma - 2, high + _REACH * sigma + 2)
     if ends[1] - ends[0] > _WIDEST * sigma + 1000:
@@ -171,8 +244,9 @@ def _gaussian(
             f"a loss spreads over {(ends[1] - ends[0]) / sigma:.3g} standard deviations at one tilt; at most "
             f"{_WIDEST:g} are supported. Account for noise that protects nobody apart from the rest."
         )
-    if sampled is not None and sigma > _FEW:
-        ends = _that_matter(base, sampled, tilt, ends, centre)
+    # Of a sample of fixed size all places count, for the mass of a loss of 0.
+    if sample is not None and not sample[0].changed and sigma > _FEW:
+        ends = _that_matter(v, ends, *sample)
     # Only for a coarse list: every sigma / 200 values one, with their weight multiplied by the stride, hence
     # log(stride).
     stride = max(1, int(sigma / _FEW)) if coarse else 1
@@ -181,28 +255,25 @@ def _gaussian(
         raise SolverError(
             f"a loss takes {last - first} values that matter, more than the {MOST_ATOMS} that are supported."
         )
-    x = np.arange(first, last + 1, stride, dtype=np.float64)
-    half = float(1 / (2 * base.variance))
-    log_first = -half * x * x - _log_sum(v) + math.log(stride)
-    b = float(base.offset) + float(base.step) * x
-    # step * x is rounded: the largest place bounds it for all.
-    slip = 4 * UNIT * float(base.offset + base.step * max(abs(first), abs(last)))
-    # What lies outside falls by exp(-12 / sigma) or more from one place to the next, on either side.
-    return log_first, b, slip, math.exp(-_LEFT_OUT) * (x.size + 4 * sigma + 4) * 4
+    return np.arange(first, last + 1, stride, dtype=np.float64), stride
 
 
 def _that_matter(
-    base: GaussianLoss, sampled: SampledLoss, tilt: float, ends: tuple[float, float], centre: float
+    v: float,
+    ends: tuple[float, float],
+    sampled: SampledLoss,
+    tilt: float,
+    centre: float,
+    loss: Callable[[Floats], Floats],
 ) -> tuple[float, float]:
     """The stretch of x outside of which every weight is below exp(-70) times the largest one.
 
-    A weight's logarithm is a concave parabola plus a convex function of x. In a cell neither exceeds its value at the
+    A weight's logarithm is a concave parabola plus a monotone function of x. In a cell neither exceeds its value at the
     better end, or, for the parabola, at its top.
     """
-    v = float(base.variance)
     x = np.linspace(*ends, _CELLS + 1)
     parabola = -((x - centre) ** 2) / (2 * v)
-    b = float(base.offset) + float(base.step) * x
+    b = loss(x)
     _, losses = _with_sample(SampledLoss(None, sampled.probability), np.zeros_like(b), b)
     bent = -tilt * losses if sampled.added else (1 + tilt) * losses
     # Inside a cell the parabola is above both ends only where the cell holds its top.
@@ -211,6 +282,13 @@ def _that_matter(
     # Every cell whose bound is within 70 nats of the best one, and one more for rounding.
     places = np.flatnonzero(most > float((parabola + bent).max()) - _LEFT_OUT - 1)
     return float(x[places[0]]), float(x[places[-1] + 1])
+
+
+def _too_small(variance: float) -> SolverError:
+    return SolverError(
+        f"the variance {variance:.3g} of a loss is too small for this engine, which lists what an answer may lose. "
+        "Account for noise that protects nobody apart from the rest."
+    )
 
 
 def _log_sum(variance: float) -> float:

@@ -32,6 +32,7 @@ from tallyveil.accounting.losses import (
     Law,
     LossFactor,
     LossLattice,
+    MixtureLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
@@ -288,6 +289,9 @@ def _greatest_of_sample(loss: SampledLoss) -> Bounds:
     # A removed record may have been in the sample, whose loss has no end then.
     if most is None and not loss.added:
         return Bounds(math.inf, math.inf)
+    # Only a mixture without a part that stays has q = 1, and its loss has no end on either side.
+    if loss.probability == 1:
+        return Bounds(math.inf, math.inf)
     with precision(256):
         q, rest = rational(loss.probability), rational(1 - loss.probability)
         # With b without bound, or a failure, exp(-b) falls to 0: only ln(1 - q) is left.
@@ -298,7 +302,7 @@ def _greatest_of_sample(loss: SampledLoss) -> Bounds:
         return float_bounds(-grown if loss.added else grown)
 
 
-def _largest_base(base: Base | None) -> Fraction | None:
+def _largest_base(base: Base | MixtureLoss | None) -> Fraction | None:
     """The largest loss on the sample, None if there is no largest one."""
     match base:
         case LaplaceLoss():

@@ -8,17 +8,20 @@ is in the sample; b the loss of the mechanism on the sample; R = 1 - q + q exp(b
 
 If the record was removed, L = ln R, with the probabilities R dQ. If it was added, L = -ln R, with those of Q. So all
 follows from one function, T(w) = E_Q R^w, at w = 1 + z or w = -z. The real part of w is the *power* here. A failure
-while the record is not in the sample is one more outcome with R = 1 - q.
+while the record is not in the sample is one more outcome with R = 1 - q. If a record of a sample of fixed size changes,
+only R > 1 counts, for both losses, and the rest has a loss of 0.
 
 The steps:
 
 1. With integer noise or randomized response b has a list of values.
 2. With real Laplace noise two values have a probability, and between them a Gauss-Legendre rule is a list, too. For
    large frequencies the rule is on a path beside the real axis, for the reason of step 3.
-3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q. The trapezoid rule for T(w) has an error that falls
-   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu. On the real axis the step must fall
-   with the largest frequency u that is asked for. On a line beside it, one step does for all frequencies, as R^w is
-   damped there. From then on the rule is a list of atoms like any other, with complex losses and weights.
+3. With normal noise b = mu x - mu^2 / 2 with x ~ N(0, 1) under Q; if the record moves the noise by one of several
+   distances (`MixtureLoss`), exp(b) is a sum of such terms. The trapezoid rule for T(w) has an error that falls
+   exponentially with one over its step, since R^w is analytic for |Im x| < pi / mu, mu being the largest one. On the
+   real axis the step must fall with the largest frequency u that is asked for. On a line beside it, one step does for
+   all frequencies, as R^w is damped there. From then on the rule is a list of atoms like any other, with complex losses
+   and weights. Where only R > 1 counts, a Gauss-Legendre rule takes the place of the trapezoid rule.
 4. All are computed in balls, once for each tilt, and rounded to floats.
 
 Where the transform is negligible follows from a shift of the integral for T into the complex plane
@@ -42,10 +45,12 @@ from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
+    MixtureLoss,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
 )
+from tallyveil.accounting.numbers import log_of
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
 from tallyveil.noise.balls import precision, rational
@@ -118,6 +123,9 @@ _DENSE: Final = 40
 """The variance from which the losses of discrete Gaussian noise are looked at in blocks. Below, few values carry most
 of the noise. Its transform nearly returns to its full size at frequencies that pairs of values tell more exactly."""
 
+_UPRIGHT: Final = 256
+"""Cells of the way from the real line into the complex plane: at high frequencies only the first few matter."""
+
 _TURN: Final = 4.0
 """The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
 
@@ -154,24 +162,31 @@ def takes_sample(loss: SampledLoss) -> bool:
     within = _LEAST <= q <= 1 - _LEAST and f <= 1 - _LEAST and (not f or f >= _TINY)
     match loss.base:
         case None:
-            return within
+            taken = True
         case ResponseLoss(epsilon):
-            return within and _LEAST <= epsilon <= 1000
+            taken = _LEAST <= epsilon <= 1000
         case NormalLoss(mu_squared):
             # Outside of this the rule would take too many terms, or the noise protects nobody.
-            return within and _LEAST <= mu_squared <= 100
+            taken = _LEAST <= mu_squared <= 100
+        case MixtureLoss(variance, shares, is_integer):
+            least, most = shares[0][0] ** 2, shares[-1][0] ** 2
+            taken = not is_integer and _LEAST * variance <= least and most <= 100 * variance
+            within = within or q == 1
         case GaussianLoss(variance, sensitivity):
-            return within and Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
+            taken = Fraction(1, 4) <= variance <= 10**5 and sensitivity**2 <= 100 * variance
         case LaplaceLoss(scale, sensitivity):
-            return within and sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
+            taken = sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
         case ExponentialLoss(epsilon):
-            return within and _LEAST <= epsilon <= 50
+            taken = _LEAST <= epsilon <= 50
+    # Of samples of fixed size only these are listed in both halves.
+    halves = isinstance(loss.base, NormalLoss | GaussianLoss | LaplaceLoss | ResponseLoss)
+    return within and taken and (halves or not loss.changed)
 
 
 def largest_tilt(loss: SampledLoss) -> float:
     """The largest tilt at which a sample is listed: beyond it a list takes long, or floats lose digits."""
     match loss.base:
-        case NormalLoss() | GaussianLoss():
+        case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, Fraction(0), 0.0)
             # The terms that matter lie between -16 and 16 + power mu.
             return min(_LARGEST_TILT, max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu)
@@ -182,7 +197,7 @@ def largest_tilt(loss: SampledLoss) -> float:
 def is_dense(loss: SampledLoss) -> bool:
     """Whether a sample has so many values that `fall_of_sample` says more of its transform than its pairs of values."""
     match loss.base:
-        case NormalLoss():
+        case NormalLoss() | MixtureLoss():
             return True
         case GaussianLoss(variance):
             return variance >= _DENSE
@@ -193,7 +208,9 @@ def is_dense(loss: SampledLoss) -> bool:
 def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
     """About how many atoms a sample has at a tilt, for frequencies up to one."""
     match loss.base:
-        case NormalLoss() | GaussianLoss():
+        case NormalLoss() if loss.changed:
+            return 2.0 * _half_line(loss, Fraction(tilt), frequency).count + 1
+        case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, _power(loss, Fraction(tilt)), frequency)
             return float(rule.last - rule.first + 2)
         case LaplaceLoss(_, sensitivity):
@@ -240,19 +257,26 @@ def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> Samp
 def moments_of_sample(loss: SampledLoss, tilt: float) -> tuple[float, float, float]:
     """ln E exp(tilt L), and the mean and the variance of the tilted loss, in floats, without a certificate."""
     power = float(_power(loss, Fraction(tilt)))
+    if loss.changed:
+        losses, exponents = _halves_in_floats(loss, tilt)
+        return _moments(losses, exponents)
     log_p, b = _in_floats(loss, power)
     grown = _log_grown(loss, b)
     if loss.failure:
         log_p = np.append(log_p + math.log1p(-float(loss.failure)), math.log(loss.failure))
         grown = np.append(grown, _log_rest(loss))
-    exponents = log_p + power * grown
+    log_moment, mean, variance = _moments(grown, log_p + power * grown)
+    whole = 0.0 if loss.added else math.log1p(-float(loss.probability * loss.failure))
+    return log_moment - whole, -mean if loss.added else mean, variance
+
+
+def _moments(values: Floats, exponents: Floats) -> tuple[float, float, float]:
+    """The logarithm of the sum of exp(exponents), and the mean and the variance of values with these weights."""
     highest = float(exponents.max())
     weights = np.exp(exponents - highest)
     total = float(weights.sum())
-    mean = float(weights @ grown) / total
-    variance = float(weights @ (grown - mean) ** 2) / total
-    whole = 0.0 if loss.added else math.log1p(-float(loss.probability * loss.failure))
-    return highest + math.log(total) - whole, -mean if loss.added else mean, variance
+    mean = float(weights @ values) / total
+    return highest + math.log(total), mean, float(weights @ (values - mean) ** 2) / total
 
 
 def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float], float]:
@@ -262,20 +286,25 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     """
     if isinstance(loss.base, GaussianLoss):  # of large variance
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
-    assert isinstance(loss.base, NormalLoss)
-    power, mu = _power(loss, tilt), math.sqrt(loss.base.mu_squared)
-    if power * mu > _LARGEST_SHIFT:
+    assert isinstance(loss.base, NormalLoss | MixtureLoss)
+    mu, powers = _moves(loss.base)[-1][0], _powers(loss, tilt)
+    if max(powers) * mu > _LARGEST_SHIFT:
         return lambda begin, end: 0.0
     law = _listed(loss, tilt, 0.0)
     with precision(_BITS):
         without = float((law.total - law.failed).log().lower())
         failed = float((law.failed / law.total).upper())
+        # A loss of 0 of a sample of fixed size is an atom, which never falls.
+        stays = float(law.stays.log().upper()) if loss.changed else -math.inf
     scale = math.log1p(-float(loss.failure))
-    shifts = [_Shift.of(loss, float(power), angle, mu) for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+    angles = [angle for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+    shifts = [[_Shift.of(loss, float(power), angle, mu) for power in powers] for angle in angles]
 
     def fall(begin: float, end: float) -> float:
         # The size of every shift falls with the frequency.
-        least = min((shift.log_size(begin) for shift in shifts), default=0.0)
+        least = min(
+            (_log_sum([stays, *(part.log_size(begin) for part in parts)]) for parts in shifts), default=0.0
+        )
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
         # Far out the size is below every float.
@@ -371,12 +400,28 @@ def pairs_of_sample(loss: SampledLoss, tilt: Fraction) -> list[tuple[float, floa
 
 
 def _power(loss: SampledLoss, tilt: Fraction) -> Fraction:
-    return -tilt if loss.added else 1 + tilt
+    # The halves of a sample of fixed size have both powers. Their terms are at most those of the larger one, as R > 1
+    # there; and of 1, with which the mass of the rest is computed.
+    return max(1 + tilt, -tilt, Fraction(1)) if loss.changed else _powers(loss, tilt)[0]
+
+
+def _powers(loss: SampledLoss, tilt: Fraction) -> tuple[Fraction, ...]:
+    if loss.changed:
+        return 1 + tilt, -tilt
+    return (-tilt,) if loss.added else (1 + tilt,)
+
+
+def _log_sum(logarithms: Sequence[float]) -> float:
+    """ln of a sum of exponentials."""
+    highest = max(logarithms)
+    return highest + math.log(math.fsum(math.exp(part - highest) for part in logarithms))
 
 
 def _log_rest(loss: SampledLoss) -> float:
     """ln(1 - q)."""
     q = loss.probability
+    if q == 1:
+        return -math.inf
     # log1p where q is small, the log of the exact 1 - q where it is near 1: each keeps its digits.
     return math.log1p(-float(q)) if 2 * q < 1 else math.log(1 - q)
 
@@ -385,6 +430,40 @@ def _log_grown(loss: SampledLoss, b: Floats) -> Floats:
     """ln R."""
     grown: Floats = np.logaddexp(_log_rest(loss), math.log(loss.probability) + b)
     return grown
+
+
+_Gaussian: TypeAlias = NormalLoss | GaussianLoss | MixtureLoss
+
+
+def _moves(base: object) -> list[tuple[float, float]]:
+    """By how many standard deviations the record moves Gaussian noise, and the logarithms of their probabilities."""
+    match base:
+        case NormalLoss(mu_squared):
+            return [(math.sqrt(mu_squared), 0.0)]
+        case GaussianLoss(variance, sensitivity):
+            return [(float(sensitivity) / math.sqrt(variance), 0.0)]
+        case MixtureLoss(variance, shares):
+            # The quotient first: each of both may be beyond floats that are squared.
+            return [(math.sqrt(move**2 / variance), log_of(share)) for move, share in shares]
+        case _:
+            raise AssertionError(base)
+
+
+def _log_odds(base: object, x: Floats) -> Floats:
+    """The loss b of Gaussian noise at places x, in standard deviations."""
+    terms = [log_share + mu * x - mu * mu / 2 for mu, log_share in _moves(base)]
+    return terms[0] if len(terms) == 1 else np.logaddexp.reduce(terms)
+
+
+def _slope(loss: SampledLoss, x: float) -> float:
+    """The slope of ln R at x, at least; it rises with x."""
+    place = np.array([x])
+    grown = float(_log_grown(loss, _log_odds(loss.base, place))[0])
+    log_q = math.log(loss.probability)
+    return sum(
+        mu * math.exp(min(0.0, log_q + log_share + (mu * x - mu * mu / 2) - grown))
+        for mu, log_share in _moves(loss.base)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +481,8 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
     """The places of the sum for Gaussian noise; those of discrete noise are its whole numbers."""
     base, exponent = loss.base, float(power)
     match base:
-        case NormalLoss(mu_squared):
-            mu, shift = math.sqrt(mu_squared), 0.0
+        case NormalLoss() | MixtureLoss():
+            mu, shift = _moves(base)[-1][0], 0.0
             y, nats = _strip(exponent, mu, _WIDEST_STRIP)
             step = 2 * math.pi / (frequency * mu + nats / y)
             # In the middle of the strip between the real axis and y the step does not depend on the frequency.
@@ -412,8 +491,8 @@ def _rule(loss: SampledLoss, power: Fraction, frequency: float) -> _Rule:
                 step, shift = math.pi * y / nats, _few_digits(y / 2)
             # The error of the rule falls with the step.
             step = _few_digits(step)
-        case GaussianLoss(variance, sensitivity):
-            mu, step, shift = float(sensitivity) / math.sqrt(variance), 1 / math.sqrt(variance), 0.0
+        case GaussianLoss(variance):
+            mu, step, shift = _moves(base)[0][0], 1 / math.sqrt(variance), 0.0
         case _:
             raise AssertionError(base)
     low, high = _range(loss, exponent, mu)
@@ -565,6 +644,74 @@ def _log_least(loss: SampledLoss, power: float) -> float:
     return float(np.logaddexp(power * ends[0], power * ends[1] - epsilon)) - math.log(2)
 
 
+@dataclass(frozen=True, slots=True)
+class _HalfLine:
+    """A Gauss-Legendre rule for normal noise where the loss b on the sample is above 0.
+
+    Attributes:
+        count: Nodes.
+        high: Where the interval ends. It begins at mu / 2.
+        beyond: Bound on both integrals beyond the end.
+    """
+
+    count: int
+    high: float
+    beyond: arb
+
+
+def _half_line(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
+    return _half_line_once(replace(loss, multiplicity=1), tilt, frequency)
+
+
+@lru_cache(maxsize=256)
+def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
+    powers, most = [float(power) for power in _powers(loss, tilt)], float(_power(loss, tilt))
+    mu = _moves(loss.base)[0][0]
+    low, high = mu / 2, _range(loss, most, mu)[1]
+    # Each half is at least the sum of its cells' least terms; the integrand's first factor falls, and R rises.
+    x = np.linspace(low, high, 4097)
+    grown = _log_grown(loss, _log_odds(loss.base, x))
+    widths = math.log(float(x[1] - x[0]) / math.sqrt(2 * math.pi))
+    # At a tilt between -1 and 0 both powers are between 0 and 1, and beyond, the larger one is above 1.
+    least = float(np.logaddexp.reduce(widths - x[1:] ** 2 / 2 + max(powers) * grown[:-1]))
+    half, middle, nodes = (high - low) / 2, (high + low) / 2, math.inf
+    for angle in (3.0 / 2**j for j in range(16)):
+        y = angle / mu
+        if y > _FARTHEST_SHIFT:
+            continue
+        # Half axes of the ellipse are half times (rho + 1 / rho) / 2 and y = half times (rho - 1 / rho) / 2.
+        log_rho = math.asinh(y / half)
+        ends = np.linspace(middle - half * math.cosh(log_rho), middle + half * math.cosh(log_rho), 4097)
+        inside = (ends[:-1] <= 0) & (ends[1:] >= 0)
+        parabola = np.where(inside, 0.0, -np.minimum(ends[:-1] ** 2, ends[1:] ** 2) / 2)
+        rest = _log_grown(loss, _log_odds(loss.base, ends))
+        largest = max(
+            float((parabola + np.maximum(power * rest[:-1], power * rest[1:])).max())
+            + min(power, 0.0) * math.log(math.cos(angle / 2))
+            for power in powers
+        )
+        largest += y * y / 2 - math.log(math.sqrt(2 * math.pi)) + frequency * angle
+        interval = math.log(64 / 15 * half / -math.expm1(-2 * log_rho))
+        nodes = min(nodes, (_RULE + 1 + max(0.0, largest + interval - least)) / (2 * log_rho))
+    # Whole thirties of nodes, so that tilts share their places.
+    count = 32 * math.ceil((nodes + 2) / 32)
+    # Beyond the end exp(-x^2 / 2) R^power falls by exp(-(high - power mu)) and faster, for the larger power.
+    with precision(_BITS):
+        last = rational(Fraction(high))
+        ratio = (
+            1
+            + rational(loss.probability)
+            * (rational(Fraction(mu)) * last - rational(Fraction(mu)) ** 2 / 2).expm1()
+        ).log()
+        fall = Fraction(high) - Fraction(most) * Fraction(mu) * (1 + Fraction(1, 10**9))
+        end = (
+            (rational(Fraction(most)) * ratio - last * last / 2).exp()
+            / (2 * arb.pi()).sqrt()
+            / rational(fall)
+        )
+        return _HalfLine(count, high, 2 * end * (1 + arb(0, 1e-9)))
+
+
 @lru_cache(maxsize=64)
 def _legendre(count: int) -> list[tuple[arb, arb]]:
     """Nodes and weights of a Gauss-Legendre rule on [-1, 1]."""
@@ -588,32 +735,40 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
     x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
-    logs = -x * x / 2 + power * _log_grown(loss, mu * x - mu * mu / 2)
+    logs = -x * x / 2 + power * _log_grown(loss, _log_odds(loss.base, x))
     matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
     low, high = float(x[matter[0]]) - step, float(x[matter[-1]]) + step
     # Where the ratio of neighbouring terms is bounded, see `_tails`.
     high = max(high, max(power, 0.0) * mu + 1)
-    low = min(low, -1 - max(-power, 0.0) * mu * _largest_share(loss, mu, low))
+    low = min(low, -1 - max(-power, 0.0) * _largest_slope(loss, mu, low))
     return low, high
 
 
-def _largest_share(loss: SampledLoss, mu: float, x: float) -> float:
-    """Bound on the real part of q exp(b) / R at x and left of it, on the real axis and on a line beside it."""
-    b = mu * x - mu * mu / 2
-    log_share = math.log(loss.probability) + b - float(_log_grown(loss, np.array([b]))[0])
+def _largest_slope(loss: SampledLoss, mu: float, x: float) -> float:
+    """Bound on the derivative of ln |R| at x and left of it, on the real axis and on a line beside it."""
     # Beside the axis it is at most twice what it is there.
-    return min(1.0, 2 * math.exp(min(0.0, log_share)))
+    return min(mu, 2 * _slope(loss, x))
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A tilted law in balls: values of ln R, masses, their sum, the mass of a failure, and a bound on its error."""
+    """A tilted law in balls.
+
+    Attributes:
+        values: Of the loss, or of minus the loss if the record was added.
+        masses: Their tilted probabilities, not normalised.
+        total: The sum of these.
+        failed: The mass of a failure.
+        stays: The mass of the part that is not in a half of a sample of fixed size.
+        error: Bound on the error of the total, relative.
+    """
 
     values: list[Ball]
     masses: list[Ball]
     total: arb
     failed: arb
+    stays: arb
     error: float
 
 
@@ -629,22 +784,69 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
     exponent = _power(loss, tilt)
     with precision(_BITS):
         q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(exponent)
+        if loss.changed and isinstance(loss.base, NormalLoss):
+            return _both_halves(loss, tilt, frequency, *_half_in_balls(loss, tilt, frequency))
         b, probabilities = _in_balls(loss, exponent, frequency)
+        if loss.changed:
+            return _both_halves(loss, tilt, frequency, b, probabilities)
         not_failed = rational(1 - loss.failure)
         values = [(rest + q * part.exp()).log() for part in b]
         masses = [
             not_failed * chance * (power * value).exp()
             for chance, value in zip(probabilities, values, strict=True)
         ]
-        error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | ExponentialLoss) else 0.0
-        if isinstance(loss.base, NormalLoss | GaussianLoss):
+        error = math.exp(-_RULE) if isinstance(loss.base, NormalLoss | MixtureLoss | ExponentialLoss) else 0.0
+        if isinstance(loss.base, _Gaussian):
             error += _tails(loss, exponent, frequency, masses)
         failed = arb(0)
         if loss.failure:
             values.append(rest.log())
             failed = rational(loss.failure) * (power * rest.log()).exp()
             masses.append(failed)
-        return _Listed(values, masses, _real(sum(masses, arb(0))), failed, error)
+        return _Listed(values, masses, _real(sum(masses, arb(0))), failed, arb(0), error)
+
+
+def _both_halves(
+    loss: SampledLoss, tilt: Fraction, frequency: float, b: Sequence[Ball], probabilities: Sequence[Ball]
+) -> _Listed:
+    """The law of a sample of fixed size: ln R and -ln R where the loss b on the sample is above 0, and 0 otherwise."""
+    q, s = rational(loss.probability), rational(tilt)
+    values: list[Ball] = []
+    masses: list[Ball] = []
+    both = arb(0)
+    # Real all of them: no rule for these samples lies beside the real axis.
+    for part, chance in zip(map(_real, b), map(_real, probabilities), strict=True):
+        # Losses of lists are exact fractions or far from 0: a ball never holds it, but for the 0 of three options.
+        if not part > 0:
+            continue
+        grown = 1 + q * part.expm1()
+        value = grown.log()
+        values += [value, -value]
+        masses += [chance * ((1 + s) * value).exp(), chance * (-s * value).exp()]
+        both += chance * (1 + grown)
+    if isinstance(loss.base, NormalLoss):
+        half = rational(loss.base.mu_squared).sqrt() / 2
+        both = (2 - q) * _phi(-half) + q * _phi(half)
+    stays = 1 - both
+    values.append(arb(0))
+    masses.append(stays)
+    total, error = _real(sum(masses, arb(0))), 0.0
+    match loss.base:
+        case NormalLoss():
+            error = 2 * math.exp(-_RULE) + float((_half_line(loss, tilt, frequency).beyond / total).upper())
+        case GaussianLoss():
+            # Beyond the last place both halves lack terms, and the rest holds as much as both at a tilt of 0.
+            power = _power(loss, tilt)
+            rule = _rule(loss, power, frequency)
+            nats = (rule.last * rule.step - float(power) * rule.mu) * rule.step * 0.999
+            last = probabilities[-1] * (rational(power) * values[-3]).exp() / math.expm1(nats)
+            error = 4 * float(_real(last / total).upper()) * (1 + 1e-9)
+    return _Listed(values, masses, total, arb(0), stays, error)
+
+
+def _phi(x: arb) -> arb:
+    """The normal distribution function."""
+    return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def _real(number: Ball) -> arb:
@@ -658,7 +860,7 @@ def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[Ba
     # Beyond an end each term is below the one before by at least this many nats: those of exp(-x^2 / 2), less what R
     # grows by.
     falls = (
-        -low - max(-exponent, 0.0) * rule.mu * _largest_share(loss, rule.mu, low),
+        -low - max(-exponent, 0.0) * _largest_slope(loss, rule.mu, low),
         high - max(exponent, 0.0) * rule.mu,
     )
     total, beyond = _real(sum(masses, arb(0))), arb(0)
@@ -667,6 +869,20 @@ def _tails(loss: SampledLoss, power: Fraction, frequency: float, masses: list[Ba
         nats = fall * rule.step * 0.999
         beyond += abs(mass) / math.expm1(nats)
     return float((beyond / total).upper()) * (1 + 1e-9)
+
+
+def _half_in_balls(
+    loss: SampledLoss, tilt: Fraction, frequency: float
+) -> tuple[Sequence[Ball], Sequence[Ball]]:
+    """The same as `_in_balls` for normal noise where the loss on the sample is above 0."""
+    assert isinstance(loss.base, NormalLoss)
+    line = _half_line(loss, tilt, frequency)
+    low, high = rational(loss.base.mu_squared).sqrt() / 2, rational(Fraction(line.high))
+    nodes = _legendre(_checked(line.count))
+    places = [low + (high - low) * (1 + node) / 2 for node, _ in nodes]
+    unit = (high - low) / 2 / (2 * arb.pi()).sqrt()
+    masses = [unit * weight * (-x * x / 2).exp() for x, (_, weight) in zip(places, nodes, strict=True)]
+    return _log_odds_balls(loss.base, places), masses
 
 
 def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[Sequence[Ball], Sequence[Ball]]:
@@ -685,8 +901,8 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[Seq
             return [rational((2 * j - k) / scale) for j in range(k + 1)], chances
         case ExponentialLoss(epsilon):
             return _laplace_in_balls(rational(epsilon), _path(loss, float(power), frequency))
-        case NormalLoss(mu_squared):
-            return _normal_in_balls(mu_squared, _rule(loss, power, frequency))
+        case NormalLoss() | MixtureLoss():
+            return _normal_in_balls(loss.base, _rule(loss, power, frequency))
         case GaussianLoss(variance, k):
             whole_numbers = _rule(loss, power, frequency)
             _checked(whole_numbers.last - whole_numbers.first)
@@ -709,14 +925,24 @@ def _laplace_in_balls(epsilon: arb, path: list[_Piece]) -> tuple[list[Ball], lis
     return losses, chances
 
 
-def _normal_in_balls(mu_squared: Fraction, rule: _Rule) -> tuple[list[Ball], list[Ball]]:
-    _checked(rule.last - rule.first)
-    mu, step = rational(mu_squared).sqrt(), Fraction(rule.step)
+def _normal_in_balls(base: NormalLoss | MixtureLoss, rule: _Rule) -> tuple[list[Ball], list[Ball]]:
+    _checked((rule.last - rule.first) * len(_moves(base)))
+    step = Fraction(rule.step)
     places: list[Ball] = [rational(j * step) for j in range(rule.first, rule.last + 1)]
     if rule.shift:
         places = [acb(x, rule.shift) for x in places]
     unit = rational(step) / (2 * arb.pi()).sqrt()
-    return [mu * x - mu * mu / 2 for x in places], [unit * (-x * x / 2).exp() for x in places]
+    return _log_odds_balls(base, places), [unit * (-x * x / 2).exp() for x in places]
+
+
+def _log_odds_balls(base: NormalLoss | MixtureLoss, places: Sequence[Ball]) -> list[Ball]:
+    """The loss b of normal noise at places in standard deviations, as balls of the working precision."""
+    if isinstance(base, NormalLoss):
+        mu = rational(base.mu_squared).sqrt()
+        return [mu * x - mu * mu / 2 for x in places]
+    unit = rational(base.variance).sqrt()
+    parts = [(rational(move) / unit, rational(share)) for move, share in base.shares]
+    return [sum((share * (mu * x - mu * mu / 2).exp() for mu, share in parts), arb(0)).log() for x in places]
 
 
 def _theta(variance: Fraction) -> arb:
@@ -733,6 +959,23 @@ def _checked(count: int) -> int:
             "for another engine."
         )
     return count
+
+
+def _halves_in_floats(loss: SampledLoss, tilt: float) -> tuple[Floats, Floats]:
+    """For a sample of fixed size: losses, and the logarithms of their tilted probabilities, in floats."""
+    power = float(_power(loss, Fraction(tilt)))
+    if isinstance(loss.base, NormalLoss):
+        mu = _moves(loss.base)[0][0]
+        ends = np.linspace(mu / 2, _range(loss, power, mu)[1], 4097)
+        x = (ends[1:] + ends[:-1]) / 2
+        log_q = math.log(float(ends[1] - ends[0]) / math.sqrt(2 * math.pi)) - x * x / 2
+        b = _log_odds(loss.base, x)
+    else:
+        log_q, b = _in_floats(loss, power)
+    log_q, grown = log_q[b > 0], _log_grown(loss, b[b > 0])
+    stays = max(1 - float(np.exp(log_q).sum() + np.exp(log_q + grown).sum()), _TINY)
+    exponents = [log_q + (1 + tilt) * grown, log_q - tilt * grown, np.array([math.log(stays)])]
+    return np.concatenate([grown, -grown, [0.0]]), np.concatenate(exponents)
 
 
 def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
@@ -762,7 +1005,7 @@ def _in_floats(loss: SampledLoss, power: float) -> tuple[Floats, Floats]:
             stride = max(1, (rule.last - rule.first) >> 10)
             x = np.arange(rule.first, rule.last + 1, stride, dtype=np.float64) * rule.step
             unit = math.log(stride * rule.step / math.sqrt(2 * math.pi))
-            return unit - x * x / 2, rule.mu * x - rule.mu**2 / 2
+            return unit - x * x / 2, _log_odds(loss.base, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -784,13 +1027,21 @@ class _Shift:
         from scipy.special import log_ndtr
 
         low, high = _range(loss, power, mu)
+        if loss.changed:
+            # From the place with b = 0 the integral goes up to Im x = y first, and then along the line.
+            low, high = mu / 2, max(high, mu / 2 + 1)
         step = min(_FINE, 0.05 / (1 + abs(power) * mu))
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
         x = np.linspace(low, high, count + 1)
-        left, right = _log_rest(loss), math.log(loss.probability) + mu * x - mu * mu / 2
-        top = np.maximum(left, right)
-        real, imaginary = np.exp(left - top), np.exp(right - top)
-        along, across = real + imaginary * math.cos(angle), imaginary * math.sin(angle)
+        left, log_q = _log_rest(loss), math.log(loss.probability)
+        top = np.maximum(left, log_q + _log_odds(loss.base, x))
+        along, across = np.exp(left - top), np.zeros(x.size)
+        for move, log_share in _moves(loss.base):
+            part = np.exp(log_q + log_share + (move * x - move * move / 2) - top)
+            along, across = (
+                along + part * math.cos(move / mu * angle),
+                across + part * math.sin(move / mu * angle),
+            )
         sizes = power * (top + np.log(np.hypot(along, across)))
         turns = np.arctan2(across, along)
         # The logarithm of the normal mass of each cell, from the side on which it is small.
@@ -799,10 +1050,31 @@ class _Shift:
         # Beyond the left end |R| lies between 1 - q and its value there. Beyond the right one exp(-x^2 / 2) |R|^power
         # falls faster than exp(-(high - power mu) x).
         leftmost = max(float(sizes[0]), power * left) + float(log_ndtr(low))
+        if power <= 0 and left == -math.inf:
+            # Without a part that stays, R falls to 0, but |R| >= R(x) cos(angle / 2), and exp(-x^2 / 2) R^power falls.
+            grown = float(_log_grown(loss, _log_odds(loss.base, x[:1]))[0]) + math.log(math.cos(angle / 2))
+            fall = -low + power * _slope(loss, low)
+            leftmost = power * grown - low * low / 2 - math.log(math.sqrt(2 * math.pi) * fall)
         beyond = high - max(power, 0.0) * mu
         rightmost = float(sizes[-1]) - high * high / 2 - math.log(math.sqrt(2 * math.pi) * beyond)
-        logs = np.concatenate([[leftmost], np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]])
-        return cls(logs + (angle / mu) ** 2 / 2, np.concatenate([[0.0], turns[:-1], [float(turns[-1])]]))
+        logs = (
+            np.concatenate([np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]]) + (angle / mu) ** 2 / 2
+        )
+        if loss.changed:
+            before, turned = cls._upright(loss, power, angle, mu)
+        else:
+            before, turned = np.array([leftmost + (angle / mu) ** 2 / 2]), np.zeros(1)
+        return cls(np.concatenate([before, logs]), np.concatenate([turned, turns[:-1], [float(turns[-1])]]))
+
+    @staticmethod
+    def _upright(loss: SampledLoss, power: float, angle: float, mu: float) -> tuple[Floats, Floats]:
+        """The same for the way up, at b = 0: there |R| falls, and its angle and |exp(-x^2 / 2)| rise."""
+        q, turns = float(loss.probability), np.linspace(0.0, angle, _UPRIGHT + 1)
+        along, across = 1 - q + q * np.cos(turns), q * np.sin(turns)
+        sizes, heights = power * np.log(np.hypot(along, across)), (turns / mu) ** 2 / 2
+        unit = math.log(angle / mu / _UPRIGHT / math.sqrt(2 * math.pi)) - mu * mu / 8
+        logs = unit + heights[1:] + np.maximum(sizes[:-1], sizes[1:])
+        return logs, np.arctan2(across, along)[:-1]
 
     def log_size(self, frequency: float) -> float:
         """The logarithm of the sum at a frequency, and of all larger ones at most."""

@@ -31,12 +31,14 @@ from tallyveil.accounting.events import (
     IntegerSubspaceLaplace,
     InvariantEvent,
     Laplace,
+    MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    SampledWithoutReplacement,
     SequentialEvent,
     WorstEvent,
 )
@@ -171,6 +173,10 @@ _KINDS: Mapping[
     ),
     "gaussian": (Gaussian, {"variance": _text, "sensitivity": _text, "multiplicity": _given}),
     "laplace": (Laplace, {"scale": _text, "sensitivity": _text, "multiplicity": _given}),
+    "mixture_of_gaussians": (
+        MixtureOfGaussians,
+        {"variance": _text, "sensitivities": _texts, "probabilities": _texts, "multiplicity": _given},
+    ),
     "randomized_response": (
         RandomizedResponse,
         {"epsilon": _text, "options": _given, "multiplicity": _given},
@@ -178,6 +184,10 @@ _KINDS: Mapping[
     "approximate_dp": (ApproximateDP, {"epsilon": _text, "delta": _text, "multiplicity": _given}),
     "zcdp": (ZCDP, {"rho": _text}),
     "poisson_sampled": (PoissonSampled, {"event": _event, "probability": _text, "multiplicity": _given}),
+    "sampled_without_replacement": (
+        SampledWithoutReplacement,
+        {"event": _event, "sample_size": _given, "records": _given, "multiplicity": _given},
+    ),
     "sequential": (SequentialEvent, {"events": _events}),
     "parallel": (ParallelEvent, {"events": _events, "degree": _given}),
     "adaptive": (_adaptive, {"branches": _events}),
