@@ -21,6 +21,7 @@ errors, which are derived in docs/proofs/off-lattice.md.
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, TypeAlias, TypeGuard
@@ -614,14 +615,26 @@ _MANY_PHASES: Final = 1 << 20
 """Nodes times atoms from which a transform is a product of matrices: below, it takes some hundredths of a second."""
 
 
+def _one_thread(nodes: float) -> AbstractContextManager[object]:
+    """Products of matrices on one thread: of these sizes a second one gains nothing and waits at full speed."""
+    if nodes <= _FEW_NODES:
+        return nullcontext()
+    # Here, because few compositions need it.
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return limits
+
+
 def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     """ln delta, or ln(1 - delta) on a contour left of the pole at 0, at each epsilon."""
     # About 8 MiB for each array of angles; the epsilons go in pieces of this many nodes times epsilons.
     most = max(1, _MOST_AT_ONCE // contour.frequencies.size)
-    logs = [
-        _log_excess_at_once(contour, epsilons[begin : begin + most])
-        for begin in range(0, len(epsilons), most)
-    ]
+    with _one_thread(contour.frequencies.size):
+        logs = [
+            _log_excess_at_once(contour, epsilons[begin : begin + most])
+            for begin in range(0, len(epsilons), most)
+        ]
     if len(logs) == 1:
         return logs[0]
     return ManyBounds(
@@ -1009,7 +1022,8 @@ class Dithered:
             if rule is None:
                 self._contours[tilt] = None
                 return None
-            contour = contour_at(*rule)
+            with _one_thread(rule[0].nodes(rule[2])):
+                contour = contour_at(*rule)
             while self._contours and len(self._contours) * contour.frequencies.size > _CACHED:
                 self._contours.pop(next(iter(self._contours)))
             self._contours[tilt] = contour
