@@ -26,8 +26,6 @@ import numpy as np
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.events import (
-    DiscreteGaussian,
-    DiscreteLaplace,
     IntegerSubspaceGaussian,
     Neighbours,
     PrivacyEvent,
@@ -36,9 +34,9 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.budget.allocation import Allocation, PathShares
+from tallyveil.budget.strategy import noise_event
 from tallyveil.declared import mapping_of
 from tallyveil.errors import ConfigError
-from tallyveil.noise.laws import DiscreteGaussian as GaussianLaw
 from tallyveil.plans.release import StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
@@ -325,11 +323,7 @@ def _noise(plan: StatedPlan, path: PathShares, counts: _Counts, first: int) -> I
     for geolevel, share in tuple(zip(strategy.geolevels, path, strict=True))[first:]:
         for query in strategy.queries(geolevel) if share else ():
             if counts[query]:
-                law = strategy.law(geolevel, query, share)
-                if isinstance(law, GaussianLaw):
-                    yield DiscreteGaussian(law.variance, multiplicity=counts[query])
-                else:
-                    yield DiscreteLaplace(law.scale, multiplicity=counts[query])
+                yield noise_event(strategy.law(geolevel, query, share), counts[query])
 
 
 def _drawn(
