@@ -105,7 +105,10 @@ class SecretGuarantee:
         return (rho_of if plan.budget_unit == "rho" else epsilon_of)(self.event)
 
     def proved(self, delta: Fraction) -> ProvedEpsilon:
-        """The least epsilon at a delta that is proved; claim the upper end.
+        """The least epsilon at a delta that is proved of the event; claim the upper end.
+
+        The lower end is of the event, too. The secret may cost less if attributes are exchanged, or if a place changes
+        and geounits are bypassed.
 
         Raises:
             BudgetError, SolverError: as `proved_epsilon`.
@@ -355,15 +358,13 @@ def secrets_record(plan: StatedPlan, allocation: Allocation | None = None) -> li
     one_root = allocation is not None and allocation.spine.n_geounits(0) == 1
     for secret in secrets_of(plan, one_root=one_root):
         for item in guarantees_of(plan, secret, allocation):
-            epsilon = item.proved(plan.delta).bounds
             rows.append(
                 {
                     "secret": item.name,
                     "records": 2 if item.exchanged else 1,
                     "cost": str(item.cost(plan)),
                     "delta": str(plan.delta),
-                    "epsilon_lower": epsilon.lower,
-                    "epsilon_upper": epsilon.upper,
+                    "epsilon": item.proved(plan.delta).bounds.upper,
                     "changes_invariants": list(item.invariants),
                 }
             )
