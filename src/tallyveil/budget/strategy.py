@@ -233,9 +233,7 @@ class Strategy:
         return SequentialEvent(self.events())
 
     def _event_of(self, query: str, law: Law) -> PrivacyEvent:
-        if isinstance(law, DiscreteGaussian):
-            return DiscreteGaussianEvent(law.variance, multiplicity=self.answers_moved(query))
-        return DiscreteLaplaceEvent(law.scale, multiplicity=self.answers_moved(query))
+        return noise_event(law, self.answers_moved(query))
 
     def shares_of(self, geolevel: str) -> tuple[tuple[str, Fraction], ...]:
         """Query groups measured at a geolevel, in order, each with its share of the geolevel's budget.
@@ -250,6 +248,13 @@ class Strategy:
             f"geolevel {geolevel} is not measured; measured are {', '.join(self.geolevels)}. "
             "Ask for one of these, or give the geolevel a share."
         )
+
+
+def noise_event(law: Law, answers: int) -> PrivacyEvent:
+    """The event of answers with noise of a law, of which so many move by one each."""
+    if isinstance(law, DiscreteGaussian):
+        return DiscreteGaussianEvent(law.variance, multiplicity=answers)
+    return DiscreteLaplaceEvent(law.scale, multiplicity=answers)
 
 
 def _member(kind: type[StrEnum], value: str, where: str) -> StrEnum:

@@ -319,7 +319,7 @@ def secrets(plan: ReleaseFilePath, as_json: AsJson = False) -> None:
     unit = release.content.budget_unit
     table = plain_table(texts=("secret",), numbers=(unit, "epsilon <="))
     for row in rows:
-        table.add_row(row["secret"], spent_cell(Fraction(row["cost"])), bound_cell(row["epsilon_upper"]))
+        table.add_row(row["secret"], spent_cell(Fraction(row["cost"])), bound_cell(row["epsilon"]))
     console = Screen()
     console.print(table)
     console.print(

@@ -340,7 +340,10 @@ def _show_plan(forecast: "Forecast") -> None:
     groups = "; ".join(
         f"{item['size']} {units}: epsilon <= {claim_text(item['epsilon'], 3)}" for item in several["groups"]
     )
-    console.print(f"groups      {groups}; all of one {loaded.geolevels[-1]}", soft_wrap=True)
+    console.print(
+        f"groups      {groups}, at delta = {delta_text(loaded.delta)}; all of one {loaded.geolevels[-1]}",
+        soft_wrap=True,
+    )
     if several["tied"] is not None:
         console.print(f"tied        {several['tied']['sentence']}", soft_wrap=True)
     console.print(f"declared    {guarantee['budget_unit']} = {guarantee['declared']}")

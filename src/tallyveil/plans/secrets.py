@@ -26,8 +26,6 @@ import numpy as np
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.events import (
-    DiscreteGaussian,
-    DiscreteLaplace,
     IntegerSubspaceGaussian,
     Neighbours,
     PrivacyEvent,
@@ -36,9 +34,9 @@ from tallyveil.accounting.events import (
 )
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.budget.allocation import Allocation, PathShares
+from tallyveil.budget.strategy import noise_event
 from tallyveil.declared import mapping_of
 from tallyveil.errors import ConfigError
-from tallyveil.noise.laws import DiscreteGaussian as GaussianLaw
 from tallyveil.plans.release import StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
@@ -107,7 +105,10 @@ class SecretGuarantee:
         return (rho_of if plan.budget_unit == "rho" else epsilon_of)(self.event)
 
     def proved(self, delta: Fraction) -> ProvedEpsilon:
-        """The least epsilon at a delta that is proved; claim the upper end.
+        """The least epsilon at a delta that is proved of the event; claim the upper end.
+
+        The lower end is of the event, too. The secret may cost less if attributes are exchanged, or if a place changes
+        and geounits are bypassed.
 
         Raises:
             BudgetError, SolverError: as `proved_epsilon`.
@@ -325,11 +326,7 @@ def _noise(plan: StatedPlan, path: PathShares, counts: _Counts, first: int) -> I
     for geolevel, share in tuple(zip(strategy.geolevels, path, strict=True))[first:]:
         for query in strategy.queries(geolevel) if share else ():
             if counts[query]:
-                law = strategy.law(geolevel, query, share)
-                if isinstance(law, GaussianLaw):
-                    yield DiscreteGaussian(law.variance, multiplicity=counts[query])
-                else:
-                    yield DiscreteLaplace(law.scale, multiplicity=counts[query])
+                yield noise_event(strategy.law(geolevel, query, share), counts[query])
 
 
 def _drawn(
@@ -361,15 +358,13 @@ def secrets_record(plan: StatedPlan, allocation: Allocation | None = None) -> li
     one_root = allocation is not None and allocation.spine.n_geounits(0) == 1
     for secret in secrets_of(plan, one_root=one_root):
         for item in guarantees_of(plan, secret, allocation):
-            epsilon = item.proved(plan.delta).bounds
             rows.append(
                 {
                     "secret": item.name,
                     "records": 2 if item.exchanged else 1,
                     "cost": str(item.cost(plan)),
                     "delta": str(plan.delta),
-                    "epsilon_lower": epsilon.lower,
-                    "epsilon_upper": epsilon.upper,
+                    "epsilon": item.proved(plan.delta).bounds.upper,
                     "changes_invariants": list(item.invariants),
                 }
             )

@@ -423,7 +423,7 @@ def test_secrets_of_a_release_file(account, small_release):
     assert {"age", "home", "all attributes", "place, exchanged"} <= set(table["secret"])
     for row in rows:
         bounds = tallyveil.guarantee_of_plan(small_release, secret=row["secret"]).epsilon(row["delta"])
-        assert row["epsilon_upper"] == pytest.approx(bounds.upper, rel=1e-8)
+        assert row["epsilon"] == pytest.approx(bounds.upper, rel=1e-8)
         assert bounds.upper <= whole.epsilon.upper or row["records"] == 2
         assert (row["records"] == 2) <= bool(row["changes_invariants"])
     text = account("secrets", str(small_release))

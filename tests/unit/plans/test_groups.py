@@ -74,6 +74,37 @@ def test_with_nested_constraints_two_records_are_enough():
     assert seen[2] > 200
 
 
+def test_a_record_can_be_added_if_one_other_may_leave():
+    """Unbounded neighbours: the number of records is free but for the constraints."""
+    rng, needed = np.random.default_rng(1), Counter()
+    for _ in range(300):
+        n_leaves, most = int(rng.integers(2, 5)), 4
+        counts = np.bincount(rng.integers(0, n_leaves, 2), minlength=n_leaves)
+        constraints = []
+        for part in nested(rng, tuple(range(n_leaves))):
+            if rng.random() < 0.8:
+                count = int(counts[list(part)].sum())
+                constraints.append((part, count - int(rng.integers(0, 2)), count + int(rng.integers(0, 2))))
+        feasible = {
+            counts
+            for number in range(most + 1)
+            for counts in counts_that_satisfy(constraints, n_leaves, number)
+        }
+        units = np.eye(n_leaves, dtype=int)
+        possible = {leaf for counts in feasible for leaf in range(n_leaves) if counts[leaf]}
+        for counts, leaf in itertools.product(feasible, possible):
+            if sum(counts) == most:  # larger populations are not listed
+                continue
+            with_it = np.array(counts) + units[leaf]
+            if tuple(with_it.tolist()) in feasible:
+                needed[1] += 1
+                continue
+            leaving = [tuple((with_it - units[other]).tolist()) for other in range(n_leaves) if counts[other]]
+            assert any(left in feasible for left in leaving)
+            needed[2] += 1
+    assert min(needed[1], needed[2]) > 100
+
+
 def test_with_constraints_that_cross_two_records_may_not_be_enough():
     """Exact sums of the rows and columns of a table of three by three."""
     rows = [((0, 1, 2), 1, 1), ((3, 4, 5), 1, 1), ((6, 7, 8), 1, 1)]

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -18,12 +19,13 @@ from tallyveil.accounting.events import (
     SequentialEvent,
     WorstEvent,
 )
+from tallyveil.accounting.numbers import bound_cell, spent_cell
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
 from tallyveil.geography.spine import uniform_shares
-from tallyveil.plans.from_toml.load import plan_from_mapping
+from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
 from tallyveil.plans.secrets import guarantee_named, guarantees_of, secrets_of, secrets_record
 
 GEOLEVELS = ["Region", "Town", "Block"]
@@ -454,10 +456,9 @@ def test_nothing_moves_where_nothing_is_measured():
 
 def test_the_record_has_upper_bounds_that_rise_with_the_area():
     rows = {row["secret"]: row for row in secrets_record(plan_of(QUERIES))}
-    places = [rows[name]["epsilon_upper"] for name in ("place within Town", "place within Region", "place")]
+    places = [rows[name]["epsilon"] for name in ("place within Town", "place within Region", "place")]
     assert places == sorted(places)
-    assert all(row["epsilon_lower"] <= row["epsilon_upper"] for row in rows.values())
-    assert rows["age within band"]["epsilon_upper"] < rows["age"]["epsilon_upper"]
+    assert rows["age within band"]["epsilon"] < rows["age"]["epsilon"]
 
 
 @pytest.mark.parametrize(
@@ -485,3 +486,14 @@ def test_an_attribute_within_a_recode_that_is_not_measured_can_be_asked_for():
 def epsilon_of_total(plan):
     """The whole budget."""
     return rho_of(plan.event()) if plan.budget_unit == "rho" else epsilon_of(plan.event())
+
+
+def test_the_page_shows_what_the_command_does():
+    project = Path(__file__).parents[3]
+    page = (project / "docs" / "secrets.md").read_text(encoding="utf-8")
+    plan = load_plan(project / "examples" / "redistricting" / "national.toml")
+    rows = secrets_record(plan)
+    shown = re.findall(r"^ (\S.*?) {2,}([\d.]+) {2,}([\d.]+)$", page, re.MULTILINE)
+    assert shown == [
+        (row["secret"], spent_cell(Fraction(row["cost"])), bound_cell(row["epsilon"])) for row in rows
+    ]
