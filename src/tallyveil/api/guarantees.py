@@ -162,7 +162,7 @@ def guarantee_of_noise(
     plan: AnyPath | None = None,
     product: Text | None = None,
     secret: Text | None = None,
-    neighbours: Relation = "unbounded",
+    neighbours: Relation | None = None,
     engine: Engine = "auto",
     width: Width | None = None,
 ) -> "Guarantee":
@@ -173,10 +173,11 @@ def guarantee_of_noise(
         events: A file of events (`plans/from_toml/spending.py`), whose neighbours are its own.
         plan, product: As for `guarantee_of_plan` and `guarantee_of_product`, whose neighbours are their own.
         secret: With a plan: as for `guarantee_of_plan`.
-        neighbours: "bounded" or "unbounded", of the flags.
+        neighbours: "bounded" or "unbounded" (the default), of the flags.
         engine, width: As for `guarantee_of_plan`.
     Raises:
-        ConfigError: not exactly one of flags, events, plan and product is given, or a secret without a plan.
+        ConfigError: not exactly one of flags, events, plan and product is given; a secret without a plan, or neighbours
+            without flags.
     """
     from tallyveil.accounting.events import Neighbours
     from tallyveil.accounting.guarantee import compose
@@ -195,6 +196,12 @@ def guarantee_of_noise(
             "--product NAME.",
             code="bad-flag",
         )
+    if neighbours is not None and not any(noise.values()):
+        raise ConfigError(
+            "--neighbours is for flags of noise: what --events, --plan and --product name states its own neighbours. "
+            "Leave --neighbours out.",
+            code="bad-flag",
+        )
     if secret is not None and plan is None:
         raise ConfigError("--secret needs --plan RELEASE.TOML, whose records have it.", code="bad-flag")
     asked: dict[str, Any] = {"engine": engine, "width": width}
@@ -202,7 +209,7 @@ def guarantee_of_noise(
         return guarantee_of_product(product, **asked)
     if plan is not None:
         return guarantee_of_plan(plan, secret=secret, **asked)
-    relation = Neighbours(neighbours)
+    relation = Neighbours(neighbours or Neighbours.UNBOUNDED)
     stated = [flag.event(text, relation) for flag in NOISE_FLAGS for text in noise.get(flag.name, ())]
     if events is not None:
         from tallyveil.plans.from_toml.spending import load_spending  # whose room loads all plans

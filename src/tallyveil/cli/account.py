@@ -63,11 +63,11 @@ Product = Annotated[
     ),
 ]
 Relation = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--neighbours",
-        help=f"{NEIGHBOURS} A change of value moves two answers of every query. A file of events, a release file and "
-        "a product state their own.",
+        help=f"{NEIGHBOURS} A change of value moves two answers of every query. For flags of noise alone, where it is "
+        "unbounded by default: a file of events, a release file and a product state their own.",
     ),
 ]
 Proved = Annotated[
@@ -117,9 +117,7 @@ def of_noise(command: Callable[..., None]) -> Callable[..., None]:
         command({name: given.pop(name) for name in _SOURCES}, **given)
 
     stated = [
-        Parameter(
-            name, Parameter.KEYWORD_ONLY, annotation=kind, default="unbounded" if kind is Relation else None
-        )
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=None)
         for name, kind in _SOURCES.items()
     ]
     _, *others = signature(command).parameters.values()

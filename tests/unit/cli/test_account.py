@@ -357,14 +357,14 @@ def test_events_of_a_file(account, tmp_path):
     events = PoissonSampled(Gaussian("1.21"), "1/100", 100), ApproximateDP("1/10", "1e-7")
     guarantee = compose(*events, neighbours="unbounded")
     # The relation is that of the file, and accountants that know no samples are left out.
-    answer = json.loads(
-        account("epsilon", "--delta", "1e-5", "--events", path, "--neighbours", "bounded", "--json")
-    )
+    answer = json.loads(account("epsilon", "--delta", "1e-5", "--events", path, "--json"))
     assert answer["epsilon"] == guarantee.epsilon("1e-5").to_mapping()
     assert (answer["neighbours"], "classical" in answer) == ("unbounded", False)
     path.write_text(SPENDING.replace('"1/10"', "0.1"), encoding="utf-8")
     assert "events[2]: 'epsilon'" in account("profile", "--events", path, code=BudgetError.exit_code)
     assert "give one of these" in account("tradeoff", "--events", path, "--zcdp", "1", code=2)
+    contradiction = account("profile", "--events", path, "--neighbours", "bounded", code=2)
+    assert "states its own neighbours" in contradiction
 
 
 def test_a_household(account, tmp_path):
