@@ -19,7 +19,6 @@ answer, and the count as `published`. Reports and districts read them; nothing w
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +49,6 @@ from tallyveil.storage.write import (
     TEMPORARY_SUFFIX,
     file_digest,
     store_error,
-    write_file,
     write_json,
     write_parquet,
     write_text,
@@ -236,11 +234,11 @@ class IntervalTable:
     def _flush(self) -> None:
         place, part = (self.area, self.group.name), table_part(self.first + self._parts)
         tags = {**self.tags, **table_tags(*place, zeros=True)}
-        path = table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part
-        write_parquet(path, pl.concat(self._frames), tags)
+        frame = pl.concat(self._frames)
+        write_parquet(table_folder(self.root, *place, INTERVALS + TEMPORARY_SUFFIX) / part, frame, tags)
         if self.staging is not None:
-            # The same bytes, so that a table and its intervals cannot differ.
-            write_file(table_folder(self.staging, *place) / part, partial(shutil.copyfile, path))
+            # The same frame twice, so that a table and its intervals cannot differ.
+            write_parquet(table_folder(self.staging, *place) / part, frame, tags)
         self._frames.clear()
         self._parts += 1
 

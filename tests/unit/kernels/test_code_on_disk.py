@@ -69,6 +69,19 @@ def test_code_is_taken_from_disk(kernel, tmp_path):
     assert kernels_folder() == tmp_path / "codes" / "tallyveil" / "kernels"
 
 
+def test_code_of_another_installation_with_the_same_sources_is_not_looked_at(kernel, tmp_path):
+    answered(kernel())
+    kernel()  # seals it
+    (index,) = tmp_path.rglob("*.nbi")
+    other = index.parent.rename(index.parent.with_name("elsewhere")) / index.name
+    flip(other)
+    damaged = other.read_bytes()
+    again = kernel()
+    assert not on_disk(again)
+    assert answered(again) == (2, False)
+    assert other.read_bytes() == damaged
+
+
 def flip(path: Path) -> None:
     """Change a bit in the middle of a file. Its time stays, as that of a file on a failing disk does."""
     data, before = path.read_bytes(), path.stat()
