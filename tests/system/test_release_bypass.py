@@ -168,6 +168,7 @@ def test_epsilon_is_one_number_at_every_door(release, tmp_path, monkeypatch, few
     assert answer("account", "epsilon", "--plan", release, "--delta", delta)["epsilon"] == epsilon
     joint = joint_cost(read_joint([tmp_path / "out"]), Fraction(delta))  # programmes and publications
     assert joint["exact_epsilon"] == epsilon
+    write_report(tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert claim_text(epsilon["upper"], 3) in page
 
