@@ -1,12 +1,15 @@
 """Every engine on a table of workloads: width of epsilon's bounds, processor time, and where each one is the best.
 
 python benchmarks/accounting.py [--rounds 3] [--json FILE]
+python benchmarks/accounting.py --spines
 
 A time is that of preparing the composition and of one epsilon at delta 1e-10. Two of the workloads are also given to
-dp_accounting's privacy loss distributions, on one core.
+dp_accounting's privacy loss distributions, on one core. `--spines` accounts for the products of the 2020 Census on
+spines that have every kind of path that bypassing only children can make, each product alone and several together.
 """
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -22,8 +25,16 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from tallyveil.accounting import Neighbours
 from tallyveil.accounting.engines.choose import ENGINES
-from tallyveil.accounting.events import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
+from tallyveil.accounting.events import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ParallelEvent,
+    PrivacyEvent,
+    SequentialEvent,
+)
 from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.losses import number_of_laws
+from tallyveil.accounting.proved import upper_bound
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.errors import BudgetError, SolverError
 
@@ -160,12 +171,78 @@ def headlines(rows: list[dict[str, Any]]) -> Iterator[headline.Headline]:
             )
 
 
+TOGETHER = {
+    "persons": ("redistricting-us",),
+    "units": ("redistricting-units-us",),
+    "DHC persons": ("dhc-persons-us",),
+    "DHC units": ("dhc-units-us",),
+    "persons, units": ("redistricting-us", "redistricting-units-us"),
+    "persons, DHC persons": ("redistricting-us", "dhc-persons-us"),
+    "units, DHC units": ("redistricting-units-us", "dhc-units-us"),
+    "all four": ("redistricting-us", "redistricting-units-us", "dhc-persons-us", "dhc-units-us"),
+    "Puerto Rico, all four": (
+        "redistricting-state-rooted",
+        "redistricting-units-state-rooted",
+        "dhc-persons-state-rooted",
+        "dhc-units-state-rooted",
+    ),
+}
+
+
+def on_every_path(name: str) -> PrivacyEvent:
+    """A product on a spine in which any geounit below the root may have an only child, and is bypassed if it has."""
+    strategy = load_strategy_preset(name).strategy
+    shares = [dict(strategy.geolevel_shares)[geolevel] for geolevel in strategy.geolevels]
+    kinds = set()
+    for bypassed in itertools.product((False, True), repeat=len(shares) - 2):
+        moved = list(shares)
+        for level in range(len(shares) - 2, 0, -1):
+            if bypassed[level - 1]:
+                moved[level], moved[level + 1] = moved[level] + moved[level + 1], Fraction(0)
+        kinds.add(tuple(moved))
+    return ParallelEvent(
+        tuple(
+            SequentialEvent(
+                tuple(
+                    strategy.geolevel_event(geolevel, share)
+                    for geolevel, share in zip(strategy.geolevels, kind, strict=True)
+                    if share
+                )
+            )
+            for kind in sorted(kinds)
+        )
+    )
+
+
+def spines() -> None:
+    """Epsilon of the products at delta 1e-10, and the bound that follows without the laws."""
+    delta = Fraction(1, 10**10)
+    for name, products in TOGETHER.items():
+        event = SequentialEvent(tuple(map(on_every_path, products)))
+        start = time.process_time()
+        guarantee = compose(event, neighbours=Neighbours.BOUNDED)
+        epsilon = guarantee.epsilon(delta)
+        spent = time.process_time() - start
+        start = time.process_time()
+        fallback, method = upper_bound(event, Neighbours.BOUNDED, delta)
+        print(
+            f"| {name} | {number_of_laws(guarantee.choices):,} | {epsilon.upper:.9f} | {epsilon.width:.1e} | "
+            f"{spent:.2f} | "
+            f"{fallback:.4f}, {method} | {time.process_time() - start:.2f} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--spines", action="store_true")
     headline.add_option(parser)
     arguments = parser.parse_args()
+    if arguments.spines:
+        spines()
+        return
     rows = []
     for name, events in compositions().items():
         answers = [ours(events, engine, arguments.rounds) for engine in ASKED]

@@ -11,8 +11,12 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from tallyveil.accounting import proved
 from tallyveil.accounting.costs import epsilon_of, rho_of
+from tallyveil.accounting.ledger.joint import read_joint
+from tallyveil.accounting.ledger.joint_cost import joint_cost
 from tallyveil.accounting.ledger.lines import event_from_mapping
+from tallyveil.accounting.numbers import claim_text
 from tallyveil.budget.allocation import allocation_of
 from tallyveil.cli.main import app
 from tallyveil.confidential.measure import Measurer
@@ -139,6 +143,34 @@ def test_the_ledger_spends_the_whole_once_for_every_kind_of_path(outcome):
     record = outcome.manifest.body["spine"]["bypassing"]
     assert [level["not_measured"] for level in record["geolevels"]] == [0, 2, 3]
     assert record["rule"] == "single_child"
+
+
+@pytest.mark.parametrize("few", [50, 1])
+def test_epsilon_is_one_number_at_every_door(release, tmp_path, monkeypatch, few):
+    """One by one, and on the contour that many ways share."""
+    monkeypatch.setattr("tallyveil.accounting.guarantee._FEW", few)
+    proved._proved.cache_clear()
+    proved._composed.cache_clear()
+
+    def answer(*arguments):
+        found = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    run_release(load_plan(release), tmp_path / "out", test_key=None)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    exact = manifest["privacy"]["exact"]
+    assert ("shared" in exact["engines"]) is (few == 1)
+    delta, epsilon = exact["delta"], exact["epsilon"]
+    assert manifest["privacy"]["epsilon"] == epsilon["upper"]
+    assert answer("plan", release, "--read-geography")["privacy"]["exact"]["epsilon"] == epsilon
+    assert answer("account", "total", tmp_path / "out", "--delta", delta)["epsilon"] == epsilon
+    assert answer("account", "epsilon", "--plan", release, "--delta", delta)["epsilon"] == epsilon
+    joint = joint_cost(read_joint([tmp_path / "out"]), Fraction(delta))  # programmes and publications
+    assert joint["exact_epsilon"] == epsilon
+    write_report(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert claim_text(epsilon["upper"], 3) in page
 
 
 def dense_variances(plan, spine, level, query) -> np.ndarray:

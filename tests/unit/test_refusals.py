@@ -42,7 +42,14 @@ from tallyveil.accounting.engines.ball_tails import Proved, resolving_bits
 from tallyveil.accounting.engines.tails import ManyBounds
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
 from tallyveil.accounting.guarantee import Guarantee
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, alternatives_of, loss_law_of, merged
+from tallyveil.accounting.losses import (
+    Choice,
+    GaussianLoss,
+    LaplaceLoss,
+    alternatives_of,
+    loss_law_of,
+    merged,
+)
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.proved import classical_epsilons
 from tallyveil.accounting.renyi import zcdp_to_epsilon_textbook
@@ -210,7 +217,7 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
             ),
             (0, 1, "2"),
         ),
-        ("at least one composition", lambda: Guarantee(GAUSSIAN, (), BOUNDED)),
+        ("at least one composition", lambda: Guarantee(GAUSSIAN, (Choice(()),), BOUNDED)),
         (
             "odd multiplicity",
             lambda: translate(SequentialEvent((DiscreteGaussian(2, 1, 3),)), BOUNDED, UNBOUNDED),

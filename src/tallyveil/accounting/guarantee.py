@@ -82,8 +82,8 @@ class ShownGuarantee(Protocol):
         """What was done."""
 
     @property
-    def alternatives(self) -> Sequence[object]:
-        """One composition of losses for each way that the event may take."""
+    def ways(self) -> int:
+        """How many compositions of losses the event may be."""
 
     @property
     def neighbours(self) -> Neighbours:
@@ -116,8 +116,8 @@ def lines_of(guarantee: ShownGuarantee) -> tuple[tuple[str, str], ...]:
         ("neighbours", str(guarantee.neighbours)),
         ("engines", ", ".join(guarantee.engines)),
     ]
-    if len(guarantee.alternatives) > 1:
-        lines.append(("alternatives", f"{len(guarantee.alternatives)}, of which the worst one counts"))
+    if guarantee.ways > 1:
+        lines.append(("alternatives", f"{guarantee.ways}, of which the worst one counts"))
     if guarantee.invariants:
         lines.append(("published exactly", _shortened(guarantee.invariants)))
     return tuple(lines)
@@ -235,6 +235,8 @@ class Guarantee:
     _known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not all(choice.options for choice in self.choices):
+            raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         # Chosen at once, so that losses which no engine takes are refused here and not by a later question.
         self._known["costliest"] = self._engine(self.costliest)
@@ -248,6 +250,11 @@ class Guarantee:
     def is_shared(self) -> bool:
         """Whether there are so many alternatives that epsilon is computed on a contour that all of them share."""
         return self.engine == "auto" and number_of_laws(self.choices) > _FEW and takes(self.choices)
+
+    @property
+    def ways(self) -> int:
+        """How many alternatives there are; equal ones count apart where they are not composed one by one."""
+        return number_of_laws(self.choices) if self.is_shared else len(self.alternatives)
 
     @property
     def costliest(self) -> Law:
@@ -309,7 +316,10 @@ class Guarantee:
             SolverError: no engine bounds it closely enough.
         """
         exact = real_number(delta, "delta")
-        if self.is_shared and 0 < exact < 1:
+        # No delta is above 1.
+        if self.is_shared and exact >= 1:
+            return Bounds(0.0, 0.0)
+        if self.is_shared and exact > 0:
             shared = shared_epsilon(self.choices, exact, self.width)
             if shared is not None:
                 return shared

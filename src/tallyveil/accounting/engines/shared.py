@@ -82,6 +82,7 @@ _LEFT_OUT: Final = 1e-2  # share of the width that nodes left out may take
 _WRAP: Final = 28.0  # minus the logarithm of the wrap-around, which only makes the upper bound larger
 _NEARBY: Final = 0.02  # relative distance of epsilons that share a tilt
 _MOST_DISTANCES: Final = 64  # squared distances of neighbouring tables that are looked at
+_LARGEST_LOG_UNIT: Final = 1e7  # beyond it, the rounding of logarithms would show
 _LARGEST_TILT: Final = 1e6  # near the largest loss tilts grow without end
 _TILT_STEPS: Final = 100
 _UNDERFLOW: Final = 1e-280  # more than all terms that are too small for floats
@@ -233,7 +234,8 @@ class SharedContour:
         value, given, law = self._largest(weights, 1e-13 * float(sizes.sum()))
         total = value + given + rounding + self.left_out
         log_unit, less = sum(n * table.log_unit for n, table in parts), self.tilt * float(epsilon)
-        log_delta = math.log(total) + log_unit - less if total > 0 else -math.inf
+        # All errors are in the total, so that it is positive; no number at all would be no bound.
+        log_delta = math.log(total) + log_unit - less if total > 0 else 0.0
         slack = 64 * UNIT * (sum(n * abs(table.log_unit) for n, table in parts) + abs(less) + 16)
         return WorstLaw(min(log_delta + slack, 0.0), law)
 
@@ -378,7 +380,7 @@ def worst_epsilon(
     target = log_bounds_of(delta).lower
     law, about = usual
     # From the largest loss on, delta is 0.
-    most = (1 + 1e-14) * sum(
+    most = (1 + 1e-14) * math.fsum(
         choice.times * max(greatest_bounds(option).upper for option in choice.options) for choice in choices
     )
     contour, made_for, at = None, -math.inf, min(about, 0.9 * most)
@@ -395,11 +397,11 @@ def worst_epsilon(
             law = worst.law
             known[law] = alone(law)
             at = max(bounds.upper for bounds in known.values()) + width
-        elif worst.log_delta > target:
+        elif worst.log_delta <= target:
+            return Bounds(min(max(bounds.lower for bounds in known.values()), at), at)
+        else:
             # What is left is the contour's own error: far enough on, delta has fallen by as much.
             at += max(1.05 * (worst.log_delta - target) / contour.tilt, width / 4)
-        else:
-            return Bounds(min(max(bounds.lower for bounds in known.values()), at), at)
     return None
 
 
@@ -439,6 +441,8 @@ def contour_for(
     options = tuple(_Options.of(laws, times, places, known) for laws, times in taken.items())
     # About the value of the rule, in the unit of the transforms.
     log_unit = sum(each.times * float(each.log_units.max()) for each in options)
+    if not log_unit < _LARGEST_LOG_UNIT:
+        return None
     log_value = log_delta + tilt * epsilon - log_unit
     rule = _Rule(tilt, dither, step, spread, log_unit, log_value + math.log(_LEFT_OUT * tilt * width))
     most = _MOST_NUMBERS // (len(places) + sum(len(each.laws) for each in options))
@@ -536,6 +540,11 @@ class _Rule:
     log_unit: float
     log_negligible: float
 
+    @property
+    def slack(self) -> float:
+        """More than the rounding of logarithms of sizes."""
+        return 1e-9 + 1e-12 * abs(self.log_unit)
+
     def nodes(
         self, options: tuple[_Options, ...], known: list[_Kind], most: int
     ) -> tuple[Integers | None, float]:
@@ -545,7 +554,7 @@ class _Rule:
         if count > _MOST_SCANNED:
             return None, 0.0
         scan = _Scan(self, options, known)
-        blocks, length, left_out = np.arange(1), count, math.exp(self._beyond(count, height) + 1e-9)
+        blocks, length, left_out = np.arange(1), count, math.exp(self._beyond(count, height) + self.slack)
         for shorter in _BLOCKS:
             times = length // shorter
             blocks, more = scan.kept((blocks[:, None] * times + np.arange(times)).reshape(-1), shorter, most)
@@ -570,9 +579,9 @@ class _Rule:
                 [_doubt(float(noise.variance / n), u) for n in range(1, noise.squared_distance + 1)], axis=0
             )
             logs = height - u * u * (self.dither / 2) - np.log(self.tilt**2 + u * u)
-            total += float(np.exp(logs + 1e-9) @ doubts) * self.step / math.pi
+            total += float(np.exp(logs + self.slack) @ doubts) * self.step / math.pi
         # Beyond, a transform is no larger than the sum of all its images, below 1.03 of its unit from 1/4 on.
-        return 1.001 * (total + 1.03 * math.exp(self._beyond(count, height) + 1e-9))
+        return 1.001 * (total + 1.03 * math.exp(self._beyond(count, height) + self.slack))
 
     def _height(self, options: tuple[_Options, ...]) -> float:
         """Logarithm of what multiplies exp(-(u t)^2 / 2) / |z (z + 1)| in a bound on the terms of every law."""
@@ -629,7 +638,7 @@ class _Scan:
                 break
             logs = logs + each.times * (self._log_sizes(each, middle, half) - float(each.log_caps.max()))
             small = logs <= few
-            left_out += length * float(np.exp(logs[small] + 1e-9).sum())
+            left_out += length * float(np.exp(logs[small] + rule.slack).sum())
             numbers, middle, logs, few = numbers[~small], middle[~small], logs[~small], few[~small]
         return numbers, left_out
 
@@ -677,11 +686,11 @@ def _tables(
         turned = np.exp((2j * math.pi) * (turns - np.rint(turns)))
         sums = numbers @ logs[used]
         rough = numbers @ (errors[used] + 64) + (16 + used.size) * (numbers @ np.abs(logs[used]))
-        rough = rough + 8 * np.abs(phases) + (16 * np.abs(each.log_units) + 100)[:, None]
+        rough = rough + 8 * np.abs(phases) + ((16 + used.size) * np.abs(each.log_units) + 100)[:, None]
         tables.append(
             _Table(
                 np.exp(sums + less) * turned,
-                np.exp((numbers @ log_sizes[used] + less).max(axis=0)) * (1 + 1e-9),
+                np.exp((numbers @ log_sizes[used] + less).max(axis=0)) * (1 + 1e-6),
                 rough.max(axis=0),
                 log_unit,
                 centres[0],

