@@ -23,12 +23,12 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
-    PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
     Release,
     Sample,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
     WorstEvent,
     parts_of,
@@ -87,13 +87,18 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
         BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
             under the relation that it is not stated for.
     """
-    if isinstance(event, SampledWithoutReplacement) and neighbours is Neighbours.UNBOUNDED:
+    of_fixed_size = isinstance(event, SampledWithoutReplacement | SampledWithReplacement)
+    if of_fixed_size and neighbours is Neighbours.UNBOUNDED:
         raise BudgetError(
-            "SampledWithoutReplacement is stated for bounded neighbours: samples have a fixed size, and one record "
+            f"{type(event).__name__} is stated for bounded neighbours: samples have a fixed size, and one record "
             "changes its value. Ask with neighbours='bounded'.",
             code="sample-neighbours",
         )
-    if isinstance(event, PoissonSampled | MixtureOfGaussians) and neighbours is Neighbours.BOUNDED:
+    if (
+        isinstance(event, Sample | MixtureOfGaussians)
+        and not of_fixed_size
+        and neighbours is Neighbours.BOUNDED
+    ):
         raise BudgetError(
             f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
             "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
@@ -148,7 +153,7 @@ def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tupl
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
-        case PoissonSampled() | SampledWithoutReplacement() | MixtureOfGaussians():
+        case _ if isinstance(release, Sample | MixtureOfGaussians):
             raise BudgetError(
                 f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
                 "both sides.",

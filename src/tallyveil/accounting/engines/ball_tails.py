@@ -38,6 +38,7 @@ import flint
 from flint import arb, arb_poly, fmpz, fmpz_poly
 
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
+from tallyveil.accounting.engines.sampled import kinds_of
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
@@ -47,6 +48,7 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.losses import (
+    ChoiceLoss,
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
@@ -629,7 +631,9 @@ class OneSample(DeltaByTails):
     def build(cls, law: Law) -> "OneSample | None":
         """The engine, or None if the law is another one."""
         match law:
-            case (SampledLoss(NormalLoss() | MixtureLoss(), failure=0, multiplicity=1) as loss,):
+            case (
+                SampledLoss(NormalLoss() | MixtureLoss() | ChoiceLoss(), failure=0, multiplicity=1) as loss,
+            ):
                 return cls(loss)
             case _:
                 return None
@@ -648,6 +652,15 @@ class OneSample(DeltaByTails):
 
     def _tails(self, epsilon: Fraction) -> tuple[arb, ...] | None:
         """P(L > epsilon), Q(L > epsilon) and delta; empty if no loss is larger, None at too low a precision."""
+        if isinstance(self.loss.base, ChoiceLoss):
+            # Which kind of sample it was is told, so that all three are means over the kinds.
+            kinds = [
+                (rational(share), OneSample(kind)._tails(epsilon)) for share, kind in kinds_of(self.loss)
+            ]
+            known = [(share, tails) for share, tails in kinds if tails is not None]
+            if len(known) < len(kinds):
+                return None
+            return tuple(sum((share * tails[i] for share, tails in known if tails), arb(0)) for i in range(3))
         if self.loss.changed and epsilon < 0:
             # Both laws of such a sample are alike: what is above epsilon under P is below -epsilon under Q.
             there = self._tails(-epsilon)
