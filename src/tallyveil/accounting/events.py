@@ -801,9 +801,10 @@ class SampledWithReplacement:
         _set(self, "event", event)
         _set(self, "sample_size", count_of(sample_size, "sample_size of SampledWithReplacement"))
         _set(self, "records", count_of(records, "records of SampledWithReplacement", least=2))
-        if max(self.sample_size, self.records) > _MOST_RECORDS:
+        if max(self.sample_size, self.records) > _MOST_RECORDS or self.sample_size > 10 * self.records:
             raise BudgetError(
-                f"sample_size and records of SampledWithReplacement must be at most {_MOST_RECORDS}, got "
+                f"sample_size and records of SampledWithReplacement must be at most {_MOST_RECORDS}, and the former at "
+                "most ten times the latter, as a record would be drawn very often, got "
                 f"{self.sample_size} and {self.records}."
             )
         _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithReplacement"))

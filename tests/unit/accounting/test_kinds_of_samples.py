@@ -230,6 +230,7 @@ def test_the_json_form_is_kept(event, written) -> None:
         (lambda: SampledWithReplacement(Laplace(1), 1, 2), "normal noise alone"),
         (lambda: SampledWithReplacement(Gaussian(1), 1, 1), "records of SampledWithReplacement"),
         (lambda: SampledWithReplacement(Gaussian(1), 1, 10**13), "at most 1000000000000"),
+        (lambda: SampledWithReplacement(Gaussian(1), 21, 2), "drawn very often"),
         (lambda: SampledWithReplacement(Gaussian(1), 0, 2), "sample_size of SampledWithReplacement"),
         (lambda: TruncatedPoissonSampled(Laplace(1), "1/2", 1, 2), "normal noise alone"),
         (lambda: TruncatedPoissonSampled(Gaussian(1), "3/2", 1, 2), "probability of TruncatedPoissonSampled"),
