@@ -319,16 +319,16 @@ class SampledLoss:
             have 1.
         failure: Probability with which the mechanism reveals everything that is in the sample; exact.
         added: Whether P is the law without the record.
-        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
         multiplicity: Number of samples, each drawn anew.
+        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
     """
 
     base: "SampleBase | None"
     probability: Fraction
     failure: Fraction = Fraction(0)
     added: bool = False
-    changed: bool = False
     multiplicity: int = 1
+    changed: bool = False
 
 
 FurtherLoss: TypeAlias = (

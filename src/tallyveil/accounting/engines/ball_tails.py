@@ -320,7 +320,7 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
     return fmpz_poly(masses[start : max(start, reach - lowest + 1)]), lowest + start
 
 
-MAX_NEWTON_STEPS: Final = 1 << 20
+MAX_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
 MAX_TERMS: Final = 1 << 15
@@ -373,7 +373,7 @@ class Enumeration(DeltaByTails):
             for factor in factors:
                 table = _power_of(factor, bits)
                 # Losses need not share a lattice, so the length of a table is only known when it is made.
-                if len(total) * len(table) * (real + 1) > MAX_NEWTON_STEPS:
+                if len(total) * len(table) * (real + 1) > MAX_STEPS:
                     return None
                 total = _combined(total, table)
         if len(total) * (real + 1) > MAX_TERMS:
@@ -481,7 +481,7 @@ def _overlap(factors: tuple[Countable, ...]) -> bool:
     """Whether the losses share a lattice, so that many sums are equal."""
     integers = of_integers(factors)
     if len(integers) == len(factors):
-        return estimated_length(integers, lattice_of(integers)) <= MAX_NEWTON_STEPS
+        return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
     steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
     reach = greatest_bounds(factors).upper
     real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))

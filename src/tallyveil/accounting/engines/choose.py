@@ -413,7 +413,7 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
         searched_divergence(law, 1.0)
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
-    if lower != law and not _is_one_of_fixed_size(law):
+    if any(_attained(loss) != loss for loss in law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
         return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
