@@ -29,7 +29,9 @@ from tallyveil.accounting.events import PoissonSampled as PoissonSampled
 from tallyveil.accounting.events import PrivacyEvent as PrivacyEvent
 from tallyveil.accounting.events import RandomizedResponse as RandomizedResponse
 from tallyveil.accounting.events import SampledWithoutReplacement as SampledWithoutReplacement
+from tallyveil.accounting.events import SampledWithReplacement as SampledWithReplacement
 from tallyveil.accounting.events import SequentialEvent as SequentialEvent
+from tallyveil.accounting.events import TruncatedPoissonSampled as TruncatedPoissonSampled
 from tallyveil.accounting.events import WorstEvent as WorstEvent
 from tallyveil.accounting.filters import Filter as Filter
 from tallyveil.accounting.filters import Odometer as Odometer

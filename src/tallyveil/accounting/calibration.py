@@ -41,7 +41,9 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
+    TruncatedPoissonSampled,
     WorstEvent,
 )
 from tallyveil.accounting.guarantee import Guarantee, compose
@@ -239,13 +241,13 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
                 f"{as_given(event)} states a guarantee, and no noise that could be scaled. Leave it out, and lower the "
                 "target by what it costs."
             )
+        # The probabilities are how records are drawn, and no noise.
         case PoissonSampled():
-            # The probability is how records are drawn, and no noise.
-            return PoissonSampled(scaled(event.event, factor), event.probability, event.multiplicity)
+            return replace(event, event=scaled(event.event, factor))
         case SampledWithoutReplacement():
-            return SampledWithoutReplacement(
-                scaled(event.event, factor), event.sample_size, event.records, event.multiplicity
-            )
+            return replace(event, event=scaled(event.event, factor))
+        case SampledWithReplacement() | TruncatedPoissonSampled():
+            return replace(event, event=scaled(event.event, factor))
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)
         case IntegerSubspaceGaussian() | MixtureOfGaussians():

@@ -6,7 +6,7 @@ From one neighbouring relation to the other: exactly for partition queries, by g
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from tallyveil.accounting.events import (
     ZCDP,
@@ -29,7 +29,9 @@ from tallyveil.accounting.events import (
     Release,
     Sample,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
+    TruncatedPoissonSampled,
     WorstEvent,
     parts_of,
     require_distance,
@@ -80,6 +82,10 @@ def rho_of(event: PrivacyEvent, *, laplace_as_zcdp: bool = False) -> Fraction:
     return folded_cost(event, of_release, Fraction(0))
 
 
+_OF_ADDED_RECORDS: Final = PoissonSampled | TruncatedPoissonSampled | MixtureOfGaussians
+"""Events that are stated under unbounded neighbours."""
+
+
 def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     """Refuse an event that leaves out what one record moves, because its stated cost would be too low.
 
@@ -87,13 +93,15 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
         BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
             under the relation that it is not stated for.
     """
-    if isinstance(event, SampledWithoutReplacement) and neighbours is Neighbours.UNBOUNDED:
+    if isinstance(event, SampledWithoutReplacement | SampledWithReplacement) and (
+        neighbours is Neighbours.UNBOUNDED
+    ):
         raise BudgetError(
-            "SampledWithoutReplacement is stated for bounded neighbours: samples have a fixed size, and one record "
+            f"{type(event).__name__} is stated for bounded neighbours: samples have a fixed size, and one record "
             "changes its value. Ask with neighbours='bounded'.",
             code="sample-neighbours",
         )
-    if isinstance(event, PoissonSampled | MixtureOfGaussians) and neighbours is Neighbours.BOUNDED:
+    if isinstance(event, _OF_ADDED_RECORDS) and neighbours is Neighbours.BOUNDED:
         raise BudgetError(
             f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
             "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
@@ -148,7 +156,7 @@ def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tupl
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
-        case PoissonSampled() | SampledWithoutReplacement() | MixtureOfGaussians():
+        case _ if isinstance(release, Sample | MixtureOfGaussians):
             raise BudgetError(
                 f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
                 "both sides.",

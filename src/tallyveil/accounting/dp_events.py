@@ -32,7 +32,9 @@ from tallyveil.accounting.events import (
     Sample,
     Sampleable,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
+    TruncatedPoissonSampled,
 )
 from tallyveil.accounting.numbers import count_of, exact_number
 from tallyveil.errors import BudgetError
@@ -56,14 +58,15 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     """An event of dp_accounting as an event of this package, stated under a relation.
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
-    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, MixtureOfGaussiansDpEvent,
-    SingleEpochTreeAggregationDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
+    ZCDpEvent with xi = 0, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, SampledWithReplacementDpEvent,
+    TruncatedSubsampledGaussianDpEvent, MixtureOfGaussiansDpEvent, SingleEpochTreeAggregationDpEvent, ComposedDpEvent,
+    SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
     - (epsilon, delta) and rho are taken as stated under the relation given.
-    - Randomized response and samples without replacement need bounded neighbours; Poisson samples and mixtures
-      unbounded ones.
+    - Randomized response and samples of fixed size need bounded neighbours; Poisson samples and mixtures unbounded
+      ones.
     - Probabilities of a mixture are floats. What their sum lacks to 1 counts for the largest sensitivity, and what it
       exceeds 1 by is taken from the smallest one; both are at most 1e-9.
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
@@ -185,7 +188,7 @@ def _sampled(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     return inner
 
 
-def _without_replacement(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+def _of_fixed_size(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     if neighbours is not Neighbours.BOUNDED:
         raise _refused(
             event, "A sample of fixed size is stated for a record that changes: give neighbours='bounded'."
@@ -197,7 +200,32 @@ def _without_replacement(event: Any, neighbours: Neighbours, depth: int) -> Priv
     inner = _on_sample(event, neighbours, depth)
     if not sizes[0]:
         return SequentialEvent(())
-    return SampledWithoutReplacement(inner, *sizes) if isinstance(inner, Sampleable) else inner
+    if not isinstance(inner, Sampleable):
+        return inner
+    if type(event).__name__ == "SampledWithoutReplacementDpEvent":
+        return SampledWithoutReplacement(inner, *sizes)
+    if not isinstance(inner, Gaussian):
+        raise _refused(event, "Draws with replacement are known for Gaussian noise alone.")
+    # Every draw from one record is that record.
+    if sizes[1] == 1:
+        return replace(inner, sensitivity=sizes[0] * inner.sensitivity)
+    return SampledWithReplacement(inner, *sizes)
+
+
+def _truncated(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    if neighbours is not Neighbours.UNBOUNDED:
+        raise _refused(
+            event, "A truncated sample is stated for an added or removed record: give neighbours='unbounded'."
+        )
+    inner = _gaussian(event, neighbours, depth)
+    records = count_of(event.dataset_size, "dataset_size", least=0)
+    largest = count_of(event.truncated_batch_size, "truncated_batch_size", least=0)
+    probability = _number(event, "sampling_probability")
+    if not (records and largest and probability):
+        return SequentialEvent(())
+    if not isinstance(inner, Gaussian):
+        return inner
+    return TruncatedPoissonSampled(inner, probability, largest, records)
 
 
 def _on_sample(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
@@ -275,8 +303,13 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     "ZCDpEvent": (_zcdp, ("rho", "xi")),
     "PoissonSampledDpEvent": (_sampled, ("sampling_probability", "event")),
     "SampledWithoutReplacementDpEvent": (
-        _without_replacement,
+        _of_fixed_size,
         ("source_dataset_size", "sample_size", "event"),
+    ),
+    "SampledWithReplacementDpEvent": (_of_fixed_size, ("source_dataset_size", "sample_size", "event")),
+    "TruncatedSubsampledGaussianDpEvent": (
+        _truncated,
+        ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
     ),
     "MixtureOfGaussiansDpEvent": (_mixture, ("standard_deviation", "sensitivities", "sampling_probs")),
     "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),

@@ -564,6 +564,15 @@ def _several(values: Sequence[Fraction | int | str], where: str) -> tuple[Fracti
     return tuple(exact_number(value, where) for value in values)
 
 
+_MOST_RECORDS = 10**12
+"""Of a sample whose law is computed from binomial probabilities: their balls keep more than 200 of 256 bits."""
+
+
+def _require_normal(event: object, sampled: str) -> None:
+    if not isinstance(event, Gaussian):
+        raise BudgetError(f"{sampled} takes normal noise alone (Gaussian), got {as_given(event)}.")
+
+
 def _require_one_answer(event: "Sampleable | PoissonSampled", sampled: str) -> None:
     # Answers on one sample are not independent given the record; normal ones are one vector together.
     if event.multiplicity != 1 and not isinstance(event, Gaussian):
@@ -762,6 +771,115 @@ class SampledWithoutReplacement:
         }
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class SampledWithReplacement:
+    """A release with normal noise that sees records drawn one by one, each from all records.
+
+    A record may be drawn several times, and then moves the answer so many times as far. The event is stated under
+    bounded neighbours: one record changes its value. The sample itself must stay secret.
+
+    The upper bounds are those of a pair that covers one sample (docs/proofs/real-noise.md, section 10); draws of a
+    record that are rarer than 1e-24 together count as revealing everything. The lower bounds are those of a record
+    that all samples move in the same way: no smaller claim holds.
+
+    Attributes:
+        event: Normal noise, stated under bounded neighbours for a record that is drawn once.
+        sample_size: Number of draws.
+        records: Number of all records, 2 or more; public.
+        multiplicity: Number of samples, each drawn anew.
+
+    Source: Balle, Barthe, Gaboardi 2018, Theorem 10.
+    """
+
+    event: Gaussian
+    sample_size: int
+    records: int
+    multiplicity: int
+
+    def __init__(self, event: Gaussian, sample_size: int, records: int, multiplicity: int = 1) -> None:
+        _require_normal(event, "SampledWithReplacement")
+        _set(self, "event", event)
+        _set(self, "sample_size", count_of(sample_size, "sample_size of SampledWithReplacement"))
+        _set(self, "records", count_of(records, "records of SampledWithReplacement", least=2))
+        if max(self.sample_size, self.records) > _MOST_RECORDS or self.sample_size > 10 * self.records:
+            raise BudgetError(
+                f"sample_size and records of SampledWithReplacement must be at most {_MOST_RECORDS}, and the former at "
+                "most ten times the latter, as a record would be drawn very often, got "
+                f"{self.sample_size} and {self.records}."
+            )
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithReplacement"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "kind": "sampled_with_replacement",
+            "event": self.event.to_mapping(),
+            "sample_size": self.sample_size,
+            "records": self.records,
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TruncatedPoissonSampled:
+    """A release with normal noise that sees a Poisson sample of the records, or a random part of it if it is large.
+
+    Each record is in the sample with a probability, independently. If there are more than `largest`, so many of them
+    are taken at random. Then a record may take the place of another one, so that it moves the answer twice as far.
+
+    The event is stated under unbounded neighbours: one record is added or removed, and both changes are accounted for.
+    The sample and its size must stay secret. The upper bounds are those of a pair that covers one sample
+    (docs/proofs/real-noise.md, section 11); the lower bounds those of other records that do not move the answer.
+
+    Attributes:
+        event: Normal noise, stated under unbounded neighbours.
+        probability: Of each record, between 0 and 1; exact.
+        largest: Number of records that the release sees at most.
+        records: Number of all records, with the one that is added or removed; public.
+        multiplicity: Number of samples, each drawn anew.
+
+    Source: arXiv 2508.15089.
+    """
+
+    event: Gaussian
+    probability: Fraction
+    largest: int
+    records: int
+    multiplicity: int
+
+    def __init__(
+        self,
+        event: Gaussian,
+        probability: Fraction | int | str,
+        largest: int,
+        records: int,
+        multiplicity: int = 1,
+    ) -> None:
+        _require_normal(event, "TruncatedPoissonSampled")
+        _set(self, "event", event)
+        share = share_of(probability, "probability of TruncatedPoissonSampled")
+        _require_share(share, "probability of TruncatedPoissonSampled", probability)
+        _set(self, "probability", share)
+        _set(self, "largest", count_of(largest, "largest of TruncatedPoissonSampled"))
+        _set(self, "records", count_of(records, "records of TruncatedPoissonSampled"))
+        if self.records > _MOST_RECORDS:
+            raise BudgetError(
+                f"records of TruncatedPoissonSampled must be at most {_MOST_RECORDS}, got {self.records}."
+            )
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of TruncatedPoissonSampled"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; the probability is an exact fraction as text."""
+        return {
+            "kind": "truncated_poisson_sampled",
+            "event": self.event.to_mapping(),
+            "probability": str(self.probability),
+            "largest": self.largest,
+            "records": self.records,
+            "multiplicity": self.multiplicity,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class SequentialEvent:
     """Events on the same records, one after the other; each may depend on what the earlier ones released.
@@ -924,7 +1042,9 @@ UNPROTECTED: Final = frozenset({TEST_KEY, WITHOUT_NOISE})
 Any other non-private act, such as an evaluation, does not change the guarantee of what the run published.
 """
 
-Sample: TypeAlias = PoissonSampled | SampledWithoutReplacement
+Sample: TypeAlias = (
+    PoissonSampled | SampledWithoutReplacement | SampledWithReplacement | TruncatedPoissonSampled
+)
 """A release that sees a random sample of the records."""
 
 Release: TypeAlias = (

@@ -29,7 +29,9 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
+    TruncatedPoissonSampled,
     WorstEvent,
     parts_of,
 )
@@ -118,10 +120,13 @@ def _of_group(event: PrivacyEvent, size: int, together: bool) -> PrivacyEvent:  
                     "of its own if one person can be in all of them"
                 )
             return ParallelEvent(tuple(_of_group(part, size, together) for part in events), degree)
-        case SampledWithoutReplacement():
-            raise _unknown("SampledWithoutReplacement. Use group_privacy")
-        case PoissonSampled():
-            raise _unknown("PoissonSampled: each person is in the sample or not. Use group_privacy")
+        case (
+            PoissonSampled()
+            | SampledWithoutReplacement()
+            | SampledWithReplacement()
+            | TruncatedPoissonSampled()
+        ):
+            raise _unknown(f"{type(event).__name__}: each person is in the sample or not. Use group_privacy")
         case MixtureOfGaussians():
             raise _unknown(
                 "MixtureOfGaussians: it may stand for a group itself. State the group's sensitivities"

@@ -17,6 +17,7 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P. If a record of a
   sample of fixed size changes: the former where it is above 0, the latter where it is below, and 0 otherwise.
 - `MixtureLoss`, on a sample alone: a mixture of N(mu, 1) against N(0, 1).
+- `ChoiceLoss`, on a sample alone: one of several samples is drawn, and which one is told.
 
 *Laws and alternatives* (`loss_law_of`, `choices_of`, `alternatives_of`). A law is a tuple of loss factors with equal
 ones merged. An event that may go one of several ways costs one law or another. Its *alternatives* are the laws of these
@@ -36,6 +37,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import TypeAlias
+
+from flint import arb
 
 from tallyveil.accounting.events import (
     ZCDP,
@@ -58,13 +61,16 @@ from tallyveil.accounting.events import (
     Release,
     Sampleable,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
     SubspaceRelease,
+    TruncatedPoissonSampled,
     WorstEvent,
     parts_of,
 )
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
+from tallyveil.noise.balls import precision, rational
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +256,12 @@ class FailureLoss:
     Attributes:
         probability: Above 0 and below 1, exact.
         multiplicity: Number of independent chances.
+        attained: Whether some mechanism fails so often; if not, it counts in upper bounds alone.
     """
 
     probability: Fraction
     multiplicity: int = 1
+    attained: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +292,23 @@ class MixtureLoss:
     is_integer: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ChoiceLoss:
+    """The losses of several kinds of samples, of which one is drawn; both neighbours know which one.
+
+    Attributes:
+        parts: For each kind its probability, that of a record on it, and the loss on it, one answer. The first have sum
+            1. All exact.
+        attained: The probability of a record and the loss on a sample, of one kind, that some mechanism has.
+    """
+
+    parts: tuple[tuple[Fraction, Fraction, "NormalLoss | GaussianLoss"], ...]
+    attained: tuple[Fraction, "NormalLoss | MixtureLoss"]
+
+
 Base: TypeAlias = GaussianLoss | LaplaceLoss | NormalLoss | ExponentialLoss | ResponseLoss
+SampleBase: TypeAlias = Base | MixtureLoss | ChoiceLoss
+"""What a mechanism may lose on a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +321,16 @@ class SampledLoss:
             have 1.
         failure: Probability with which the mechanism reveals everything that is in the sample; exact.
         added: Whether P is the law without the record.
-        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
         multiplicity: Number of samples, each drawn anew.
+        changed: Whether a record changes its value and samples have a fixed size; not `added` then, and no failures.
     """
 
-    base: Base | MixtureLoss | None
+    base: "SampleBase | None"
     probability: Fraction
     failure: Fraction = Fraction(0)
     added: bool = False
-    changed: bool = False
     multiplicity: int = 1
+    changed: bool = False
 
 
 FurtherLoss: TypeAlias = (
@@ -375,7 +399,7 @@ def counted(law: Law) -> dict[AnyLoss, int]:
     return {replace(factor, multiplicity=1): factor.multiplicity for factor in law}
 
 
-def cost_hint(loss: AnyLoss | MixtureLoss) -> float:
+def cost_hint(loss: AnyLoss | SampleBase) -> float:
     """About the rho of a loss, in floats, by which searches begin and end; not a bound."""
     match loss:
         case GaussianLoss():
@@ -392,6 +416,8 @@ def cost_hint(loss: AnyLoss | MixtureLoss) -> float:
             rho = Fraction(0)
         case MixtureLoss(variance, shares):
             return float(sum((share * move**2 for move, share in shares), Fraction(0)) / (2 * variance))
+        case ChoiceLoss(parts):
+            return sum(float(share) * cost_hint(base) for share, _, base in parts)
         case SampledLoss():
             base = 0.0 if loss.base is None else cost_hint(loss.base)
             # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
@@ -642,6 +668,92 @@ def fixed_size_law(event: SampledWithoutReplacement) -> Law:
     return (SampledLoss(base, q, changed=True, multiplicity=event.multiplicity),)
 
 
+_RARE = Fraction(1, 10**24)
+"""Probability of draws of a record that count as revealing everything. Each one more is a longer list of losses."""
+
+_ROUNDED = 2**200
+"""Binomial probabilities are rounded to multiples of one over this, to the safe side."""
+
+
+def replaced_law(event: SampledWithReplacement) -> Law:
+    """The losses of a pair that covers a release on draws with replacement."""
+    draws, chance = event.sample_size, Fraction(1, event.records)
+    with precision(256):
+        # How often the record is drawn: each probability from both sides, up to the number that is rare.
+        share = (draws * rational(-chance).log1p()).exp()
+        lows: list[Fraction] = []
+        highs: list[Fraction] = []
+        tail = 1 - share
+        while tail.upper() > rational(_RARE) and len(highs) < draws:
+            times = len(highs) + 1
+            share *= rational(Fraction(draws - times + 1, times * (event.records - 1)))
+            tail -= share
+            lows.append(_rounded(share, -1))
+            highs.append(_rounded(share, 1))
+        rare = _rounded(tail, 1) if len(highs) < draws else Fraction(0)
+    mu_squared = event.event.multiplicity * event.event.mu_squared
+    total = sum(highs, Fraction(0))
+    # Given that the record is not drawn more often than listed.
+    q = min(total / (1 - rare), Fraction(1))
+    parts = tuple(
+        (high / total, q, NormalLoss(times**2 * mu_squared)) for times, high in enumerate(highs, start=1)
+    )
+    once = [low for low in lows if low]
+    attained = MixtureLoss(
+        1 / mu_squared,
+        tuple((Fraction(times), low / sum(once, Fraction(0))) for times, low in enumerate(once, start=1)),
+    )
+    law: Law = (
+        SampledLoss(
+            ChoiceLoss(parts, (sum(once, Fraction(0)), attained)),
+            q,
+            changed=True,
+            multiplicity=event.multiplicity,
+        ),
+    )
+    return (*law, FailureLoss(rare, event.multiplicity, attained=False)) if rare else law
+
+
+def truncated_law(event: TruncatedPoissonSampled) -> Law:
+    """The losses of a pair that covers a release on a truncated Poisson sample, for the removal of a record."""
+    n, most, p = event.records, event.largest, event.probability
+    single = merged_law(_loss(event.event))[0]
+    assert isinstance(single, NormalLoss)
+    if most >= n or p in (0, 1):
+        if p == 1 and most < n:
+            # Always truncated: a part of fixed size, of all records.
+            return (
+                SampledLoss(
+                    NormalLoss(4 * single.mu_squared), Fraction(most, n), multiplicity=event.multiplicity
+                ),
+            )
+        return sampled_law(PoissonSampled(event.event, p, event.multiplicity))
+    with precision(256):
+        share = rational(p)
+        # Truncated if `most` or more of the others are in the sample. Then the record is in the part with this one.
+        truncated = share.beta_lower(most, n - most, True)
+        both = share.beta_lower(most + 1, n - most, True) * most / n
+        in_part = min(_rounded(both / truncated, 1), p) if truncated > 0 else p
+        often, seldom = _rounded(truncated, -1), _rounded(1 - truncated, -1)
+        # Of a record that moves the answer alone: it is in the sample that the release sees with this probability.
+        attained = _rounded((1 - truncated) * share + both, -1)
+    double = NormalLoss(4 * single.mu_squared)
+    # What rounding leaves is counted as the worst of both.
+    kinds = ((seldom, p, single), (often, in_part, double), (1 - often - seldom, p, double))
+    parts = tuple(kind for kind in kinds if kind[0])
+    q = sum((weight * part for weight, part, _ in parts), Fraction(0))
+    choice = ChoiceLoss(parts, (attained, single))
+    return (SampledLoss(choice, q, multiplicity=event.multiplicity),)
+
+
+def _rounded(value: arb, side: int) -> Fraction:
+    """A probability, rounded up (1) or down (-1) to a multiple of 1 / `_ROUNDED`, between 0 and 1."""
+    scaled = value * _ROUNDED
+    end = (scaled.upper() if side > 0 else scaled.lower()).floor().unique_fmpz()
+    assert end is not None
+    return min(max(Fraction(int(end) + (1 if side > 0 else 0), _ROUNDED), Fraction(0)), Fraction(1))
+
+
 def mixed_law(event: MixtureOfGaussians) -> Law:
     """The losses of a mixture, for the removal of a record."""
     shares: dict[Fraction, Fraction] = {}
@@ -661,7 +773,7 @@ def mixed_law(event: MixtureOfGaussians) -> Law:
     return (SampledLoss(normal, q, multiplicity=event.multiplicity),)
 
 
-def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
+def _loss(release: Release) -> Law:  # noqa: PLR0911, PLR0912 (one return a kind)
     match release:
         case DiscreteGaussian():
             return (GaussianLoss(release.variance, release.sensitivity, release.multiplicity),)
@@ -686,6 +798,10 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911 (one return a kind)
             return sampled_law(release)
         case SampledWithoutReplacement():
             return fixed_size_law(release)
+        case SampledWithReplacement():
+            return replaced_law(release)
+        case TruncatedPoissonSampled():
+            return truncated_law(release)
         case _:
             return (_lattice_loss(release),)
 

@@ -146,6 +146,11 @@ def test_events_within_events() -> None:
     [
         (theirs.UnsupportedDpEvent(), "unbounded", "UnsupportedDpEvent"),
         (
+            theirs.RepeatAndSelectDpEvent(theirs.GaussianDpEvent(1.0), 10.0, 1.0),
+            "unbounded",
+            "RepeatAndSelectDpEvent",
+        ),
+        (
             theirs.SampledWithReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0)),
             "unbounded",
             "SampledWithReplacement",

@@ -38,6 +38,7 @@ import flint
 from flint import arb, arb_poly, fmpz, fmpz_poly
 
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
+from tallyveil.accounting.engines.sampled import kinds_of
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
@@ -47,6 +48,7 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.losses import (
+    ChoiceLoss,
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
@@ -318,7 +320,7 @@ def _cut(law: fmpz_poly, lowest: int, reach: int) -> tuple[fmpz_poly, int]:
     return fmpz_poly(masses[start : max(start, reach - lowest + 1)]), lowest + start
 
 
-MAX_NEWTON_STEPS: Final = 1 << 20
+MAX_STEPS: Final = 1 << 20
 """Multiplications of one product above which a composition is refused: about 5 seconds."""
 
 MAX_TERMS: Final = 1 << 15
@@ -371,7 +373,7 @@ class Enumeration(DeltaByTails):
             for factor in factors:
                 table = _power_of(factor, bits)
                 # Losses need not share a lattice, so the length of a table is only known when it is made.
-                if len(total) * len(table) * (real + 1) > MAX_NEWTON_STEPS:
+                if len(total) * len(table) * (real + 1) > MAX_STEPS:
                     return None
                 total = _combined(total, table)
         if len(total) * (real + 1) > MAX_TERMS:
@@ -479,7 +481,7 @@ def _overlap(factors: tuple[Countable, ...]) -> bool:
     """Whether the losses share a lattice, so that many sums are equal."""
     integers = of_integers(factors)
     if len(integers) == len(factors):
-        return estimated_length(integers, lattice_of(integers)) <= MAX_NEWTON_STEPS
+        return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
     steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
     reach = greatest_bounds(factors).upper
     real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
@@ -629,7 +631,9 @@ class OneSample(DeltaByTails):
     def build(cls, law: Law) -> "OneSample | None":
         """The engine, or None if the law is another one."""
         match law:
-            case (SampledLoss(NormalLoss() | MixtureLoss(), failure=0, multiplicity=1) as loss,):
+            case (
+                SampledLoss(NormalLoss() | MixtureLoss() | ChoiceLoss(), failure=0, multiplicity=1) as loss,
+            ):
                 return cls(loss)
             case _:
                 return None
@@ -648,6 +652,15 @@ class OneSample(DeltaByTails):
 
     def _tails(self, epsilon: Fraction) -> tuple[arb, ...] | None:
         """P(L > epsilon), Q(L > epsilon) and delta; empty if no loss is larger, None at too low a precision."""
+        if isinstance(self.loss.base, ChoiceLoss):
+            # Which kind of sample it was is told, so that all three are means over the kinds.
+            kinds = [
+                (rational(share), OneSample(kind)._tails(epsilon)) for share, kind in kinds_of(self.loss)
+            ]
+            known = [(share, tails) for share, tails in kinds if tails is not None]
+            if len(known) < len(kinds):
+                return None
+            return tuple(sum((share * tails[i] for share, tails in known if tails), arb(0)) for i in range(3))
         if self.loss.changed and epsilon < 0:
             # Both laws of such a sample are alike: what is above epsilon under P is below -epsilon under Q.
             there = self._tails(-epsilon)

@@ -52,7 +52,7 @@ from tallyveil.accounting.engines.tails import (
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
 from tallyveil.accounting.losses import (
     AnyLoss,
-    Base,
+    ChoiceLoss,
     ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
@@ -63,6 +63,7 @@ from tallyveil.accounting.losses import (
     MixtureLoss,
     NormalLoss,
     ResponseLoss,
+    SampleBase,
     SampledLoss,
     cost_hint,
     further,
@@ -406,28 +407,27 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
     # Divergences add up (docs/proofs/real-noise.md, section 6).
+    lower = merged_law(tuple(map(_attained, law)))
     if any(isinstance(loss, ConcentratedLoss) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
         searched_divergence(law, 1.0)
-        lower = merged_law(tuple(map(_attained, law)))
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
-    if any(isinstance(loss, SampledLoss) and loss.changed for loss in law) and not _is_one_sample(law):
-        lower = merged_law(tuple(map(_attained, law)))
+    if any(_attained(loss) != loss for loss in law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
         return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
     if len(law) == 1 and isinstance(law[0], NormalLoss):
         return Normal(law[0].mu_squared)
-    # Its transform falls slowly, so that no contour takes one sample.
-    if wanted == "auto" and (one := OneSample.build(law)):
-        return one
     return _without_rho(law, wanted, width)
 
 
 def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
     """The engine for losses of which the law is known: by their transforms, or on a grid."""
     if wanted == "auto":
+        # Its transform falls slowly, so that no contour takes one sample.
+        if one := OneSample.build(law):
+            return one
         engine = _first_of(_OF_TRANSFORMS, law, width, partial(_on_grid, law, LENGTH))
         return engine or _on_grid(law, LENGTH)
     if wanted == "gridded":
@@ -443,6 +443,11 @@ def _failures(law: Law) -> tuple[Fraction, Fraction]:
 
     A sample reveals everything with q times the probability of its mechanism, if the record was removed.
     """
+    if any(isinstance(loss, FailureLoss) and not loss.attained for loss in law):
+        # A chance that no mechanism is known to have counts above alone.
+        certain = tuple(loss for loss in law if not isinstance(loss, FailureLoss) or loss.attained)
+        every = tuple(replace(loss, attained=True) if isinstance(loss, FailureLoss) else loss for loss in law)
+        return _failures(certain)[0], _failures(every)[1]
     chances = [(loss.probability, loss.multiplicity) for loss in law if isinstance(loss, FailureLoss)]
     chances += [
         (loss.probability * loss.failure, loss.multiplicity)
@@ -498,16 +503,21 @@ def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
             assert not isinstance(loss, FailureLoss | ConcentratedLoss)
             stand = _stand(loss, covering)
             if stand is not None:
-                assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss)
+                assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss | ChoiceLoss)
                 listable.append(stand)
     return tuple(listable)
 
 
-def _stand(loss: Base | MixtureLoss, covering: bool) -> Base | MixtureLoss | None:
+def _stand(loss: SampleBase, covering: bool) -> SampleBase | None:
     """Integer noise for one loss; None if it costs so little that a lower bound leaves it out."""
     match loss:
         case MixtureLoss():
             return _standing_mixture(loss, covering)
+        case ChoiceLoss(parts):
+            stands = [(share, q, _stand(base, covering)) for share, q, base in parts]
+            found = tuple((share, q, base) for share, q, base in stands if isinstance(base, GaussianLoss))
+            # A part that costs too little to stand for leaves the whole out of a lower bound.
+            return replace(loss, parts=found) if len(found) == len(parts) else None
         case NormalLoss(mu_squared, n):
             # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:
@@ -553,8 +563,12 @@ def _standing_mixture(loss: MixtureLoss, covering: bool) -> MixtureLoss | None:
     )
 
 
-def _is_one_sample(law: Law) -> bool:
-    return len(law) == 1 and law[0].multiplicity == 1
+def _is_one_of_fixed_size(law: Law) -> bool:
+    match law:
+        case (SampledLoss(base, changed=True, multiplicity=1),):
+            return not isinstance(base, ChoiceLoss)
+        case _:
+            return False
 
 
 def _attained(loss: AnyLoss) -> AnyLoss:
@@ -562,6 +576,8 @@ def _attained(loss: AnyLoss) -> AnyLoss:
     match loss:
         case ConcentratedLoss():
             return NormalLoss(2 * loss.rho, loss.multiplicity)
+        case SampledLoss(ChoiceLoss(_, (q, base))):
+            return SampledLoss(base, q, added=loss.added, multiplicity=loss.multiplicity)
         case SampledLoss(changed=True):
             return replace(loss, changed=False)
         case _:

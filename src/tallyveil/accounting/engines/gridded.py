@@ -17,6 +17,7 @@ import numpy as np
 
 from tallyveil.accounting.engines.loss_transform import UNIT, fft_error, power_with_error
 from tallyveil.accounting.engines.moments import greatest_bounds
+from tallyveil.accounting.engines.sampled import kinds_of
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     ManyBounds,
@@ -26,7 +27,14 @@ from tallyveil.accounting.engines.tails import (
     within_floats,
 )
 from tallyveil.accounting.events import LARGEST_LOSS
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, MixtureLoss, ResponseLoss, SampledLoss
+from tallyveil.accounting.losses import (
+    ChoiceLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    MixtureLoss,
+    ResponseLoss,
+    SampledLoss,
+)
 from tallyveil.accounting.numbers import Bounds, log_of
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
@@ -95,6 +103,8 @@ def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
     Raises:
         SolverError: too many atoms matter.
     """
+    if isinstance(loss, SampledLoss) and isinstance(loss.base, ChoiceLoss):
+        return _listed_kinds(loss, tilt, coarse=coarse)
     base, sampled = (loss.base, loss) if isinstance(loss, SampledLoss) else (loss, None)
     match base:
         case GaussianLoss():
@@ -136,6 +146,23 @@ def listed(loss: Listable, tilt: float, *, coarse: bool = False) -> AtomList:
         relative=relative,
         slip=slip,
         lost=lost,
+    )
+
+
+def _listed_kinds(loss: SampledLoss, tilt: float, *, coarse: bool) -> AtomList:
+    """The atoms of several kinds of samples, of which one is drawn."""
+    kinds = [(log_of(share), listed(part, tilt, coarse=coarse)) for share, part in kinds_of(loss)]
+    logs = np.array([log_share + law.log_scale for log_share, law in kinds])
+    log_scale = float(np.logaddexp.reduce(logs))
+    shares = np.exp(logs - log_scale)
+    return AtomList(
+        losses=np.concatenate([law.losses for _, law in kinds]),
+        weights=np.concatenate([share * law.weights for share, (_, law) in zip(shares, kinds, strict=True)]),
+        log_scale=log_scale,
+        # Twelve units for each nat of the exponents that give a share.
+        relative=max(law.relative for _, law in kinds) + UNIT * (100 + 12 * float(np.abs(logs).max())),
+        slip=max(law.slip for _, law in kinds),
+        lost=math.fsum(float(share) * law.lost for share, (_, law) in zip(shares, kinds, strict=True)) * 1.01,
     )
 
 

@@ -21,10 +21,11 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from tallyveil.accounting.engines.sampled import log_moment_of_sample, moments_of_sample
+from tallyveil.accounting.engines.sampled import kinds_of, log_moment_of_sample, moments_of_sample
 from tallyveil.accounting.engines.tails import float_bounds, fraction_bounds
 from tallyveil.accounting.losses import (
     Base,
+    ChoiceLoss,
     ExponentialLoss,
     FailureLoss,
     GaussianLoss,
@@ -32,9 +33,9 @@ from tallyveil.accounting.losses import (
     Law,
     LossFactor,
     LossLattice,
-    MixtureLoss,
     NormalLoss,
     ResponseLoss,
+    SampleBase,
     SampledLoss,
 )
 from tallyveil.accounting.numbers import Bounds
@@ -285,6 +286,9 @@ def greatest_bounds(law: Law) -> Bounds:
 
 def _greatest_of_sample(loss: SampledLoss) -> Bounds:
     """ln(1 - q + q exp(b)), or -ln(1 - q + q exp(-b)) for an added record, at the largest b."""
+    if isinstance(loss.base, ChoiceLoss):
+        kinds = [_greatest_of_sample(part) for _, part in kinds_of(loss)]
+        return Bounds(max(kind.lower for kind in kinds), max(kind.upper for kind in kinds))
     most = _largest_base(loss.base)
     # A removed record may have been in the sample, whose loss has no end then.
     if most is None and not loss.added:
@@ -302,7 +306,7 @@ def _greatest_of_sample(loss: SampledLoss) -> Bounds:
         return float_bounds(-grown if loss.added else grown)
 
 
-def _largest_base(base: Base | MixtureLoss | None) -> Fraction | None:
+def _largest_base(base: SampleBase | None) -> Fraction | None:
     """The largest loss on the sample, None if there is no largest one."""
     match base:
         case LaplaceLoss():

@@ -42,6 +42,7 @@ import numpy as np
 from flint import acb, arb
 
 from tallyveil.accounting.losses import (
+    ChoiceLoss,
     ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
@@ -155,6 +156,14 @@ class SampleAtoms:
     error: float
 
 
+def kinds_of(loss: SampledLoss) -> list[tuple[Fraction, SampledLoss]]:
+    """The kinds of samples of which one is drawn, each as one sample, and their probabilities."""
+    assert isinstance(loss.base, ChoiceLoss)
+    return [
+        (share, replace(loss, base=base, probability=q, multiplicity=1)) for share, q, base in loss.base.parts
+    ]
+
+
 def takes_sample(loss: SampledLoss) -> bool:
     """Whether the transform of a sample is computed here: not for too long lists, or for noise that protects nobody."""
     q, f = loss.probability, loss.failure
@@ -178,14 +187,18 @@ def takes_sample(loss: SampledLoss) -> bool:
             taken = sensitivity < USUAL_TERMS // 4 and _LEAST <= 1 / scale <= 1000
         case ExponentialLoss(epsilon):
             taken = _LEAST <= epsilon <= 50
+        case ChoiceLoss():
+            taken = all(takes_sample(part) for _, part in kinds_of(loss))
     # Of samples of fixed size only these are listed in both halves.
-    halves = isinstance(loss.base, NormalLoss | GaussianLoss | LaplaceLoss | ResponseLoss)
+    halves = isinstance(loss.base, NormalLoss | GaussianLoss | LaplaceLoss | ResponseLoss | ChoiceLoss)
     return within and taken and (halves or not loss.changed)
 
 
 def largest_tilt(loss: SampledLoss) -> float:
     """The largest tilt at which a sample is listed: beyond it a list takes long, or floats lose digits."""
     match loss.base:
+        case ChoiceLoss():
+            return min(largest_tilt(part) for _, part in kinds_of(loss))
         case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, Fraction(0), 0.0)
             # The terms that matter lie between -16 and 16 + power mu.
@@ -197,7 +210,7 @@ def largest_tilt(loss: SampledLoss) -> float:
 def is_dense(loss: SampledLoss) -> bool:
     """Whether a sample has so many values that `fall_of_sample` says more of its transform than its pairs of values."""
     match loss.base:
-        case NormalLoss() | MixtureLoss():
+        case NormalLoss() | MixtureLoss() | ChoiceLoss():
             return True
         case GaussianLoss(variance):
             return variance >= _DENSE
@@ -208,6 +221,8 @@ def is_dense(loss: SampledLoss) -> bool:
 def terms_of_sample(loss: SampledLoss, tilt: float, frequency: float) -> float:
     """About how many atoms a sample has at a tilt, for frequencies up to one."""
     match loss.base:
+        case ChoiceLoss():
+            return sum(terms_of_sample(part, tilt, frequency) for _, part in kinds_of(loss))
         case NormalLoss() if loss.changed:
             return 2.0 * _half_line(loss, Fraction(tilt), frequency).count + 1
         case NormalLoss() | GaussianLoss() | MixtureLoss():
@@ -257,6 +272,14 @@ def atoms_of_sample(loss: SampledLoss, tilt: Fraction, frequency: float) -> Samp
 def moments_of_sample(loss: SampledLoss, tilt: float) -> tuple[float, float, float]:
     """ln E exp(tilt L), and the mean and the variance of the tilted loss, in floats, without a certificate."""
     power = float(_power(loss, Fraction(tilt)))
+    if isinstance(loss.base, ChoiceLoss):
+        kinds = [(log_of(share), moments_of_sample(part, tilt)) for share, part in kinds_of(loss)]
+        log_moment, mean, variance = _moments(
+            np.array([mean for _, (_, mean, _) in kinds]),
+            np.array([share + log for share, (log, _, _) in kinds]),
+        )
+        weights = np.exp(np.array([share + log for share, (log, _, _) in kinds]) - log_moment)
+        return log_moment, mean, variance + float(weights @ [within for _, (_, _, within) in kinds])
     if loss.changed:
         losses, exponents = _halves_in_floats(loss, tilt)
         return _moments(losses, exponents)
@@ -286,6 +309,8 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     """
     if isinstance(loss.base, GaussianLoss):  # of large variance
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
+    if isinstance(loss.base, ChoiceLoss):
+        return _fall_of_kinds(loss, tilt)
     assert isinstance(loss.base, NormalLoss | MixtureLoss)
     mu, powers = _moves(loss.base)[-1][0], _powers(loss, tilt)
     if max(powers) * mu > _LARGEST_SHIFT:
@@ -310,6 +335,23 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
         # Far out the size is below every float.
         size = max((1 - failed) * math.exp(part) + failed, _TINY)
         return max(0.0, -math.log(size) * (1 - 1e-9))
+
+    return fall
+
+
+def _fall_of_kinds(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float], float]:
+    """Of several kinds of samples: the transform is at most the sum of theirs."""
+    falls = [fall_of_sample(part, tilt) for _, part in kinds_of(loss)]
+    with precision(_BITS):
+        totals = [rational(share) * _listed(part, tilt, 0.0).total for share, part in kinds_of(loss)]
+        whole = sum(totals, arb(0))
+        shares = [float((total / whole).upper()) for total in totals]
+
+    def fall(begin: float, end: float) -> float:
+        parts = zip(shares, falls, strict=True)
+        size = math.fsum(share * math.exp(-of_kind(begin, end)) for share, of_kind in parts)
+        # Sums of floats, and the errors of the totals.
+        return max(0.0, -math.log(max(size, _TINY)) * (1 - 1e-9) - 1e-9)
 
     return fall
 
@@ -782,6 +824,8 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
 @lru_cache(maxsize=16)
 def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     exponent = _power(loss, tilt)
+    if isinstance(loss.base, ChoiceLoss):
+        return _listed_kinds(loss, tilt, frequency)
     with precision(_BITS):
         q, rest, power = rational(loss.probability), rational(1 - loss.probability), rational(exponent)
         if loss.changed and isinstance(loss.base, NormalLoss):
@@ -804,6 +848,18 @@ def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed
             failed = rational(loss.failure) * (power * rest.log()).exp()
             masses.append(failed)
         return _Listed(values, masses, _real(sum(masses, arb(0))), failed, arb(0), error)
+
+
+def _listed_kinds(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
+    kinds = [(share, _listed(part, tilt, frequency)) for share, part in kinds_of(loss)]
+    with precision(_BITS):
+        masses = [rational(share) * mass for share, law in kinds for mass in law.masses]
+        stays = sum((rational(share) * law.stays for share, law in kinds), arb(0))
+        values = [value for _, law in kinds for value in law.values]
+        _checked(len(values))
+        # Relative to its own total each error is at most the largest one.
+        total = _real(sum(masses, arb(0)))
+        return _Listed(values, masses, total, arb(0), stays, max(law.error for _, law in kinds))
 
 
 def _both_halves(
@@ -887,6 +943,7 @@ def _half_in_balls(
 
 def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[Sequence[Ball], Sequence[Ball]]:
     """The losses b of the mechanism on the sample, and their probabilities under Q."""
+    assert not isinstance(loss.base, ChoiceLoss)
     match loss.base:
         case None:
             return [arb(0)], [arb(1)]

@@ -39,7 +39,9 @@ from tallyveil.accounting.events import (
     PrivacyEvent,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     SequentialEvent,
+    TruncatedPoissonSampled,
     WorstEvent,
 )
 from tallyveil.accounting.losses import branches_of_one_law
@@ -187,6 +189,14 @@ _KINDS: Mapping[
     "sampled_without_replacement": (
         SampledWithoutReplacement,
         {"event": _event, "sample_size": _given, "records": _given, "multiplicity": _given},
+    ),
+    "sampled_with_replacement": (
+        SampledWithReplacement,
+        {"event": _event, "sample_size": _given, "records": _given, "multiplicity": _given},
+    ),
+    "truncated_poisson_sampled": (
+        TruncatedPoissonSampled,
+        {"event": _event, "probability": _text, "largest": _given, "records": _given, "multiplicity": _given},
     ),
     "sequential": (SequentialEvent, {"events": _events}),
     "parallel": (ParallelEvent, {"events": _events, "degree": _given}),

@@ -7,7 +7,7 @@ import mpmath
 import pytest
 
 from tallyveil.accounting.engines import choose
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal
+from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample
 from tallyveil.accounting.engines.choose import NoLoss, _failures, engine_for, standing, without_fine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
@@ -122,7 +122,9 @@ def test_the_engine_follows_the_losses() -> None:
     assert both.chord == pytest.approx(0.02 * math.sqrt(2 * (0.5 + 0.5)))
     nearly_none = engine_for((NormalLoss(Fraction(1, 10**20)), RESPONSE), "gridded", 1e-9)
     assert isinstance(nearly_none, Between)
-    alone = engine_for((SampledLoss(NormalLoss(Fraction(1, 10**20)), Fraction(1, 3)),), "auto", 1e-9)
+    one = (SampledLoss(NormalLoss(Fraction(1, 10**20)), Fraction(1, 3)),)
+    assert isinstance(engine_for(one, "auto", 1e-9), OneSample)
+    alone = engine_for(one, "gridded", 1e-9)
     assert isinstance(alone, Between)
     assert isinstance(alone.lower, NoLoss)
     with_failure = engine_for((FailureLoss(Fraction(1, 10)), RESPONSE), "auto", 1e-9)
