@@ -318,13 +318,15 @@ def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours 
     pair of populations.
 
     Args:
-        event: Releases of partition queries.
+        event: Releases of partition queries. A public choice in it depends on public facts alone: if the record decided,
+            the change would cost the branch that it leaves and the one that it enters.
         source: The relation that the event is stated under.
         target: The relation that is wanted.
 
     Raises:
-        BudgetError: a multiplicity cannot be halved, so the release is not of a partition query under bounded
-            neighbours; or adaptive branches have different loss laws.
+        BudgetError: an event without a cost that follows (code `no-translation`): a multiplicity cannot be halved, so
+            that the release is not of a partition query under bounded neighbours; a release that states a distance; or
+            no noisy query at all. Or adaptive branches have different loss laws.
     """
     source, target = Neighbours.of(source), Neighbours.of(target)
     if source is target:
@@ -387,7 +389,8 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             if multiplicity.denominator != 1:
                 raise BudgetError(
                     f"{as_given(event)} has an odd multiplicity, which cannot be halved: it does not describe "
-                    "partition queries under bounded neighbours. State the event under the other relation yourself."
+                    "partition queries under bounded neighbours. State the event under the other relation yourself.",
+                    code="no-translation",
                 )
             # The sensitivity stays: twice as many answers move, each by as much as before.
             return replace(event, multiplicity=int(multiplicity))
@@ -395,12 +398,14 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
             raise BudgetError(
                 f"{as_given(event)} states the distance of the populations that it protects, not a neighbour "
                 "relation, so there is nothing to translate. Give the event with the distance that neighbours under "
-                "the other relation have."
+                "the other relation have.",
+                code="no-translation",
             )
         case _ if isinstance(event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians):
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
-                "relation. State it under that relation yourself, or use group_privacy."
+                "relation. State it under that relation yourself, or use group_privacy.",
+                code="no-translation",
             )
         case SequentialEvent(events):
             return SequentialEvent(tuple(_with_multiplicities(part, factor) for part in events))

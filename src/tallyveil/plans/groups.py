@@ -3,6 +3,8 @@
 A *household* is some records that are in one finest geounit, in each of the two populations that are compared. All of
 them may change at once.
 
+Records change their values, also if the neighbours of the plan are unbounded: a change is a removal and an addition.
+
 *Tied records.* What is published exactly, and public bounds, rule out that one record changes to some values alone. The
 guarantee of the release compares populations that agree on the invariants and satisfy the bounds; a change that no such
 population shows is not hidden by it. With a second record that changes, too, every value can be hidden that the
@@ -19,6 +21,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Final
 
+from tallyveil.accounting.costs import translate
 from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.groups import for_group
@@ -146,15 +149,19 @@ def _are_nested(plan: StatedPlan, constraints: Sequence[_Constraint]) -> bool:
 
 
 def _epsilon(plan: StatedPlan, event: PrivacyEvent | None, size: int, *, together: bool) -> float:
-    """Epsilon of several records, rounded up: composed where that is known, or from the budget."""
+    """Epsilon of several records that change value, rounded up: composed where that is known, or from the budget."""
     if event is not None:
         try:
-            several = for_group(event, size, together=together)
-            return proved_epsilon(several, plan.neighbours, plan.delta).bounds.upper
+            several = for_group(
+                translate(event, plan.neighbours, Neighbours.BOUNDED), size, together=together
+            )
+            return proved_epsilon(several, Neighbours.BOUNDED, plan.delta).bounds.upper
         except BudgetError as error:
-            # Records on paths with different noise: only the budget is known.
-            if error.code != "no-group":
+            # Records on paths with different noise, or noise on a lattice: only the budget is known.
+            if error.code not in {"no-group", "no-translation"}:
                 raise
+    # A change is a removal and an addition.
+    size = size if plan.neighbours is Neighbours.BOUNDED else 2 * size
     # Of several records the weighted distances add up, so that rho is at most its multiple by the square.
     if plan.budget_unit == "rho":
         return zcdp_to_epsilon(size**2 * plan.spent, plan.delta)

@@ -15,7 +15,7 @@ from tallyveil.accounting.events import (
     SequentialEvent,
     parts_of,
 )
-from tallyveil.accounting.filters import Odometer
+from tallyveil.accounting.filters import Filter, Odometer
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.accounting.numbers import exact_text
@@ -251,17 +251,23 @@ def left_of(joint: JointLedgers, rho: Fraction) -> Fraction:
     However the runs were chosen, all of them together have the guarantee `ZCDP(rho)` (docs/proofs/filters.md, 1).
 
     Raises:
-        BudgetError: the runs spent more (code `filter-spent`), or a release has no rho.
+        BudgetError: the runs spent more (code `filter-spent`), or a release has no rho or a sampler that only comes
+            close to its law.
     """
     require_protection(joint)
-    spent = rho_of(joint.paid, laplace_as_zcdp=True)
-    if spent > rho:
+    budget = Filter(neighbours=joint.neighbours, rho=rho)
+    try:
+        budget.spend(joint.paid)
+    except BudgetError as error:
+        if error.code != "filter-spent":
+            raise
+        spent = rho_of(joint.paid, laplace_as_zcdp=True)
         raise BudgetError(
             f"the releases spent rho {exact_text(spent)}, and the budget for all of them is {exact_text(rho)}. Nothing "
             "more may be released from these records under this budget.",
-            code="filter-spent",
-        )
-    return rho - spent
+            code=error.code,
+        ) from None
+    return budget.left[0]
 
 
 def added_delta(joint: JointLedgers, epsilon: Fraction) -> float:

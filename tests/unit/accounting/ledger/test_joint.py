@@ -96,6 +96,11 @@ def test_an_odometer_and_a_filter_over_ledgers(runs) -> None:
     with pytest.raises(BudgetError, match="the releases spent rho 13/80") as caught:
         left_of(joint, Fraction(16, 100))
     assert caught.value.code == "filter-spent"
+    chain = replace(
+        joint, event=SequentialEvent((IntegerSubspaceGaussian(20, 2, ("x",), Fraction(1, 1000)),))
+    )
+    with pytest.raises(BudgetError, match="total variation"):
+        left_of(chain, Fraction(1))
     unprotected = replace(joint, unprotected=("a test key",))
     for ask in (odometer_of, left_of):
         with pytest.raises(BudgetError, match="no finite guarantee"):
