@@ -69,6 +69,16 @@ WORKLOADS: dict[str, tuple[tuple[PrivacyEvent, ...], str]] = {
         "1e-6",
     ),
     "100 samples, q 0.1, of normal noise": ((PoissonSampled(Gaussian(1, 1), Fraction(1, 10), 100),), "1e-5"),
+    "4 samples, q 0.1, of normal noise": ((PoissonSampled(Gaussian(1, 1), Fraction(1, 10), 4),), "1e-6"),
+    "40 samples, q 0.001, of normal noise": (
+        (PoissonSampled(Gaussian(1, 1), Fraction(1, 1000), 40),),
+        "1e-6",
+    ),
+    "10 samples, q 0.1, of Laplace noise": ((PoissonSampled(Laplace(1, 1), Fraction(1, 10), 10),), "1e-6"),
+    "40 samples, q 0.1, of discrete Gaussian noise": (
+        (PoissonSampled(DiscreteGaussian(1), Fraction(1, 10), 40),),
+        "1e-6",
+    ),
     "1,000 samples, q 0.1, of Laplace noise": (
         (PoissonSampled(Laplace(1, 1), Fraction(1, 10), 1000),),
         "1e-6",

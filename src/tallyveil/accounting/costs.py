@@ -318,8 +318,8 @@ def translate(event: PrivacyEvent, source: Neighbours | str, target: Neighbours 
     pair of populations.
 
     Args:
-        event: Releases of partition queries. A public choice in it depends on public facts alone: if the record decided,
-            the change would cost the branch that it leaves and the one that it enters.
+        event: Releases of partition queries. A public choice in it depends on public facts alone: if the record
+            decided, a change would cost the branch that it leaves and the one that it enters.
         source: The relation that the event is stated under.
         target: The relation that is wanted.
 

@@ -548,7 +548,7 @@ def _less_one(
         weighted = _turns_less_one(begins[piece], losses) * weights
         sums[piece] = weighted @ columns.T + weighted.sum(axis=1)[:, None]
     sums += columns @ weights
-    return sums[which, numbers % width], 6.0 if many else 1.0
+    return sums[which, numbers % width], 8.0 if many else 1.0
 
 
 def _cost_of_rows(numbers: Integers, width: int) -> float:

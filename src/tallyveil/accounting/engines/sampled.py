@@ -109,9 +109,9 @@ _LARGEST_SHIFT: Final = 500.0
 the square of it."""
 _MOST_CELLS: Final = 1 << 16
 
-_ANGLES: Final = tuple(math.pi / 2 ** (j / 2) for j in range(2, 22))
-"""Shifts into the complex plane, as the angle mu y, that are tried. Far out the largest one is the best, and near the
-centre one of about u q mu."""
+_ANGLES: Final = tuple(2 ** (-j / 2) for j in range(20))
+"""Shifts into the complex plane, as the angle mu y, that are tried, in units of the largest one. Far out that one is
+the best, and near the centre one of about u q mu."""
 
 _FARTHEST_SHIFT: Final = 8.0
 """The largest shift y that is tried: exp(y^2 / 2) would be above every gain from there on."""
@@ -321,15 +321,14 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
         failed = float((law.failed / law.total).upper())
         # A loss of 0 of a sample of fixed size is an atom, which never falls.
         stays = float(law.stays.log().upper()) if loss.changed else -math.inf
-    scale = math.log1p(-float(loss.failure))
-    angles = [angle for angle in _ANGLES if angle / mu <= _FARTHEST_SHIFT]
+    scale = math.log(1 - loss.failure)  # of the exact difference, which floats may not tell from 0
+    farthest = min(math.pi / 2, _FARTHEST_SHIFT * mu)
+    angles = [part * farthest for part in _ANGLES]
     shifts = [[_Shift.of(loss, float(power), angle, mu) for power in powers] for angle in angles]
 
     def fall(begin: float, end: float) -> float:
         # The size of every shift falls with the frequency.
-        least = min(
-            (_log_sum([stays, *(part.log_size(begin) for part in parts)]) for parts in shifts), default=0.0
-        )
+        least = min(_log_sum([stays, *(part.log_size(begin) for part in parts)]) for parts in shifts)
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
         # Far out the size is below every float.
@@ -717,10 +716,8 @@ def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Hal
     # At a tilt between -1 and 0 both powers are between 0 and 1, and beyond, the larger one is above 1.
     least = float(np.logaddexp.reduce(widths - x[1:] ** 2 / 2 + max(powers) * grown[:-1]))
     half, middle, nodes = (high - low) / 2, (high + low) / 2, math.inf
-    for angle in (3.0 / 2**j for j in range(16)):
+    for angle in (min(3.0, _FARTHEST_SHIFT * mu) / 2**j for j in range(16)):
         y = angle / mu
-        if y > _FARTHEST_SHIFT:
-            continue
         # Half axes of the ellipse are half times (rho + 1 / rho) / 2 and y = half times (rho - 1 / rho) / 2.
         log_rho = math.asinh(y / half)
         ends = np.linspace(middle - half * math.cosh(log_rho), middle + half * math.cosh(log_rho), 4097)

@@ -21,7 +21,7 @@ from tallyveil.accounting.engines.sampled import (
     log_moment_of_sample,
     takes_sample,
 )
-from tallyveil.accounting.events import ApproximateDP, Gaussian, PoissonSampled
+from tallyveil.accounting.events import ApproximateDP, Gaussian, PoissonSampled, SampledWithoutReplacement
 from tallyveil.accounting.losses import (
     ExponentialLoss,
     GaussianLoss,
@@ -356,3 +356,12 @@ def test_few_samples_of_normal_noise_are_close(number) -> None:
             place = mpmath.log((mpmath.exp(epsilon) - 1 + share) / share) + mpmath.mpf(1) / 2
             revealed = share * mpmath.ncdf(1 - place) + (1 - share) * mpmath.ncdf(-place)
             assert revealed - mpmath.exp(epsilon) * mpmath.ncdf(-place) <= mpmath.mpf("1e-6")
+
+
+def test_samples_of_very_wide_normal_noise_are_taken() -> None:
+    """Below mu = 1e-5 the ellipses of the rule would otherwise all be too wide."""
+    sample = SampledWithoutReplacement(Gaussian(10**10), 1, 2)
+    bounds = compose(sample, Gaussian(1), neighbours="bounded").epsilon("1e-6")
+    alone = compose(Gaussian(1), neighbours="bounded").epsilon("1e-6")
+    assert alone.lower <= bounds.upper <= alone.upper + 1e-5
+    assert bounds.width < 1e-8
