@@ -97,9 +97,9 @@ class Plan:
         Returns:
             A row for each guarantee. `secret` is its name, which `guarantee_of_plan` takes for its curves. `records` is
             2 if one record alone would change what is published exactly, so that two exchange the secret; otherwise it
-            is 1. `cost` is exact, in the unit of the budget. `epsilon` at `delta` is an upper bound, rounded up.
-            `changes_invariants` has what one record alone may change; unless two records exchange the secret, only
-            values are compared that change nothing of it.
+            is 1. A place may have both. `cost` is exact, in the unit of the budget. `epsilon` at `delta` is an upper
+            bound, rounded up. `changes_invariants` has what one record alone may change; unless two records exchange
+            the secret, only values and places are compared that change nothing of it.
         Raises:
             BudgetError, SolverError: epsilon cannot be computed.
             TallyveilError: the geography is wrong.

@@ -328,7 +328,7 @@ def secrets(plan: ReleaseFilePath, as_json: AsJson = False) -> None:
     if exact:
         console.print(
             f"Exchanged: one record alone would change what is published exactly ({'; '.join(exact)}), so that two "
-            "records exchange the secret. The other lines are for values that change nothing of it.",
+            "records exchange the secret. The other lines are for values and places that change nothing of it.",
             soft_wrap=True,
         )
 

@@ -12,7 +12,8 @@ the two values. Of all pairs of values those are kept that no other pair covers 
 
 A change of one record alone may change what is published exactly. Such pairs are not compared by any guarantee. What
 is compared instead are populations in which *two records exchange* the secret: the invariants stay, and up to twice as
-many answers move. docs/proofs/secrets.md has the proofs.
+many answers move. On a spine whose steps cut or group geounits, a place may change in some areas without a change of
+what is exact, and in others not. Then both are compared. docs/proofs/secrets.md has the proofs.
 """
 
 from collections import Counter
@@ -37,6 +38,7 @@ from tallyveil.budget.allocation import Allocation, PathShares
 from tallyveil.budget.strategy import noise_event
 from tallyveil.declared import mapping_of
 from tallyveil.errors import ConfigError
+from tallyveil.geography.bypass import BypassRule
 from tallyveil.plans.release import StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.schema.attribute import Attribute
@@ -86,8 +88,8 @@ class SecretGuarantee:
         secret: The secret.
         exchanged: Whether two records exchange the secret. Otherwise one record changes it.
         event: What is measured of populations that differ in it, as a change of one record.
-        invariants: What is published exactly and would change if one record alone changed the secret. If the records do
-            not exchange it, only those values are compared that agree in this.
+        invariants: What is published exactly and may change if one record alone changes the secret. If the records do
+            not exchange it, only those values and places are compared that agree in this.
     """
 
     secret: Secret
@@ -199,29 +201,32 @@ def guarantees_of(
     drawn = (item.query for item in plan.subspace)
     queries = tuple(dict.fromkeys((*plan.strategy.every_query, *drawn)))
     groups = [plan.query(name) for name in (*queries, *(invariant.query for invariant in plan.invariants))]
-    staying = _staying(plan, secret)
-    # What is exact of an area that the place does not leave does not change with the place.
-    exact = [
-        n
-        for n, invariant in enumerate(plan.invariants)
-        if not secret.is_place or not staying.issuperset(invariant.geolevels)
-    ]
+    staying, leaving = (_staying(plan, secret), _leaving(plan, secret)) if secret.is_place else (set(), set())
+    # What is exact of an area that the place does not leave does not change with the place. What is exact of one that
+    # it may or may not leave does not have to.
+    exact = [n for n, item in enumerate(plan.invariants) if not staying.issuperset(item.geolevels)]
+    certain = {
+        n for n in exact if not secret.is_place or not leaving.isdisjoint(plan.invariants[n].geolevels)
+    }
     alone, exchanged, altered = set[_Moved](), set[_Moved](), dict[int, None]()
     for pair in _pairs_of_values(plan.schema, groups, secret.changes, len(queries)):
         # A record that changes its place leaves all answers of the one place, and enters those of the other.
         changed = [n for n in exact if (pair.exact[n].first if secret.is_place else pair.exact[n].moved)]
         altered |= dict.fromkeys(changed)
-        (exchanged if changed else alone).add(pair.moved(leaves=secret.is_place))
+        if changed:
+            exchanged.add(pair.moved(leaves=secret.is_place))
+        if certain.isdisjoint(changed):
+            alone.add(pair.moved(leaves=secret.is_place))
     if secret.is_place and exchanged:
         # Two records that exchange their places put one value for another in both places, and so may not differ in what
-        # is exact there.
+        # is exact there; but they may where both places are in one area.
         others = _pairs_of_values(
             plan.schema, groups, dict.fromkeys(plan.schema.attribute_names), len(queries)
         )
         exchanged = {
             pair.moved()
             for pair in others
-            if not any(pair.exact[n].moved for n in exact) and any(pair.exact[n].first for n in exact)
+            if not any(pair.exact[n].moved for n in certain) and any(pair.exact[n].first for n in exact)
         }
     names = tuple(
         f"{plan.invariants[n].query} at {', '.join(plan.invariants[n].geolevels)}" for n in sorted(altered)
@@ -256,11 +261,54 @@ def _staying(plan: StatedPlan, secret: Secret) -> set[str]:
     if secret.within is None:
         return set()
     names = set(plan.geolevels[: plan.geolevels.index(secret.within) + 1])
+    return names - _made_by_steps(plan)
+
+
+def _made_by_steps(plan: StatedPlan) -> set[str]:
+    """The geolevels of the spine whose geounits may be other ones than parts of those of the geography."""
+    spine = {"steps": []} if plan.spine is None else mapping_of(plan.spine)
+    made = {spine.get("regroup", {}).get("geolevel")}
+    for step in spine["steps"]:
+        if step["kind"].startswith("group_by"):
+            made.add(step["geolevel"])
+        elif step["kind"] == "branch":
+            made.add(step.get("parts"))
+        # Parts may have the name of the geolevel that they replace.
+        elif step["name"] != step["geolevel"]:
+            made.add(step["name"])
+    return made
+
+
+def _leaving(plan: StatedPlan, secret: Secret) -> set[str]:
+    """The geolevels of the geography whose geounit is known not to stay if the place changes.
+
+    The place moves to another geounit of the first geolevel below `within`, and of all finer ones. If geounits of one
+    of these are geounits of the geography, it leaves this geounit, and all smaller areas around the place.
+    """
+    original = plan.geolevels if plan.spine is None else plan.spine.original
+    first = 0 if secret.within is None else plan.geolevels.index(secret.within) + 1
+    whole = _whole(plan)
+    coarsest = next(name for name in plan.geolevels[first:] if name in whole)
+    return set(original[original.index(coarsest) :])
+
+
+def _whole(plan: StatedPlan) -> set[str]:
+    """The geolevels whose geounits are those of the geography on every spine that the steps may make.
+
+    The finest is always among them.
+    """
     if plan.spine is None:
-        return names
-    spine = mapping_of(plan.spine)
-    grouped = {step["geolevel"] for step in spine["steps"] if step["kind"].startswith("group_by")}
-    return names - grouped - {spine.get("regroup", {}).get("geolevel")}
+        return set(plan.geolevels)
+    spine, original, made = mapping_of(plan.spine), plan.spine.original, _made_by_steps(plan)
+    # This rule puts children in the place of their parent. The other one leaves all geounits where they are.
+    changed = {*made, *(original if spine.get("bypassing") == BypassRule.PURE_DP else ())}
+    for step in spine["steps"]:
+        if step["kind"] in ("branch", "cut_by_entities"):
+            known = step["geolevel"] in original and step["geolevel"] not in made
+            stays = known and (step.get("parts") is not None or step.get("keep") is True)
+            # Everything finer is cut, too; a geolevel of the steps may be at any height.
+            changed.update(original[original.index(step["geolevel"]) + stays if known else 0 :])
+    return {*original} - changed | {original[-1]}
 
 
 def _event(

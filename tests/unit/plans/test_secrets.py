@@ -24,14 +24,18 @@ from tallyveil.budget.allocation import allocation_of
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.geography.bypass import BypassRule, bypass
+from tallyveil.geography.optimise import optimise_spine
 from tallyveil.geography.spine import uniform_shares
+from tallyveil.geography.tables import entities_from_columns
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
-from tallyveil.plans.secrets import guarantee_named, guarantees_of, secrets_of, secrets_record
+from tallyveil.plans.secrets import Secret, guarantee_named, guarantees_of, secrets_of, secrets_record
 
 GEOLEVELS = ["Region", "Town", "Block"]
 # Regions X and Y; X has a town of one block.
 BLOCKS = ["X11", "X12", "X21", "Y11", "Y12", "Y13", "Y21", "Y22"]
 SPINE = spine_from_prefixes(BLOCKS, GEOLEVELS, (1, 2, 3))
+PATHS = {block: (block[:1], block[:2], block) for block in BLOCKS}
+"""The geounits of each block, root first."""
 
 SCHEMA = {
     "name": "small",
@@ -67,6 +71,9 @@ QUERIES = [
 ]
 
 
+SHARES = {3: ("1/6", "1/3", "1/2"), 4: ("1/10", "1/5", "3/10", "2/5")}
+
+
 def plan_of(
     queries,
     invariants=(),
@@ -77,12 +84,14 @@ def plan_of(
     bounds=(),
     total="3",
     schema=SCHEMA,
+    spine=None,
+    geolevels=GEOLEVELS,
 ):
     unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
     spent = Fraction(total) + sum(Fraction(item["rho"]) for item in subspace)
     strategy = {
         unit: total,
-        "geolevels": {"Region": "1/6", "Town": "1/3", "Block": "1/2"},
+        "geolevels": dict(zip(geolevels, SHARES[len(geolevels)], strict=True)),
         "queries": {"*": {query: f"1/{len(queries)}" for query in queries}},
     }
     content = {
@@ -98,16 +107,18 @@ def plan_of(
     }
     if subspace:
         content["subspace"] = list(subspace)
+    if spine is not None:
+        content["spine"] = spine
     return plan_from_mapping(content, Path())
 
 
-def answers_of(plan, block, cell):
+def answers_of(plan, path, cell):
     """Every answer that one record counts in: geolevel, geounit, query and number."""
     found = Counter()
-    for length, geolevel in enumerate(GEOLEVELS, start=1):
+    for geolevel, geounit in zip(plan.geolevels, path, strict=True):
         for query in plan.strategy.queries(geolevel):
             _, numbers = plan.query(query).counted_in(np.array([cell]))
-            found.update((geolevel, block[:length], query, number) for number in numbers.tolist())
+            found.update((geolevel, geounit, query, number) for number in numbers.tolist())
     return found
 
 
@@ -152,16 +163,17 @@ def cost_of(plan, moved, shares=None):
     return cost
 
 
-def values_of(secret, plan):
+def values_of(secret, plan, paths=PATHS):
     """All pairs of a block and a cell that differ in the secret alone."""
     schema = plan.schema
     cells = np.arange(schema.size)
     cells = cells[schema.possible(cells)].tolist()
     codes = schema.decode(np.arange(schema.size)).tolist()
     if secret.is_place:
-        length = 0 if secret.within is None else 1 + GEOLEVELS.index(secret.within)
+        length = 0 if secret.within is None else 1 + plan.geolevels.index(secret.within)
         for one, other in itertools.permutations(BLOCKS, 2):
-            if one[:length] == other[:length] and one[length] != other[length]:
+            mine, theirs = paths[one], paths[other]
+            if mine[:length] == theirs[:length] and mine[length] != theirs[length]:
                 yield from (((one, cell), (other, cell)) for cell in cells)
         return
     for cell, other in itertools.product(cells, repeat=2):
@@ -181,12 +193,12 @@ def values_of(secret, plan):
             yield from (((block, cell), (block, other)) for block in BLOCKS)
 
 
-def worst(plan, shares=None):
+def worst(plan, shares=None, paths=PATHS):
     """The largest cost of each secret, for one record that changes it and keeps the invariants; None if there is none.
 
     Also that of the records that cannot, exchanged with each other record of the same secret."""
     answers = {
-        (block, cell): answers_of(plan, block, cell)
+        (block, cell): answers_of(plan, paths[block], cell)
         for block in BLOCKS
         for cell in range(plan.schema.size)
         if plan.schema.possible(np.array([cell]))[0]
@@ -195,7 +207,7 @@ def worst(plan, shares=None):
     found = {}
     for secret in secrets_of(plan):
         alone, changing = None, []
-        for one, other in values_of(secret, plan):
+        for one, other in values_of(secret, plan, paths):
             if exact[one] == exact[other]:
                 cost = cost_of(plan, difference(answers[one], answers[other]), shares)
                 alone = cost if alone is None else max(alone, cost)
@@ -363,6 +375,111 @@ def test_an_exchange_keeps_the_invariants_and_costs_no_more_than_stated(queries,
         assert largest <= item.cost(plan)
         # Where attributes are exchanged, the other attributes of the two records are not looked at together.
         assert largest == item.cost(plan) or not secret.is_place
+
+
+def cut(family="area", geolevel="Town", **other):
+    return {"kind": "branch", "family": family, "geolevel": geolevel, "name": "In", **other}
+
+
+def divided(geolevel="Town", name="Part", **other):
+    return {"kind": "cut_by_entities", "families": ["area"], "geolevel": geolevel, "name": name, **other}
+
+
+def grouped(geolevel="Town", children="Block"):
+    return {
+        "kind": "group_by_membership",
+        "families": ["area"],
+        "geolevel": geolevel,
+        "children": children,
+        "cutoff": 2,
+    }
+
+
+SPINES = [
+    # Steps, the geolevels that they make, where totals are exact, and the places that one record alone can leave.
+    ([cut()], GEOLEVELS, "Town", ["Town", "Region"]),
+    ([cut()], GEOLEVELS, "Block", []),
+    ([cut()], GEOLEVELS, "Region", ["Town", "Region"]),
+    ([cut(geolevel="Region")], GEOLEVELS, "Region", ["Town", "Region", None]),
+    ([cut(geolevel="Region")], GEOLEVELS, "Town", ["Town", "Region", None]),
+    ([cut(parts="Part")], ["Region", "Town", "Part", "Block"], "Town", ["Part", "Town"]),
+    ([divided()], ["Region", "Town", "Part", "Block"], "Town", ["Part", "Town"]),
+    ([divided(name="Town", keep=False)], GEOLEVELS, "Town", ["Town", "Region"]),
+    ([divided("Region")], ["Region", "Part", "Town", "Block"], "Town", ["Town", "Part", "Region"]),
+    ([grouped()], GEOLEVELS, "Town", ["Town", "Region"]),
+    ([grouped("Group", "Town")], ["Region", "Group", "Town", "Block"], "Town", ["Town"]),
+    ([grouped("Group")], ["Region", "Town", "Group", "Block"], "Town", ["Group", "Town"]),
+    # A geolevel of the geography is replaced, and its name is given to parts of a coarser one. Then nothing but a block
+    # is sure to be left, and the line of all places is larger than it has to be.
+    (
+        [divided(keep=False), divided("Region", "Town", keep=True)],
+        ["Region", "Town", "Part", "Block"],
+        "Town",
+        ["Part", "Town", "Region", None],
+    ),
+]
+
+
+@pytest.mark.parametrize("query", ["total", "sex"])
+@pytest.mark.parametrize(("steps", "geolevels", "geolevel", "left"), SPINES)
+def test_a_place_may_change_without_leaving_an_area_that_the_steps_cut(
+    steps, geolevels, geolevel, left, query
+):
+    spine = {"entities": "entities.parquet", "families": ["area"], "steps": steps}
+    schema = {"name": "smaller", "attributes": SCHEMA["attributes"][1:]}
+    plan = plan_of(
+        ["total", "sex", "home"], [(query, [geolevel])], spine=spine, geolevels=geolevels, schema=schema
+    )
+    column = [None if block in ("X12", "Y11", "Y21", "Y22") else "in" for block in BLOCKS]
+    families = entities_from_columns(SPINE, {"geocode": BLOCKS, "area": column}, ["area"])
+    made = optimise_spine(SPINE, families, plan.spine.steps).spine
+    assert list(made.geolevels) == list(plan.geolevels) == geolevels
+    paths = {
+        made.geocodes[made.finest][row]: tuple(
+            made.geocodes[level][made.ancestors(level)[row]] for level in range(made.n_levels)
+        )
+        for row in range(len(BLOCKS))
+    }
+    found = worst(plan, paths=paths)
+    places = [secret for secret in secrets_of(plan) if secret.is_place]
+    stated = {
+        secret.name: {item.exchanged: item for item in guarantees_of(plan, secret)} for secret in places
+    }
+    assert {secret.within for secret in places if False in stated[secret.name]} == {*left}
+    for secret in places:
+        alone, changing, answers, exact = found[secret.name]
+        if alone is not None:
+            assert stated[secret.name][False].cost(plan) == alone, secret.name
+        # Two records exchange their places where one alone cannot leave its own.
+        for one, other in changing:
+            for cell in range(plan.schema.size):
+                theirs, back = (other[0], cell), (one[0], cell)
+                if theirs in exact and exact[one] + exact[theirs] == exact[other] + exact[back]:
+                    moved = difference(answers[one] + answers[theirs], answers[other] + answers[back])
+                    if moved:
+                        assert cost_of(plan, moved) <= stated[secret.name][True].cost(plan), secret.name
+
+
+def test_two_records_may_differ_in_what_is_exact_of_an_area_that_both_stay_in():
+    """Nobody changes the block alone, but within one town two records of another sex can exchange their blocks."""
+    spine = {"entities": "entities.parquet", "families": ["area"], "steps": [cut()]}
+    exact = [("total", ["Block"]), ("sex", ["Town"])]
+    plan = plan_of(["total", "sex"], exact, spine=spine)
+    # Two answers of sex move, in both parts of the town and in both blocks.
+    law = [law_of(plan, geolevel, "sex").variance for geolevel in ("Town", "Block")]
+    item = guarantee_named(plan, "place within Region, exchanged")
+    assert item.cost(plan) == sum(Fraction(4, 2) / variance for variance in law)
+    with pytest.raises(ConfigError, match="every change of it by one record alone"):
+        guarantee_named(plan, "place within Region")
+
+
+def test_bypassed_roots_may_be_in_one_root_of_the_geography():
+    spine = {"bypass": True}
+    gaussian = plan_of(["total"], [("total", ["Region"])], spine=spine)
+    laplace = plan_of(["total"], [("total", ["Region"])], spine=spine, mechanism="discrete_laplace")
+    place = Secret("place", {})
+    assert [item.exchanged for item in guarantees_of(gaussian, place)] == [True]
+    assert [item.exchanged for item in guarantees_of(laplace, place)] == [False, True]
 
 
 def exchanges(plan, secret, mine, theirs):
