@@ -23,8 +23,8 @@ from tallyveil.accounting.curves import betas_at, knot_at, search_cost
 from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.lattice_points import are_floats
+from tallyveil.accounting.engines.shared import FAR, WIDEST, LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.shared import NAME as SHARED
-from tallyveil.accounting.engines.shared import WIDEST, LatticeNoise, takes, worst_epsilon
 from tallyveil.accounting.engines.tails import (
     LossEngine,
     ManyBounds,
@@ -301,6 +301,18 @@ class Guarantee:
         known = (self._known["costliest"],) if self.is_shared else self.computed_by
         engines = [engine.fast if isinstance(engine, FallbackEngine) else engine for engine in known]
         return max((engine.width for engine in engines if isinstance(engine, Dithered)), default=None)
+
+    def wider(self, epsilon: Bounds | None = None) -> float | None:
+        """Width that bounds on an epsilon have instead of `width`; None if it was reached.
+
+        Args:
+            epsilon: The bounds; without them, the width is that of the engines.
+        """
+        widths = [self.width_reached or 0.0]
+        # A contour that very many alternatives share may need a width of its own at each delta.
+        if epsilon is not None and self.is_shared and epsilon.width > FAR * self.width:
+            widths.append(epsilon.width)
+        return max(widths) if max(widths) > self.width else None
 
     def epsilon(self, delta: Number) -> Bounds:
         """The smallest epsilon >= 0 that holds with this delta.

@@ -58,7 +58,7 @@ class ProvedEpsilon:
     Attributes:
         bounds: Epsilon from both sides. Claim the upper end.
         engines: Names of the methods; the last one is that of the upper end.
-        width_reached: Width of the bounds that was aimed at, if it is above the usual one; None otherwise.
+        width_reached: Width of the bounds, about, if it is above the usual one; None otherwise.
         not_exact: Why the least epsilon may be lower than the upper end; empty if it was composed exactly.
     """
 
@@ -106,9 +106,8 @@ def _proved(steps: tuple[PrivacyEvent, ...], neighbours: Neighbours, delta: Frac
     lawful = tuple(part for part in steps if has_loss_law(part))
     try:
         composed = _composed(lawful, neighbours)
-        reached = composed.width_reached
-        wider = None if reached is None or reached <= composed.width else reached
-        exact = ProvedEpsilon(composed.epsilon(delta), composed.engines, wider)
+        bounds = composed.epsilon(delta)
+        exact = ProvedEpsilon(bounds, composed.engines, composed.wider(bounds))
         if lawful == steps:
             return exact
         why = NO_LAW

@@ -226,11 +226,12 @@ def epsilon_of_guarantee(guarantee: "Guarantee", delta: Exact) -> dict[str, Any]
 
     exact = Fraction(delta)
     classical = classical_epsilons(guarantee.event, exact)
+    epsilon = guarantee.epsilon(exact)
     return {
-        "epsilon": guarantee.epsilon(exact).to_mapping(),
+        "epsilon": epsilon.to_mapping(),
         "delta": exact,
         **({"classical": classical} if classical else {}),
-        **_about(guarantee),
+        **_about(guarantee, epsilon),
     }
 
 
@@ -286,7 +287,7 @@ def epsilon_of_group(
         **({} if known else {"not_exact": "epsilon is an upper bound, by group privacy."}),
         "person": {"epsilon": person.to_mapping()},
         "textbook": textbook,
-        **_about(group),
+        **_about(group, together),
     }
 
 
@@ -440,15 +441,14 @@ def _grid(end: Fraction, points: int) -> list[Fraction]:
     return [Fraction(at_most(end * i / (points - 1))) for i in range(points)]
 
 
-def _about(guarantee: "Guarantee") -> dict[str, Any]:
-    """The neighbours that a guarantee covers, and how it was computed."""
-    reached = guarantee.width_reached
-    # Said only where the width that was asked for was not reached.
-    wider = {} if reached is None or reached <= guarantee.width else {"width_reached": Fraction(str(reached))}
+def _about(guarantee: "Guarantee", epsilon: "Bounds | None" = None) -> dict[str, Any]:
+    """The neighbours that a guarantee covers, and how it was computed; an epsilon is that which was asked for."""
+    reached = guarantee.wider(epsilon)
     return {
         "neighbours": guarantee.neighbours.value,
         "engines": list(guarantee.engines),
-        **wider,
+        # Said only where the width that was asked for was not reached.
+        **({} if reached is None else {"width_reached": Fraction(str(reached))}),
         "invariants": list(guarantee.invariants),
     }
 

@@ -62,6 +62,9 @@ from tallyveil.arrays import Complexes, Floats, Integers
 WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the contour is tried last."""
 
+FAR: Final = 8
+"""Widths above the worst law from which a smaller upper bound is searched for, and the width reached is stated."""
+
 NAME: Final = "shared"
 """Name of the method, for the reader of a guarantee."""
 
@@ -81,6 +84,9 @@ _MOST_ROUNDS: Final = 12  # laws that are composed by their own engines, or epsi
 _LEFT_OUT: Final = 1e-2  # share of the width that nodes left out may take
 _WRAP: Final = 28.0  # minus the logarithm of the wrap-around, which only makes the upper bound larger
 _NEARBY: Final = 0.02  # relative distance of epsilons that share a tilt
+_BACK: Final = (
+    16  # what the distance from the worst law is divided by if a smaller upper bound is searched for
+)
 _MOST_DISTANCES: Final = 64  # squared distances of neighbouring tables that are looked at
 _LARGEST_LOG_UNIT: Final = 1e7  # beyond it, the rounding of logarithms would show
 _LARGEST_TILT: Final = 1e6  # near the largest loss tilts grow without end
@@ -383,26 +389,38 @@ def worst_epsilon(
     most = (1 + 1e-14) * math.fsum(
         choice.times * max(greatest_bounds(option).upper for option in choice.options) for choice in choices
     )
-    contour, made_for, at = None, -math.inf, min(about, 0.9 * most)
+    contour, made_for, at, least = None, (law, -math.inf), min(about, 0.9 * most), math.inf
     for _ in range(_MOST_ROUNDS):
-        if at >= most:
-            return Bounds(min(max((bounds.lower for bounds in known.values()), default=0.0), most), most)
+        if at >= min(most, least):
+            least = min(most, least)
+            break
         # A tilt is good for epsilons nearby.
-        if not abs(at - made_for) <= _NEARBY * at:
-            contour, made_for = contour_for(choices, law, at, target, width, lattices), at
+        if contour is None or not abs(at - made_for[1]) <= _NEARBY * at:
+            contour, made_for = contour_for(choices, law, at, target, width, lattices), (law, at)
         if contour is None:
-            return None
+            break
         worst = contour.worst(Fraction(at))
         if worst.law not in known:
-            law = worst.law
-            known[law] = alone(law)
-            at = max(bounds.upper for bounds in known.values()) + width
+            known[worst.law] = alone(worst.law)
+            law = max(known, key=lambda each: known[each].upper)
+            at = known[law].upper + width
         elif worst.log_delta <= target:
-            return Bounds(min(max(bounds.lower for bounds in known.values()), at), at)
+            least, nearest = at, known[law].upper + width
+            # What noise on a lattice adds is no error of the contour.
+            if lattices or at - nearest <= FAR * width:
+                break
+            # The step to here was too long: a contour for epsilons closer by may do.
+            contour, at = None, nearest + (at - nearest) / _BACK
+        elif made_for[0] != law:
+            # At the tilt of another law its own error may be larger than delta.
+            contour = None
         else:
             # What is left is the contour's own error: far enough on, delta has fallen by as much.
-            at += max(1.05 * (worst.log_delta - target) / contour.tilt, width / 4)
-    return None
+            step = max(1.05 * (worst.log_delta - target) / contour.tilt, width / 4)
+            at = min(at + step, (at + least) / 2)
+    if least == math.inf:
+        return None
+    return Bounds(min(max((bounds.lower for bounds in known.values()), default=0.0), least), least)
 
 
 def contour_for(

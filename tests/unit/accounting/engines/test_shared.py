@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -31,6 +32,7 @@ from tallyveil.accounting.engines.shared import LatticeNoise, contour_for, takes
 from tallyveil.accounting.guarantee import costliest_of, shared_epsilon
 from tallyveil.accounting.losses import Choice, choices_of, enumerated, number_of_laws
 from tallyveil.accounting.numbers import Bounds
+from tallyveil.accounting.proved import proved_epsilon
 
 BOUNDED, UNBOUNDED = Neighbours.BOUNDED, Neighbours.UNBOUNDED
 WIDTH = 1e-9
@@ -157,6 +159,65 @@ def test_both_ways_give_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.is_shared
     assert found.epsilon("1e-10").upper == pytest.approx(one_by_one.upper, abs=3e-9)
     assert found.epsilon(1) == Bounds(0.0, 0.0)
+
+
+def tied_to_another_tilt() -> SequentialEvent:
+    """Ways of which the costliest by zCDP needs four times the tilt that the worst one needs."""
+    kinds = (
+        SequentialEvent((DiscreteGaussian(9, 1, 6), DiscreteLaplace(1, 1, 6), DiscreteGaussian(21, 2, 2))),
+        DiscreteGaussian(12, 2, 2),
+        SequentialEvent((DiscreteGaussian(18, 2, 4), DiscreteGaussian("1/3", 1, 2))),
+    )
+    return SequentialEvent((ParallelEvent(kinds), DiscreteGaussian(8, 1, 2)))
+
+
+def test_the_contour_is_made_for_the_worst_law() -> None:
+    """At the tilt of another law the bound of delta is 1, and a step as long as that asks for adds 2 to epsilon."""
+    event, delta = tied_to_another_tilt(), Fraction(1, 10**6)
+    found = shared_epsilon(choices_of(event, BOUNDED), delta)
+    assert found is not None
+    one_by_one = compose(event, neighbours=BOUNDED).epsilon(delta)
+    assert one_by_one.lower <= found.upper <= one_by_one.upper + 2e-6
+    assert found.width < 2e-6
+
+
+def test_the_width_that_a_contour_reached_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    event, delta = tied_to_another_tilt(), Fraction(1, 10**6)
+    small = [ParallelEvent(tuple(DiscreteGaussian(v, 1, 2) for v in range(a, a + 3))) for a in (5000, 7000)]
+    proved = proved_epsilon(SequentialEvent((event, *small)), BOUNDED, delta)
+    assert proved.engines[-1] == "shared"
+    assert proved.bounds.width < 3e-9
+    assert proved.width_reached is None
+    # Without the others, its first contour has too many nodes at the usual width.
+    monkeypatch.setattr(module, "_FEW", 1)
+    wider = proved_epsilon(event, BOUNDED, delta)
+    assert wider.engines[-1] == "shared"
+    assert wider.width_reached == wider.bounds.width > 1e-8
+    guarantee = compose(event, neighbours=BOUNDED)
+    assert guarantee.wider(guarantee.epsilon(delta)) == wider.width_reached
+    assert guarantee.wider() is None
+
+
+def test_a_step_that_is_too_long_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far the first contour for the worst law asks to go."""
+    event, delta = drawn(random.Random(2), BOUNDED), Fraction(1, 10**10)
+    choices = choices_of(event, BOUNDED)
+    expected = shared_epsilon(choices, delta)
+    bound, refused = shared.SharedContour.worst, []
+
+    def refusing(contour: shared.SharedContour, epsilon: Fraction) -> shared.WorstLaw:
+        worst = bound(contour, epsilon)
+        if len(refused) < 3:
+            refused.append(epsilon)
+            return replace(worst, log_delta=0.0)
+        return worst
+
+    monkeypatch.setattr(shared.SharedContour, "worst", refusing)
+    found = shared_epsilon(choices, delta)
+    assert expected is not None
+    assert found is not None
+    assert len(refused) == 3
+    assert expected.lower <= found.upper <= expected.upper + 1e-6
 
 
 def test_a_largest_loss_ends_the_search() -> None:
