@@ -145,12 +145,22 @@ def test_the_ledger_spends_the_whole_once_for_every_kind_of_path(outcome):
     assert record["rule"] == "single_child"
 
 
-@pytest.mark.parametrize("few", [50, 1])
-def test_epsilon_is_one_number_at_every_door(release, tmp_path, monkeypatch, few):
+@pytest.fixture(params=[50, 1])
+def few(request, monkeypatch):
+    """Up to how many ways are composed one by one; nothing computed with another number is kept for other tests."""
+
+    def forget():
+        proved._proved.cache_clear()
+        proved._composed.cache_clear()
+
+    monkeypatch.setattr("tallyveil.accounting.guarantee._FEW", request.param)
+    forget()
+    yield request.param
+    forget()
+
+
+def test_epsilon_is_one_number_at_every_door(release, tmp_path, few):
     """One by one, and on the contour that many ways share."""
-    monkeypatch.setattr("tallyveil.accounting.guarantee._FEW", few)
-    proved._proved.cache_clear()
-    proved._composed.cache_clear()
 
     def answer(*arguments):
         found = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)

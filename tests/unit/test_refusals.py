@@ -16,10 +16,12 @@ import pytest
 from tests.populations import make_population
 
 from tallyveil.accounting import (
+    ZCDP,
     AdaptiveEvent,
     DiscreteGaussian,
     DiscreteLaplace,
     Gaussian,
+    IntegerSubspaceGaussian,
     InvariantEvent,
     Neighbours,
     NonPrivateEvent,
@@ -218,10 +220,6 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
             (0, 1, "2"),
         ),
         ("at least one composition", lambda: Guarantee(GAUSSIAN, (Choice(()),), BOUNDED)),
-        (
-            "odd multiplicity",
-            lambda: translate(SequentialEvent((DiscreteGaussian(2, 1, 3),)), BOUNDED, UNBOUNDED),
-        ),
         ("rho above 0", lambda: ZcdpCurve(Fraction(0))),
         ("epsilon must be 0 or more", lambda: zcdp_to_delta(Fraction(1), Fraction(-1))),
         (
@@ -240,6 +238,17 @@ REFUSALS: dict[tuple[str, type[Exception], str | None], list[tuple[Any, ...]]] =
             "lower <= upper",
             lambda ends: ManyBounds(*np.array([[0.0, 0.0], ends]).T),
             ((1.0, 0.0), (math.nan, 1.0), (0.0, math.nan)),
+        ),
+    ],
+    ("accounting: the other relation", BudgetError, "no-translation"): [
+        (
+            "odd multiplicity",
+            lambda: translate(SequentialEvent((DiscreteGaussian(2, 1, 3),)), BOUNDED, UNBOUNDED),
+        ),
+        ("no noisy partition query", lambda: translate(ZCDP(1), UNBOUNDED, BOUNDED)),
+        (
+            "states the distance",
+            lambda: translate(IntegerSubspaceGaussian(10, 1), UNBOUNDED, BOUNDED),
         ),
     ],
     ("accounting: engines", BudgetError, "budget"): [

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil.accounting import Neighbours, compose, zcdp_to_epsilon
-from tallyveil.accounting.engines import loss_transform
+from tallyveil.accounting.engines import dithered, loss_transform
 from tallyveil.accounting.guarantee import BETA, DELTAS, MU, epsilon_name, exact_parameters, zcdp_parameters
 from tallyveil.budget.guarantees import TOGETHER, cost_parameters, query_parameters, strategy_parameters
 from tallyveil.budget.presets import load_product
@@ -81,6 +81,7 @@ def test_losses_without_a_lattice_are_accounted_for_exactly():
 
 def test_losses_that_only_the_slowest_engine_takes_are_accounted_for_by_zcdp(monkeypatch):
     monkeypatch.setattr(loss_transform, "MOST_STATES", 10)
+    monkeypatch.setattr(dithered, "MOST_AT_BUILD", 10)
     plan = load_product("redistricting-units-pr").strategies[0]
     row = strategy_parameters(plan, with_mu=False)[-1]
     assert (row["geolevel"], row["accountant"]) == (TOGETHER, "zcdp")
