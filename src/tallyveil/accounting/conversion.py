@@ -10,7 +10,7 @@ by two evaluations beside it, which need nothing from the search.
 import math
 from fractions import Fraction
 
-from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.choose import first_asked
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.moments import greatest_bounds, greatest_loss
@@ -94,8 +94,8 @@ def _by_search(engine: LossEngine, factors: Law, delta: Fraction, ceiling: float
 
 def _rough(engine: LossEngine) -> LossEngine:
     """An engine of the same losses to search with, where the engine itself takes long at each place."""
-    fast = engine.fast if isinstance(engine, FallbackEngine) else engine
-    return fast.rough() if isinstance(fast, Dithered) else engine
+    first = first_asked(engine)
+    return first.rough() if isinstance(first, Dithered) else engine
 
 
 def _of_parts(engine: WithFailure | Between, delta: Fraction) -> Bounds:

@@ -23,7 +23,7 @@ import numpy as np
 
 from tallyveil.accounting.curves import search_cost, zcdp_cost
 from tallyveil.accounting.engines.ball_tails import Normal
-from tallyveil.accounting.engines.choose import FallbackEngine
+from tallyveil.accounting.engines.choose import first_asked
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.enclosing import Between, WithFailure
 from tallyveil.accounting.engines.loss_transform import UNIT
@@ -355,8 +355,7 @@ def smallest_mu(law: Law, engine: LossEngine) -> Bounds:
 
     The upper end is infinite with random samples and with losses of which only rho is known.
     """
-    if isinstance(engine, FallbackEngine):
-        engine = engine.fast
+    engine = first_asked(engine)
     if isinstance(engine, Normal):
         return engine.mu()
     if isinstance(engine, WithFailure):  # no normal noise reveals everything

@@ -10,8 +10,9 @@ positives, and mu of Gaussian differential privacy.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from tallyveil.accounting.conversion import about_epsilon, epsilon_at, real_number
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.curves import betas_at, knot_at, search_cost
-from tallyveil.accounting.engines.choose import FallbackEngine, engine_for
+from tallyveil.accounting.engines.choose import engine_for, first_asked
 from tallyveil.accounting.engines.dithered import WIDTH, Dithered
 from tallyveil.accounting.engines.lattice_points import are_floats
 from tallyveil.accounting.engines.shared import FAR, WIDEST, LatticeNoise, takes, worst_epsilon
@@ -210,7 +211,7 @@ _CLOSE: Final = 1e-9
 """Width of bounds on an epsilon, relative to it, up to which equally bad alternatives are not searched one by one."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """The exact privacy of an event, between two populations that are neighbours; made by `compose`.
 
@@ -232,21 +233,23 @@ class Guarantee:
     invariants: tuple[str, ...] = ()
     engine: str = "auto"
     width: float = WIDTH
-    _known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not all(choice.options for choice in self.choices):
             raise BudgetError("a guarantee needs at least one composition, which may be empty; got none.")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         # Chosen at once, so that losses which no engine takes are refused here and not by a later question.
-        self._known["costliest"] = self._engine(self.costliest)
-        if not self.is_shared:
-            self._known["engines"] = tuple(map(self._engine, self.alternatives))
+        _ = self._asked
+
+    @cached_property
+    def _asked(self) -> tuple[LossEngine, ...]:
+        """The engines of single laws that epsilon comes from: of every alternative, or beside the shared contour."""
+        return (self._engine(costliest_of(self.choices)),) if self.is_shared else self.computed_by
 
     def _engine(self, law: Law) -> LossEngine:
         return engine_for(law, self.engine, self.width)
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether there are so many alternatives that epsilon is computed on a contour that all of them share."""
         return self.engine == "auto" and number_of_laws(self.choices) > _FEW and takes(self.choices)
@@ -256,41 +259,29 @@ class Guarantee:
         """How many alternatives there are; equal ones count apart where they are not composed one by one."""
         return number_of_laws(self.choices) if self.is_shared else len(self.alternatives)
 
-    @property
-    def costliest(self) -> Law:
-        """The alternative that costs the most by zCDP, about; it is most often the worst one."""
-        return costliest_of(self.choices)
-
-    @property
+    @cached_property
     def alternatives(self) -> tuple[Law, ...]:
         """Compositions of losses, one for each way that the event may take.
 
         Raises:
             BudgetError: there are more than 2,500.
         """
-        if "laws" not in self._known:
-            self._known["laws"] = both_directions(enumerated(self.choices))
-        laws: tuple[Law, ...] = self._known["laws"]
-        return laws
+        return both_directions(enumerated(self.choices))
 
-    @property
+    @cached_property
     def computed_by(self) -> tuple[LossEngine, ...]:
         """The engine of each alternative.
 
         Raises:
             BudgetError: there are more than 2,500 alternatives.
         """
-        if "engines" not in self._known:
-            self._known["engines"] = tuple(map(self._engine, self.alternatives))
-        engines: tuple[LossEngine, ...] = self._known["engines"]
-        return engines
+        return tuple(map(self._engine, self.alternatives))
 
     @property
     def engines(self) -> tuple[str, ...]:
         """Names of the engines used, each once."""
-        if self.is_shared:
-            return self._known["costliest"].name, SHARED
-        return tuple(dict.fromkeys(engine.name for engine in self.computed_by))
+        names = tuple(dict.fromkeys(engine.name for engine in self._asked))
+        return (*names, SHARED) if self.is_shared else names
 
     @property
     def width_reached(self) -> float | None:
@@ -298,8 +289,7 @@ class Guarantee:
 
         It is above `width` if the losses return to their full size too often for that one. The bounds hold there too.
         """
-        known = (self._known["costliest"],) if self.is_shared else self.computed_by
-        engines = [engine.fast if isinstance(engine, FallbackEngine) else engine for engine in known]
+        engines = map(first_asked, self._asked)
         return max((engine.width for engine in engines if isinstance(engine, Dithered)), default=None)
 
     def wider(self, epsilon: Bounds | None = None) -> float | None:
@@ -541,10 +531,9 @@ def shared_epsilon(
 
 
 def costliest_of(choices: Sequence[Choice]) -> Law:
-    """The law of some choices that costs the most by zCDP, about."""
-    return enumerated([Choice((max(choice.options, key=search_cost),), choice.times) for choice in choices])[
-        0
-    ]
+    """The law of some choices that costs the most by zCDP, about; it is most often the worst one."""
+    costliest = (Choice((max(choice.options, key=search_cost),), choice.times) for choice in choices)
+    return enumerated(tuple(costliest))[0]
 
 
 def _largest(bounds: list[Bounds]) -> Bounds:

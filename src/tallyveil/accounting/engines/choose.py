@@ -200,6 +200,11 @@ class FallbackEngine:
         return ManyBounds(lower, upper)
 
 
+def first_asked(engine: LossEngine) -> LossEngine:
+    """The engine itself, or that of an engine with a fallback which is asked first."""
+    return engine.fast if isinstance(engine, FallbackEngine) else engine
+
+
 def engine_for(law: Law, wanted: str, width: float) -> LossEngine:
     """The engine for a law: one of `choose_engine`, or one built from closed forms and lists.
 

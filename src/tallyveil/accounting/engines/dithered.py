@@ -272,7 +272,6 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
         _terms_at_nodes(scan, tilt, step, numbers[begin : begin + _AT_ONCE], lists, numbers.size)
         for begin in range(0, numbers.size, _AT_ONCE)
     ]
-    centre = scan.gaussians.variance / 2 + sum((part.centre for part in lists.values()), Fraction(0))
     single, double = (
         (
             np.concatenate([piece[i].terms for piece in pieces]),
@@ -285,7 +284,7 @@ def contour_at(scan: Scan, tilt: float, period: float, further: float) -> Dither
         scan=scan,
         tilt=tilt,
         period=period,
-        centre=centre,
+        centre=_centre(scan.gaussians, lists),
         frequencies=numbers.astype(np.float64) * step,
         # The phases are counted from the centre, an exact fraction, so that epsilon minus centre has one rounding.
         terms=(single[0], double[0]),
@@ -304,16 +303,42 @@ def transform_of(
     The unit of a normal factor and of a discrete Gaussian one of variance 1/4 or more is exp((s + s^2) V / 2) / C, that
     of any other factor its moment E exp(s L).
     """
+    wide, others = _split((factor,))
+    gaussians = GaussianFactors.of(wide)
+    lists = _lists(others, tilt, float(numbers.max(initial=0) * step))
+    part = _transform(gaussians, others, lists, (numbers, step, numbers.size), tilt)
+    return part, _centre(gaussians, lists)
+
+
+def _transform(
+    gaussians: GaussianFactors,
+    others: Sequence[Other],
+    lists: dict[Other, "_List"],
+    nodes: tuple[Integers, float, int],
+    tilt: float,
+) -> "ContourPart":
+    """The transform of all factors.
+
+    Args:
+        gaussians, others: The factors.
+        lists: Those of the others that have one.
+        nodes: Numbers of nodes, their distance, and how many nodes the whole rule has.
+        tilt: s.
+    """
+    numbers, step, count = nodes
     u = numbers.astype(np.float64) * step
-    if is_wide_gaussian(factor):
-        gaussians = GaussianFactors.of((factor,))
-        return _gaussian_part(gaussians, u, tilt), gaussians.variance / 2
-    assert not isinstance(factor, NormalLoss)
-    part = ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
-    if isinstance(factor, ExponentialLoss):
-        return part.times(*_exponential_part(factor, u, Fraction(tilt))), Fraction(0)
-    law = _lists((factor,), tilt, float(u.max(initial=0.0)))[factor]
-    return part.times(*_listed_part(law, numbers, step, numbers.size)), law.centre
+    part = _gaussian_part(gaussians, u, tilt)
+    for factor in others:
+        if isinstance(factor, ExponentialLoss):
+            part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+        else:
+            part = part.times(*_listed_part(lists[factor], numbers, step, count))
+    return part
+
+
+def _centre(gaussians: GaussianFactors, lists: dict[Other, "_List"]) -> Fraction:
+    """The loss from which phases are counted."""
+    return gaussians.variance / 2 + sum((law.centre for law in lists.values()), Fraction(0))
 
 
 def is_wide_gaussian(loss: Transformed) -> TypeGuard[GaussianLoss | NormalLoss]:
@@ -321,6 +346,19 @@ def is_wide_gaussian(loss: Transformed) -> TypeGuard[GaussianLoss | NormalLoss]:
     return isinstance(loss, NormalLoss) or (
         isinstance(loss, GaussianLoss) and loss.variance >= LEAST_VARIANCE
     )
+
+
+def _split(losses: Sequence[Transformed]) -> tuple[list[GaussianLoss | NormalLoss], list[Other]]:
+    """The wide Gaussian losses, and all others."""
+    wide: list[GaussianLoss | NormalLoss] = []
+    others: list[Other] = []
+    for loss in losses:
+        if is_wide_gaussian(loss):
+            wide.append(loss)
+        else:
+            assert not isinstance(loss, NormalLoss)
+            others.append(loss)
+    return wide, others
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,12 +418,7 @@ def _terms_at_nodes(
 ) -> tuple[_Terms, _Terms]:
     """The terms at some of the nodes, `count` in all, for the dither and for one twice as wide."""
     u = numbers.astype(np.float64) * step
-    part = _gaussian_part(scan.gaussians, u, tilt)
-    for factor in scan.others:
-        if isinstance(factor, ExponentialLoss):
-            part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
-        else:
-            part = part.times(*_listed_part(lists[factor], numbers, step, count))
+    part = _transform(scan.gaussians, scan.others, lists, (numbers, step, count), tilt)
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -511,29 +544,25 @@ def _listed_part(law: _List, numbers: Integers, step: float, count: int) -> tupl
     """The transform at some of `count` nodes relative to that at u = 0, to a power, and its error in UNIT."""
     # For many nodes a product of matrices, whose error is larger: there are few losses then.
     many = count * law.losses.size > _MANY_PHASES
-    less_one, times = _less_one(law.losses, law.weights, numbers, step, many)
+    less_one = _less_one(law, numbers, step, many)
     # Beside the real axis weights are complex, and their moduli add up to more than 1.
     weights = np.abs(law.weights)
     phases = (float(np.abs(law.losses) @ weights) * step) * numbers
     error = 12 * phases + (120 + law.losses.size) * np.minimum(2.0 * float(weights.sum()), phases)
-    error = 2 * law.error / UNIT + times * error
+    error = 2 * law.error / UNIT + (8 if many else 1) * error
     return power_of(1 + less_one, law.multiplicity), law.multiplicity * (error + 8)
 
 
-def _less_one(
-    losses: Floats | Complexes, weights: Floats | Complexes, numbers: Integers, step: float, many: bool
-) -> tuple[Complexes, float]:
+def _less_one(law: _List, numbers: Integers, step: float, many: bool) -> Complexes:
     """The sum of weights times exp(i u loss) - 1 at the nodes u = numbers times step.
 
     Args:
-        losses, weights: The list.
+        law: The list.
         numbers: Of the nodes.
         step: Their distance.
-        many: Whether a product of matrices is worth its larger error.
-
-    Returns:
-        The sums, and how many times larger the error is than that of plain ones.
+        many: Whether a product of matrices is worth its error, which is eight times that of a plain sum.
     """
+    losses, weights = law.losses, law.weights
     # For u = a + b, exp(i u l) - 1 is the product of those of a and of b, plus both. So with a at every so many nodes
     # and b between them, a product of two small matrices gives a large one.
     width = min((1 << j for j in range(10)), key=lambda w: _cost_of_rows(numbers, w)) if many else 1
@@ -548,7 +577,8 @@ def _less_one(
         weighted = _turns_less_one(begins[piece], losses) * weights
         sums[piece] = weighted @ columns.T + weighted.sum(axis=1)[:, None]
     sums += columns @ weights
-    return sums[which, numbers % width], 8.0 if many else 1.0
+    by_node: Complexes = sums[which, numbers % width]
+    return by_node
 
 
 def _cost_of_rows(numbers: Integers, width: int) -> float:
@@ -606,8 +636,6 @@ def _dither(s: float, u: Floats, half_width: float, parts: int) -> tuple[Complex
     return power_of(ratio, parts), modulus**parts, 100 * parts * (modulus + 1) * modulus ** (parts - 1)
 
 
-_MOST_AT_ONCE: Final = 1 << 20  # nodes times epsilons, or times atoms
-
 _AT_ONCE: Final = 1 << 15
 """Numbers of which several arrays fit a processor's cache of half a megabyte or more."""
 
@@ -628,28 +656,15 @@ def _one_thread(nodes: float) -> AbstractContextManager[object]:
 
 def log_excess(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     """ln delta, or ln(1 - delta) on a contour left of the pole at 0, at each epsilon."""
-    # About 8 MiB for each array of angles; the epsilons go in pieces of this many nodes times epsilons.
-    most = max(1, _MOST_AT_ONCE // contour.frequencies.size)
-    with _one_thread(contour.frequencies.size):
-        logs = [
-            _log_excess_at_once(contour, epsilons[begin : begin + most])
-            for begin in range(0, len(epsilons), most)
-        ]
-    if len(logs) == 1:
-        return logs[0]
-    return ManyBounds(
-        np.concatenate([bounds.lower for bounds in logs]), np.concatenate([bounds.upper for bounds in logs])
-    )
-
-
-def _log_excess_at_once(contour: DitheredContour, epsilons: Sequence[Fraction]) -> ManyBounds:
     # Exact: the three epsilons must be exactly those of the inequalities, or the bounds would be of other numbers.
     h = Fraction(contour.scan.depth.half_width)
     # Upper bound: one dither at epsilon - h^2 / (6 p). Lower bound: twice one dither at epsilon + h^2 / 2 less the one
     # twice as wide at epsilon (docs/proofs/off-lattice.md).
-    (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = _dithered(
-        contour, epsilons, ((0, -h * h / (6 * contour.scan.depth.parts)), (0, h * h / 2), (1, Fraction(0)))
-    )
+    variants = ((0, -h * h / (6 * contour.scan.depth.parts)), (0, h * h / 2), (1, Fraction(0)))
+    with _one_thread(contour.frequencies.size):
+        (single, (lowest, highest)), (near, _), (far, (lower_scale, upper_scale)) = _dithered(
+            contour, epsilons, variants
+        )
     # The rule at epsilon + h^2 / 2 is in units of that epsilon.
     shift = math.exp(-contour.tilt * float(h * h / 2))
     near = (near[0] * shift, near[1] * shift)
@@ -1133,18 +1148,11 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
 
 
 def _made(factors: Law, width: float) -> Dithered | str:
-    wide: list[GaussianLoss | NormalLoss] = []
-    others: list[Other] = []
-    for loss in merged_law(factors):
-        match loss:
-            case FailureLoss() | ConcentratedLoss():
-                return "it needs losses whose transform is known"
-            case NormalLoss():
-                wide.append(loss)
-            case GaussianLoss() if loss.variance >= LEAST_VARIANCE:
-                wide.append(loss)
-            case _:
-                others.append(loss)
+    merged = merged_law(factors)
+    known = [loss for loss in merged if not isinstance(loss, FailureLoss | ConcentratedLoss)]
+    if len(known) < len(merged):
+        return "it needs losses whose transform is known"
+    wide, others = _split(known)
     refused = _out_of_range(others)
     if refused is not None:
         return refused

@@ -328,7 +328,8 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
 
     def fall(begin: float, end: float) -> float:
         # The size of every shift falls with the frequency.
-        least = min(_log_sum([stays, *(part.log_size(begin) for part in parts)]) for parts in shifts)
+        sizes = ([stays, *(part.log_size(begin) for part in parts)] for parts in shifts)
+        least = min(float(np.logaddexp.reduce(logs)) for logs in sizes)
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
         # Far out the size is below every float.
@@ -450,12 +451,6 @@ def _powers(loss: SampledLoss, tilt: Fraction) -> tuple[Fraction, ...]:
     if loss.changed:
         return 1 + tilt, -tilt
     return (-tilt,) if loss.added else (1 + tilt,)
-
-
-def _log_sum(logarithms: Sequence[float]) -> float:
-    """ln of a sum of exponentials."""
-    highest = max(logarithms)
-    return highest + math.log(math.fsum(math.exp(part - highest) for part in logarithms))
 
 
 def _log_rest(loss: SampledLoss) -> float:
@@ -958,14 +953,7 @@ def _in_balls(loss: SampledLoss, power: Fraction, frequency: float) -> tuple[Seq
         case NormalLoss() | MixtureLoss():
             return _normal_in_balls(loss.base, _rule(loss, power, frequency))
         case GaussianLoss(variance, k):
-            whole_numbers = _rule(loss, power, frequency)
-            _checked(whole_numbers.last - whole_numbers.first)
-            theta = _theta(variance)
-            numbers = range(whole_numbers.first, whole_numbers.last + 1)
-            return (
-                [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
-                [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
-            )
+            return _integers_in_balls(variance, k, _rule(loss, power, frequency))
 
 
 def _laplace_in_balls(epsilon: arb, path: list[_Piece]) -> tuple[list[Ball], list[Ball]]:
@@ -997,6 +985,15 @@ def _log_odds_balls(base: NormalLoss | MixtureLoss, places: Sequence[Ball]) -> l
     unit = rational(base.variance).sqrt()
     parts = [(rational(move) / unit, rational(share)) for move, share in base.shares]
     return [sum((share * (mu * x - mu * mu / 2).exp() for mu, share in parts), arb(0)).log() for x in places]
+
+
+def _integers_in_balls(variance: Fraction, k: int, rule: _Rule) -> tuple[list[Ball], list[Ball]]:
+    _checked(rule.last - rule.first)
+    theta, numbers = _theta(variance), range(rule.first, rule.last + 1)
+    return (
+        [rational(Fraction(2 * k * y - k * k) / (2 * variance)) for y in numbers],
+        [rational(Fraction(-y * y) / (2 * variance)).exp() / theta for y in numbers],
+    )
 
 
 def _theta(variance: Fraction) -> arb:

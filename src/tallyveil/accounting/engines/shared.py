@@ -476,7 +476,7 @@ def contour_for(
     slack = tilt * width / 8 * math.exp(min(log_value, 700.0))
     return SharedContour(
         options,
-        _tables(options, tuple(places), (nodes, step), tilt),
+        _tables(options, tuple(places), nodes, step, tilt),
         tilt,
         dither,
         u,
@@ -678,16 +678,14 @@ class _Scan:
 
 
 def _tables(
-    options: tuple[_Options, ...], kinds: tuple[Transformed, ...], nodes: tuple[Integers, float], tilt: float
+    options: tuple[_Options, ...], kinds: tuple[Transformed, ...], nodes: Integers, step: float, tilt: float
 ) -> tuple[_Table, ...]:
     """The transforms of all options at the nodes, which are whole multiples of a step."""
-    numbers_of_nodes, step = nodes
-    u = numbers_of_nodes.astype(np.float64) * step
-    parts = [transform_of(kind, numbers_of_nodes, step, tilt) for kind in kinds]
-    with np.errstate(divide="ignore"):
-        # What underflows counts as 1e-300, far below every error.
-        logs = np.array([np.log(np.where(part.values == 0, 1e-300, part.values)) for part, _ in parts])
-        log_sizes = np.array([np.log(np.maximum(part.sizes, 1e-300)) for part, _ in parts])
+    u = nodes.astype(np.float64) * step
+    parts = [transform_of(kind, nodes, step, tilt) for kind in kinds]
+    # What underflows counts as 1e-300, far below every error.
+    logs = np.array([np.log(np.where(part.values == 0, 1e-300, part.values)) for part, _ in parts])
+    log_sizes = np.array([np.log(np.maximum(part.sizes, 1e-300)) for part, _ in parts])
     errors = np.array([part.errors for part, _ in parts])
     tables = []
     for each in options:

@@ -253,7 +253,7 @@ def test_probabilities_follow_from_one_minus_delta_at_three_places(monkeypatch: 
 def test_many_epsilons_are_summed_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     contour, epsilons = some_contour(0.8), [Fraction(i, 7) for i in range(9)]
     whole = log_excess(contour, epsilons)
-    monkeypatch.setattr(dithered, "_MOST_AT_ONCE", 2 * contour.frequencies.size)
+    monkeypatch.setattr(dithered, "_AT_ONCE", 2 * len(epsilons))
     parts = log_excess(contour, epsilons)
     np.testing.assert_allclose(parts.lower, whole.lower, rtol=1e-12)
     np.testing.assert_allclose(parts.upper, whole.upper, rtol=1e-12)
