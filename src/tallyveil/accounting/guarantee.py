@@ -524,9 +524,9 @@ def shared_epsilon(
     usual = costliest_of(choices)
     about = about_epsilon(usual, log_bounds_of(delta).lower)
     while True:
-        found = worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
-        if found is not None or width >= WIDEST:
-            return found
+        bounds = worst_epsilon(choices, (usual, about), delta, width, alone, lattices)
+        if bounds is not None or width >= WIDEST:
+            return bounds
         width *= 10
 
 

@@ -162,14 +162,14 @@ def guarantee_named(plan: StatedPlan, name: str, allocation: Allocation | None =
         if not recode.overlapping:
             full = f"{recode.attribute}{_WITHIN}{recode.name}"
             secrets.setdefault(full, Secret(full, {recode.attribute: recode.name}))
-    asked = name.removesuffix(_EXCHANGED)
-    if asked not in secrets:
+    secret_name = name.removesuffix(_EXCHANGED)
+    if secret_name not in secrets:
         raise ConfigError(
-            f"there is no secret {short_name(asked)!r}; there are {', '.join(map(repr, secrets))}. Use one of these "
-            "names.",
+            f"there is no secret {short_name(secret_name)!r}; there are {', '.join(map(repr, secrets))}. Use one of "
+            "these names.",
             code="bad-flag",
         )
-    there = {item.name: item for item in guarantees_of(plan, secrets[asked], allocation)}
+    there = {item.name: item for item in guarantees_of(plan, secrets[secret_name], allocation)}
     if name not in there:
         why = (
             "two records need not exchange it, or are alike in everything if they do"
@@ -267,16 +267,16 @@ def _staying(plan: StatedPlan, secret: Secret) -> set[str]:
 def _made_by_steps(plan: StatedPlan) -> set[str]:
     """The geolevels of the spine whose geounits may be other ones than parts of those of the geography."""
     spine = {"steps": []} if plan.spine is None else mapping_of(plan.spine)
-    made = {spine.get("regroup", {}).get("geolevel")}
+    geolevels = {spine.get("regroup", {}).get("geolevel")}
     for step in spine["steps"]:
         if step["kind"].startswith("group_by"):
-            made.add(step["geolevel"])
+            geolevels.add(step["geolevel"])
         elif step["kind"] == "branch":
-            made.add(step.get("parts"))
+            geolevels.add(step.get("parts"))
         # Parts may have the name of the geolevel that they replace.
         elif step["name"] != step["geolevel"]:
-            made.add(step["name"])
-    return made
+            geolevels.add(step["name"])
+    return geolevels
 
 
 def _leaving(plan: StatedPlan, secret: Secret) -> set[str]:
@@ -299,12 +299,12 @@ def _whole(plan: StatedPlan) -> set[str]:
     """
     if plan.spine is None:
         return set(plan.geolevels)
-    spine, original, made = mapping_of(plan.spine), plan.spine.original, _made_by_steps(plan)
+    spine, original, by_steps = mapping_of(plan.spine), plan.spine.original, _made_by_steps(plan)
     # This rule puts children in the place of their parent. The other one leaves all geounits where they are.
-    changed = {*made, *(original if spine.get("bypassing") == BypassRule.PURE_DP else ())}
+    changed = {*by_steps, *(original if spine.get("bypassing") == BypassRule.PURE_DP else ())}
     for step in spine["steps"]:
         if step["kind"] in ("branch", "cut_by_entities"):
-            known = step["geolevel"] in original and step["geolevel"] not in made
+            known = step["geolevel"] in original and step["geolevel"] not in by_steps
             stays = known and (step.get("parts") is not None or step.get("keep") is True)
             # Everything finer is cut, too; a geolevel of the steps may be at any height.
             changed.update(original[original.index(step["geolevel"]) + stays if known else 0 :])
@@ -341,9 +341,9 @@ def _event(
                 *_drawn(plan, [counts for _, counts in steps], first, exchanged=exchanged),
             )
         )
-        for one, other in meeting
-        for counts, others in product(moved, moved)
-        for steps in _steps(secret, (one, other), (counts, others), exchanged=exchanged)
+        for paths in meeting
+        for pair in product(moved, moved)
+        for steps in _steps(secret, paths, pair, exchanged=exchanged)
     )
     return next(iter(branches)) if len(branches) == 1 else WorstEvent(tuple(branches), "public")
 
@@ -357,15 +357,15 @@ def _steps(
     secret: Secret, paths: tuple[PathShares, PathShares], moved: tuple[_Counts, _Counts], *, exchanged: bool
 ) -> Iterator[tuple[_Step, ...]]:
     """All that moves, if a secret concerns these paths and these values; nothing if it cannot."""
-    (one, other), (mine, theirs) = paths, moved
+    (path, second_path), (counts, second_counts) = paths, moved
     if secret.is_place:
         # In the place that a record leaves, and in the one that it enters.
-        yield (one, mine), (other, mine)
+        yield (path, counts), (second_path, counts)
     elif exchanged:
-        yield (one, mine), (other, theirs)
+        yield (path, counts), (second_path, second_counts)
     # A record that changes an attribute alone stays on its path.
-    elif one == other:
-        yield ((one, mine),)
+    elif path == second_path:
+        yield ((path, counts),)
 
 
 def _noise(plan: StatedPlan, path: PathShares, counts: _Counts, first: int) -> Iterator[PrivacyEvent]:
@@ -467,12 +467,11 @@ class _Pair:
 
     def times(self, other: "_Pair") -> "_Pair":
         """The pair for two attributes together."""
-        (one, two), (first, second) = self.barred, other.barred
         return _Pair(
             _products(self.measured, other.measured),
             _products(self.exact, other.exact),
             # All sets of a zero must contain the levels.
-            (one & first, two & second),
+            (self.barred[0] & other.barred[0], self.barred[1] & other.barred[1]),
             self.differs or other.differs,
         )
 

@@ -77,7 +77,7 @@ def _texts(row: Mapping[str, Any], name: str, columns: Sequence[str]) -> tuple[s
 
 
 _SLOW: Final = {"gridded", "shared"}
-"""The engine that takes seconds for each number. The cost bounds the guess in its place."""
+"""Engines with which the guess would take seconds or longer. The cost bounds it in their place."""
 
 _ROUNDING: Final = 1e-12
 """More than the rounding errors of a few operations on floats between 0 and 1."""

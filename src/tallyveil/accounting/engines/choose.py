@@ -431,8 +431,8 @@ def _without_rho(law: Law, wanted: str, width: float) -> LossEngine:
     """The engine for losses of which the law is known: by their transforms, or on a grid."""
     if wanted == "auto":
         # Its transform falls slowly, so that no contour takes one sample.
-        if one := OneSample.build(law):
-            return one
+        if closed_form := OneSample.build(law):
+            return closed_form
         engine = _first_of(_OF_TRANSFORMS, law, width, partial(_on_grid, law, LENGTH))
         return engine or _on_grid(law, LENGTH)
     if wanted == "gridded":
@@ -520,9 +520,9 @@ def _stand(loss: SampleBase, covering: bool) -> SampleBase | None:
             return _standing_mixture(loss, covering)
         case ChoiceLoss(parts):
             stands = [(share, q, _stand(base, covering)) for share, q, base in parts]
-            found = tuple((share, q, base) for share, q, base in stands if isinstance(base, GaussianLoss))
+            listable = tuple((share, q, base) for share, q, base in stands if isinstance(base, GaussianLoss))
             # A part that costs too little to stand for leaves the whole out of a lower bound.
-            return replace(loss, parts=found) if len(found) == len(parts) else None
+            return replace(loss, parts=listable) if len(listable) == len(parts) else None
         case NormalLoss(mu_squared, n):
             # Its list would have too many atoms. A larger mu covers it, and lower bounds leave it out.
             if mu_squared * _LARGEST_SPREAD**2 < 1:

@@ -260,14 +260,14 @@ class SharedContour:
         places = [np.arange(len(table.values)) for table in self.tables]
         for _ in range(_ELIMINATIONS):
             largest = [
-                np.abs(table.values[kept]).max(axis=0)
-                for table, kept in zip(self.tables, places, strict=True)
+                np.abs(table.values[rows]).max(axis=0)
+                for table, rows in zip(self.tables, places, strict=True)
             ]
             for i, table in enumerate(self.tables):
                 rest = sizes * _product(largest, [n - (i == j) for j, n in enumerate(times)])
                 counts = np.abs(table.values[places[i]]) @ rest > floor
                 places[i] = places[i][counts | (places[i] == chosen[i])]
-        values = [table.values[kept] for table, kept in zip(self.tables, places, strict=True)]
+        values = [table.values[rows] for table, rows in zip(self.tables, places, strict=True)]
         largest = [np.abs(rows).max(axis=0) for rows in values]
         apart = [np.abs(rows - row).max(axis=0) for rows, row in zip(values, references, strict=True)]
         # Those that differ most first: what completions can differ by is then small from the beginning.
@@ -290,10 +290,12 @@ class SharedContour:
             most = np.minimum(moduli @ (sizes * size), main + moduli @ (sizes * distance))
             # The best one stays, whatever rounding does to its bound.
             few = np.flatnonzero((most > floor) | (main == main.max()))
-            kept, more = _undominated(products[few], main[few], sizes * distance, self.slack / len(steps))
-            kept, given = few[kept], given + more + 2 * rounding
-            picks = [(*picks[k // options], int(places[i][k % options])) for k in kept.tolist()]
-            products, main = products[kept], main[kept]
+            remaining, more = _undominated(
+                products[few], main[few], sizes * distance, self.slack / len(steps)
+            )
+            remaining, given = few[remaining], given + more + 2 * rounding
+            picks = [(*picks[k // options], int(places[i][k % options])) for k in remaining.tolist()]
+            products, main = products[remaining], main[remaining]
         best = int(np.argmax(main))
         taken = (self.options[i].laws[place] for i, place in zip(steps, picks[best], strict=True))
         return (
@@ -331,18 +333,18 @@ def _undominated(
     """
     most = max(_LEAST_KEPT, _MOST_WORK // products.size)
     while True:
-        kept: list[int] = []
+        remaining: list[int] = []
         left, given = np.argsort(-main, kind="stable"), 0.0
-        while left.size and len(kept) < most:
+        while left.size and len(remaining) < most:
             first = left[0]
             gaps = main[left] - main[first] + np.abs(products[left] - products[first]) @ distances
             covered = gaps <= slack
             covered[0] = True
-            kept.append(int(first))
+            remaining.append(int(first))
             given = max(given, float(gaps[covered].max()))
             left = left[~covered]
         if not left.size:
-            return np.array(kept), given
+            return np.array(remaining), given
         slack *= 10
 
 
@@ -575,7 +577,9 @@ class _Rule:
         blocks, length, left_out = np.arange(1), count, math.exp(self._beyond(count, height) + self.slack)
         for shorter in _BLOCKS:
             times = length // shorter
-            blocks, more = scan.kept((blocks[:, None] * times + np.arange(times)).reshape(-1), shorter, most)
+            blocks, more = scan.remaining(
+                (blocks[:, None] * times + np.arange(times)).reshape(-1), shorter, most
+            )
             if blocks.size > most:
                 return None, 0.0
             length, left_out = shorter, left_out + more
@@ -627,20 +631,20 @@ class _Scan:
     options: tuple[_Options, ...]
     known: list[_Kind]
 
-    def kept(self, numbers: Integers, length: int, most: int) -> tuple[Integers, float]:
+    def remaining(self, numbers: Integers, length: int, most: int) -> tuple[Integers, float]:
         """Blocks of nodes that are not negligible, at most about so many, and a bound on the terms of the others."""
-        kept = [np.zeros(0, dtype=np.int64)]
+        parts = [np.zeros(0, dtype=np.int64)]
         left_out, n_kinds = 0.0, max(1, *(each.kinds.size for each in self.options))
         at_once = max(1, _AT_ONCE // n_kinds)
         for begin in range(0, numbers.size, at_once):
-            blocks, sums = self._kept_at_once(numbers[begin : begin + at_once], length)
-            kept.append(blocks)
+            blocks, sums = self._remaining_at_once(numbers[begin : begin + at_once], length)
+            parts.append(blocks)
             left_out += sums
-            if sum(each.size for each in kept) > most:
+            if sum(each.size for each in parts) > most:
                 break
-        return np.concatenate(kept), left_out
+        return np.concatenate(parts), left_out
 
-    def _kept_at_once(self, numbers: Integers, length: int) -> tuple[Integers, float]:
+    def _remaining_at_once(self, numbers: Integers, length: int) -> tuple[Integers, float]:
         rule = self.rule
         first: Floats = numbers.astype(np.float64) * (length * rule.step)
         middle, half = first + (length - 1) / 2 * rule.step, (length - 1) / 2 * rule.step
