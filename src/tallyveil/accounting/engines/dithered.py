@@ -20,7 +20,7 @@ errors, which are derived in docs/proofs/off-lattice.md.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -1071,25 +1071,11 @@ class Dithered:
         return Bounds(-math.inf, min(0.0, most))
 
     def _saddle(self, epsilon: float, of_rest: bool) -> float:
-        """About the tilt at which the integrand is smallest on the real axis, between the poles at 0 and -1."""
-        low, high = (-1.0, 0.0) if of_rest else (0.0, math.inf)
-        first = max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
-        tilt = -0.5 if of_rest else min(first, self._largest_tilt)
-        for _ in range(_CONTOUR_STEPS):
-            mean, variance = self._moments(tilt)
-            # Slope of ln of the integrand on the real axis; between the poles it has one minimum there.
-            slope = mean - epsilon - 1 / tilt - 1 / (tilt + 1)
-            low, high = (tilt, high) if slope < 0 else (low, tilt)
-            following = tilt - slope / (variance + 1 / tilt**2 + 1 / (tilt + 1) ** 2)
-            if not low < following < high:
-                following = (low + high) / 2 if math.isfinite(high) else 2 * tilt
-            if abs(following - tilt) * self.scan.spread < 1e-3:
-                break
-            tilt = following
-            # No larger tilt is used, and far beyond the largest loss it would grow until floats overflow.
-            if tilt > self._largest_tilt:
-                break
-        return tilt
+        if of_rest:
+            return saddle(self._moments, epsilon, -0.5, (-1.0, 0.0), self._largest_tilt)
+        begin = max((epsilon - self.mean) / self.scan.spread**2, 1 / self.scan.spread)
+        begin = min(begin, self._largest_tilt)
+        return saddle(self._moments, epsilon, begin, (0.0, math.inf), self._largest_tilt)
 
     def _moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of the tilted loss, in floats."""
@@ -1134,6 +1120,41 @@ class Dithered:
             # 15% more until Chernoff's bound on the wrap-around is negligible.
             period *= 1.15
         return period, further
+
+
+def saddle(
+    moments_at: Callable[[float], tuple[float, float]],
+    epsilon: float,
+    tilt: float,
+    bracket: tuple[float, float],
+    largest: float,
+) -> float:
+    """About the tilt at which the integrand is smallest on the real axis, beside the poles at 0 and -1.
+
+    Args:
+        moments_at: Mean and variance of the loss at a tilt.
+        epsilon: Where delta is asked for.
+        tilt: Where the search begins.
+        bracket: Between -1 and 0, or from 0 on.
+        largest: No larger tilt is used, and far beyond the largest loss it would grow until floats overflow.
+    """
+    low, high = bracket
+    for _ in range(_CONTOUR_STEPS):
+        mean, variance = moments_at(tilt)
+        # Slope of ln of the integrand on the real axis; between the poles it has one minimum there.
+        slope = mean - epsilon - 1 / tilt - 1 / (tilt + 1)
+        curvature = variance + 1 / tilt**2 + 1 / (tilt + 1) ** 2
+        low, high = (tilt, high) if slope < 0 else (low, tilt)
+        following = tilt - slope / curvature
+        if not low < following < high:
+            following = (low + high) / 2 if math.isfinite(high) else 2 * tilt
+        # A thousandth of the integrand's width on the real axis is as good as the minimum itself.
+        if abs(following - tilt) * math.sqrt(curvature) < 1e-3:
+            break
+        tilt = following
+        if tilt > largest:
+            break
+    return tilt
 
 
 def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyBounds:

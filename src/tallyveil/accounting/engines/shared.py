@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, cast
 
 import numpy as np
@@ -41,6 +41,7 @@ from tallyveil.accounting.engines.dithered import (
     LEAST_VARIANCE,
     Transformed,
     is_wide_gaussian,
+    saddle,
     transform_of,
 )
 from tallyveil.accounting.engines.loss_transform import UNIT, GaussianFactors, decay_of
@@ -90,7 +91,6 @@ _BACK: Final = (
 _MOST_DISTANCES: Final = 64  # squared distances of neighbouring tables that are looked at
 _LARGEST_LOG_UNIT: Final = 1e7  # beyond it, the rounding of logarithms would show
 _LARGEST_TILT: Final = 1e6  # near the largest loss tilts grow without end
-_TILT_STEPS: Final = 100
 _UNDERFLOW: Final = 1e-280  # more than all terms that are too small for floats
 
 
@@ -443,11 +443,9 @@ def contour_for(
         width: What the contour may add to epsilon, about.
         lattices: As for `worst_epsilon`.
     """
-    tilt = _tilt(usual, epsilon)
+    tilt = saddle(partial(_moments, usual), epsilon, 1.0, (0.0, math.inf), _LARGEST_TILT)
     # At the tilts of losses near the largest one nothing varies.
-    spread = max(
-        math.sqrt(sum((n * moments(kind, tilt)[1] for kind, n in _answers(usual).items()), 0.0)), 1 / tilt
-    )
+    spread = max(math.sqrt(_moments(usual, tilt)[1]), 1 / tilt)
     # Half of the width is for the dither, the rest for all else.
     dither = width / (tilt + 1)
     # The wrap-around by Chernoff's bounds on both sides.
@@ -488,22 +486,10 @@ def contour_for(
     )
 
 
-def _tilt(law: Law, epsilon: float) -> float:
-    """About the tilt above 0 at which the integrand of a law is smallest on the real axis."""
-    low, high, tilt, kinds = 0.0, math.inf, 1.0, _answers(law).items()
-    for _ in range(_TILT_STEPS):
-        pairs = [(n, *moments(kind, tilt)) for kind, n in kinds]
-        slope = sum((n * mean for n, mean, _ in pairs), 0.0) - epsilon - 1 / tilt - 1 / (tilt + 1)
-        low, high = (tilt, high) if slope < 0 else (low, tilt)
-        following = tilt - slope / (
-            sum((n * v for n, _, v in pairs), 0.0) + 1 / tilt**2 + 1 / (tilt + 1) ** 2
-        )
-        if not low < following < high:
-            following = (low + high) / 2 if math.isfinite(high) else 2 * tilt
-        if abs(following - tilt) < 1e-3 * tilt or tilt > _LARGEST_TILT:
-            break
-        tilt = following
-    return tilt
+def _moments(law: Law, tilt: float) -> tuple[float, float]:
+    """Mean and variance of a law's tilted loss, in floats."""
+    answers = [(n, *moments(kind, tilt)) for kind, n in _answers(law).items()]
+    return sum((n * mean for n, mean, _ in answers), 0.0), sum((n * v for n, _, v in answers), 0.0)
 
 
 def _kind_of(kind: Transformed, tilt: float) -> _Kind:
