@@ -1,0 +1,87 @@
+"""A chain: sweeps of moves, and an update of the prior's parameters after every few of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.random import Generator, Philox
+
+from tallyveil.arrays import Int32s
+from tallyveil.estimation.posterior.prior import Parameters, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_between_blocks, shift_between_cells
+
+SIBLINGS: Final = 3
+"""Pairings of the blocks of a family in a sweep: most of what is unknown is which of these blocks a person lives in."""
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """State and parameters of a chain.
+
+    Attributes:
+        problem: What is measured.
+        key: Key of the chain's randomness, 64 bits. That of a sweep is a function of (key, number, sweep).
+        number: Number of the chain.
+        sweep: Sweeps done.
+        state: The counts.
+        parameters: Parameters of the prior.
+    """
+
+    problem: PosteriorProblem
+    key: int
+    number: int
+    state: State
+    parameters: Parameters
+    sweep: int = 0
+
+    @classmethod
+    def begin(cls, problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> "Chain":
+        """A chain that begins from a table of counts; raises SolverError if these break a limit."""
+        state = problem.state(counts)
+        chain = cls(problem, key, number, state, first_parameters(problem, state))
+        return chain
+
+    def counts(self) -> Int32s:
+        """The present table; shape (blocks, cells)."""
+        return self.state.count[:, self.problem.cells].copy()
+
+    def run(self, sweeps: int, *, fixed: bool = False) -> int:
+        """Do some sweeps.
+
+        Args:
+            sweeps: How many.
+            fixed: Whether the parameters stay as they are.
+        Returns:
+            Number of moves that were tried.
+        """
+        moves = 0
+        for _ in range(sweeps):
+            rng = Generator(
+                Philox(key=np.array([self.key, self.number], np.uint64), counter=[0, 0, 0, self.sweep])
+            )
+            moves += self._moved(rng)
+            self.sweep += 1
+            if not fixed:
+                self.parameters = updated(rng, self.problem, self.state, self.parameters)
+        return moves
+
+    def _moved(self, rng: Generator) -> int:
+        problem, state = self.problem.kernel, self.state
+        prior = kernel_prior(self.problem, self.parameters)
+        moves = 0
+        for row in (1,) * SIBLINGS + tuple(range(2, len(problem.tree.ancestor))):
+            moves += shift_between_blocks(rng, problem, prior, state, row)
+        for stride, size in _attributes(self.problem):
+            moves += shift_between_cells(rng, problem, prior, state, stride, size)
+        moves += add_or_remove(rng, problem, prior, state)
+        return moves
+
+
+def _attributes(problem: PosteriorProblem) -> Iterator[tuple[int, int]]:
+    """Step between levels, in cells, and number of levels of each attribute."""
+    stride = 1
+    for attribute in reversed(problem.schema.attributes):
+        yield stride, attribute.size
+        stride *= attribute.size

@@ -1,0 +1,314 @@
+"""The model of how blocks resemble each other, and the updates of its parameters.
+
+*Sizes.* A block is empty with a probability that its tract shares (the geolevel two above the blocks); these probabilities are
+beta variables around that of the whole area. Else its size has a negative binomial law without 0, whose mean its family
+shares (the blocks of one geounit of the geolevel above); the logarithms of the means are normal, and all families share
+the shape.
+
+*Composition.* The persons of a block are divided in steps: first among the groups of the first query, then each group among its
+groups of the next one, down to the cells. Each division is Dirichlet-multinomial. Its shares are those of the family,
+which are Dirichlet around those of the geounit above, and so on up to the whole area. How unlike blocks are in the first division is
+a class of concentration of each block, from 1/2 (people of one group) to 256 (like the family); how frequent each class is
+depends on the size of the block. Later divisions have one concentration for each group that is divided.
+
+All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
+parameters, counts and measurements exists and the sampler can be tested against it (Geweke).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.random import Generator
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.kernels.posterior.moves import Prior, State
+from tallyveil.kernels.posterior.updates import (
+    draw_block_classes,
+    draw_shares,
+    draw_sizes,
+    log_divisions,
+    tables_of,
+)
+
+CLASSES: Final = np.array([0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256])
+"""Concentrations of a block's first division, a factor of 2 apart. Two neighbouring ones cannot be told apart by a block."""
+
+SIZE_BEGINS: Final = np.array([0, 5, 10, 20, 40, 80, 160, 320])
+"""Sizes from which a size class begins. Small blocks are of one group more often than large ones."""
+
+CONCENTRATION: Final = (1.0, 50.0)
+"""Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
+
+WALKS: Final = (0.5, 0.08)
+"""Widths of random walks of the logarithms of concentrations: for groups of few persons, and of many."""
+
+BASE: Final = 0.5
+"""Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
+
+LEAST: Final = 1e-9
+"""Probabilities of 0 and 1 are kept this far from both, so that their ratio is finite. A country has fewer blocks than 1e9."""
+
+SIZE_CENTRE: Final = (np.log(40.0), 2.0)
+"""Mean and standard deviation of the normal law of `centre`: block sizes between 1 and 2,000 persons on average."""
+
+SIZE_SPREAD: Final = (3.0, 1.0)
+"""Shape and scale of the inverse Gamma law of `spread` squared: means of families mostly within a factor of 3 of each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """Parameters of the prior at one moment of a chain.
+
+    Attributes:
+        shares: For each geolevel above the blocks, finest first, the share of each group in its parent; shape (geounits, columns).
+        near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each geolevel but
+            the root, finest first; shape (steps,).
+        concentration: Concentration of the division of each group; shape (columns,).
+        log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
+        block_class: Class of concentration of each block.
+        size_mean: Mean of the law of sizes of each family.
+        size_shape: Its shape.
+        size_centre: Mean of the logarithms of the means.
+        size_spread: Their standard deviation.
+        empty: Probability that a block is empty, of each tract.
+        empty_mean: Their mean.
+        empty_near: How closely they follow it.
+    """
+
+    shares: tuple[Floats, ...]
+    near: tuple[Floats, ...]
+    concentration: Floats
+    log_class_share: Floats
+    block_class: Integers
+    size_mean: Floats
+    size_shape: float
+    size_centre: float
+    size_spread: float
+    empty: Floats
+    empty_mean: float
+    empty_near: float
+
+
+SIZE_CLASS: Final = np.searchsorted(SIZE_BEGINS, np.arange(SIZE_BEGINS[-1] + 1), side="right") - 1
+
+
+def tract_row(problem: PosteriorProblem) -> int:
+    """Row of `Tree.ancestor` of the geounits that share a probability of empty blocks."""
+    return min(2, problem.kernel.tree.ancestor.shape[0] - 1)
+
+
+def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
+    """Parameters from which a chain begins: everywhere the shares of the whole area."""
+    tree, parent = problem.kernel.tree, problem.kernel.steps.parent
+    total = state.count.sum(axis=0, dtype=np.float64) + np.where(problem.possible, BASE, 0.0)
+    whole = np.bincount(parent[1:], total[1:], minlength=len(parent))
+    share = np.concatenate([[1.0], total[1:] / np.maximum(whole[parent[1:]], BASE)])
+    n_geounits = [int(rows.max()) + 1 for rows in tree.ancestor]
+    n_steps = len(problem.kernel.steps.group)
+    occupied = max(1, int((state.count[:, 0] > 0).sum()))
+    size = max(1.0, float(state.count[:, 0].sum()) / occupied)
+    empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_open.sum())), 0.01, 0.99))
+    return Parameters(
+        shares=tuple(np.tile(np.maximum(share, 1e-9), (n, 1)) for n in n_geounits[1:]),
+        near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
+        concentration=np.full(len(parent), 20.0),
+        log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
+        block_class=np.full(problem.n_blocks, len(CLASSES) // 2),
+        size_mean=np.full(n_geounits[1], size),
+        size_shape=1.0,
+        size_centre=float(np.log(size)),
+        size_spread=1.0,
+        empty=np.full(n_geounits[tract_row(problem)], empty),
+        empty_mean=empty,
+        empty_near=4.0,
+    )
+
+
+def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
+    """The parameters as the compiled moves take them."""
+    mean, shape = parameters.size_mean, parameters.size_shape
+    rise = mean / (mean + shape)
+    stop = shape * np.log1p(-rise)
+    # f(1) of the negative binomial law without 0, over that of an empty block.
+    one = np.log(shape) + stop + np.log(rise) - np.log(-np.expm1(stop))
+    ancestor = problem.kernel.tree.ancestor
+    empty = parameters.empty[ancestor[tract_row(problem)]]
+    first = np.exp(one[ancestor[1]] + np.log1p(-empty) - np.log(empty))
+    return Prior(
+        parameters.shares[0],
+        parameters.concentration,
+        CLASSES[parameters.block_class],
+        rise,
+        first,
+        shape,
+        SIZE_CLASS,
+        parameters.log_class_share,
+        parameters.block_class,
+    )
+
+
+def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters) -> Parameters:
+    """Draw every parameter from its law given the counts and the other parameters.
+
+    Args:
+        rng: Generator.
+        problem: What is measured.
+        state: The counts.
+        parameters: The parameters before.
+    """
+    shares, near, concentration = _compositions(rng, problem, state, parameters)
+    block_class = parameters.block_class.copy()
+    first_step = int((problem.step == 1).sum())
+    drawn = draw_block_classes(
+        rng,
+        state.count,
+        problem.kernel.tree.ancestor[1],
+        first_step,
+        shares[0],
+        CLASSES,
+        SIZE_CLASS,
+        parameters.log_class_share,
+        block_class,
+    )
+    class_shares = rng.standard_gamma(drawn[:, :] + 0.5)  # Jeffreys' weight for each class
+    class_shares = np.maximum(class_shares / class_shares.sum(axis=1, keepdims=True), 1e-30)
+    mean, shape, centre, spread = _sizes(rng, problem, state, parameters)
+    empty, empty_mean, empty_near = _emptiness(rng, problem, state, parameters)
+    return Parameters(
+        shares=shares,
+        near=near,
+        concentration=concentration,
+        log_class_share=np.log(class_shares),
+        block_class=block_class,
+        size_mean=mean,
+        size_shape=shape,
+        size_centre=centre,
+        size_spread=spread,
+        empty=empty,
+        empty_mean=empty_mean,
+        empty_near=empty_near,
+    )
+
+
+def _walked(
+    rng: Generator, count: Integers, above: Int32s, parent: Int32s, mean: Floats, old: Floats, tied: Integers
+) -> Floats:
+    """Concentrations of divisions after a few random walks.
+
+    Args:
+        rng: Generator.
+        count: Persons, or tables, of each group of each geounit.
+        above: The geounit above each.
+        parent: Column of the group that each group is part of.
+        mean: Shares of the geounits above.
+        old: The concentrations; shape (columns,).
+        tied: Number of the concentration of each column; -1 for one that does not move. Columns of one number move together.
+    """
+    shape, scale = CONCENTRATION
+    moves = tied >= 0
+    first = np.unique(tied[moves], return_index=True)[1]
+    for width in WALKS:
+        steps = width * rng.standard_normal(int(tied.max()) + 1)
+        new = np.where(moves, old * np.exp(steps[tied]), old)
+        logs = np.bincount(tied[moves], log_divisions(count, above, parent, mean, old, new)[moves])
+        # The Gamma law, with the walk's logarithm as the variable.
+        begin, end = old[moves][first], new[moves][first]
+        logs += shape * np.log(end / begin) - (end - begin) / scale
+        taken = np.log1p(-rng.random(len(logs))) < logs
+        old = np.where(moves & taken[tied], new, old)
+    return old
+
+
+def _compositions(
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
+    """Shares at every geolevel, and concentrations."""
+    ancestor, parent = problem.kernel.tree.ancestor, problem.kernel.steps.parent
+    aboves = _aboves(problem)
+    divided = np.zeros(len(parent), bool)
+    divided[parent[1:]] = True
+    columns = np.arange(len(parent))
+    # The first division has a class for each block.
+    own = np.where(divided & (columns > 0), columns, -1)
+    own[own >= 0] = np.arange(int((own >= 0).sum()))
+    concentration = parameters.concentration
+    if own.max() >= 0:
+        concentration = _walked(
+            rng, state.count, ancestor[1], parent, parameters.shares[0], concentration, own
+        )
+    of_class = np.tile(concentration, (len(CLASSES), 1))
+    of_class[:, 0] = CLASSES
+    levels = [
+        tables_of(
+            rng, state.count, ancestor[1], parent, parameters.shares[0], of_class, parameters.block_class
+        )
+    ]
+    near = []
+    everywhere = np.where(divided, problem.step, -1)
+    for above, shares, old in zip(aboves, parameters.shares[1:], parameters.near, strict=True):
+        walked = _walked(rng, levels[-1], above, parent, shares, old[problem.step], everywhere)
+        near.append(np.array([walked[problem.step == step][0] for step in range(len(old))]))
+        same = np.zeros(len(above), np.int64)
+        levels.append(tables_of(rng, levels[-1], above, parent, shares, walked[None, :], same))
+    base = np.where(problem.possible, BASE, 0.0)
+    drawn = [draw_shares(rng, base + levels[-1], parent)]
+    for above, old, tables in zip(aboves[::-1], near[::-1], levels[-2::-1], strict=True):
+        around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
+        drawn.append(draw_shares(rng, around + tables, parent))
+    return tuple(reversed(drawn)), tuple(near), concentration
+
+
+def _aboves(problem: PosteriorProblem) -> list[Int32s]:
+    """For each geolevel from that of the families to the one below the root, the geounit above each."""
+    ancestor = problem.kernel.tree.ancestor
+    aboves = []
+    for row in range(1, len(ancestor) - 1):
+        above = np.zeros(int(ancestor[row].max()) + 1, np.int32)
+        above[ancestor[row]] = ancestor[row + 1]
+        aboves.append(above)
+    return aboves
+
+
+def _sizes(
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
+) -> tuple[Floats, float, float, float]:
+    """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
+    tree = problem.kernel.tree
+    begin = tree.begin[tree.level_begin[1] : tree.level_begin[2]]
+    mean = parameters.size_mean.copy()
+    sizes = state.count[:, 0].astype(np.int64)
+    shape = draw_sizes(
+        rng, sizes, begin, mean, parameters.size_shape, parameters.size_centre, parameters.size_spread
+    )
+    logs = np.log(mean)
+    (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
+    precision = len(logs) / parameters.size_spread**2 + 1.0 / prior_sd**2
+    expected = (logs.sum() / parameters.size_spread**2 + prior_centre / prior_sd**2) / precision
+    centre = float(rng.normal(expected, precision**-0.5))
+    square = (prior_scale + 0.5 * ((logs - centre) ** 2).sum()) / rng.standard_gamma(
+        prior_shape + len(logs) / 2.0
+    )
+    return mean, float(shape), centre, float(np.sqrt(square))
+
+
+def _emptiness(
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
+) -> tuple[Floats, float, float]:
+    """Probabilities of empty blocks, their mean, and how closely they follow it."""
+    tract = problem.kernel.tree.ancestor[tract_row(problem)]
+    occupied = state.count[:, 0] > 0
+    n = len(parameters.empty)
+    some = np.bincount(tract[occupied], minlength=n)
+    none = np.bincount(tract[~occupied & problem.is_open], minlength=n)
+    # Empty and occupied blocks are a division like that of persons, in two groups.
+    count = np.stack([none + some, none, some], axis=1)
+    parent, zero = np.array([-1, 0, 0], np.int32), np.zeros(n, np.int32)
+    mean = np.array([[1.0, parameters.empty_mean, 1.0 - parameters.empty_mean]])
+    tied = np.array([0, -1, -1])
+    near = _walked(rng, count, zero, parent, mean, np.full(3, parameters.empty_near), tied)
+    tables = tables_of(rng, count, zero, parent, mean, near[None, :], zero.astype(np.int64))
+    expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
+    empty = rng.beta(near[0] * expected + none, near[0] * (1.0 - expected) + some)
+    return np.clip(empty, LEAST, 1.0 - LEAST), expected, float(near[0])

@@ -1,0 +1,237 @@
+"""What the sampler is given: the spine, the noisy answers, the limits, and the steps in which a block's persons are divided."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.errors import SchemaError, SolverError
+from tallyveil.estimation.intervals.fit import AnswerRows
+from tallyveil.estimation.intervals.model import LevelModel
+from tallyveil.geography.spine import Spine
+from tallyveil.kernels.posterior.moves import Answers, Limits, Problem, State, Steps, Tree
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitRows:
+    """Limits on a query's answers at one geolevel.
+
+    Attributes:
+        level: Number of the geolevel, root first.
+        query: The query.
+        lower: Least values; shape (n_geounits, query.size), int32.
+        upper: Largest values; equal to `lower` for an invariant.
+    """
+
+    level: int
+    query: QueryGroup
+    lower: Int32s
+    upper: Int32s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PosteriorProblem:
+    """Everything that the law of the counts depends on, besides the prior.
+
+    Attributes:
+        schema: The universe.
+        spine: The hierarchy.
+        kernel: The same for the compiled moves.
+        measured: Noisy answers, in the order of the residuals.
+        is_open: Blocks in which limits allow a person; shape (blocks,).
+        possible: Whether a group of a step has a possible cell; shape (columns,).
+        step: Step of each column of the state's counts.
+    """
+
+    schema: Schema
+    spine: Spine
+    kernel: Problem
+    measured: Int32s
+    is_open: NDArray[np.bool_]
+    possible: NDArray[np.bool_]
+    step: Int32s
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks, which are the geounits of the finest geolevel."""
+        return self.kernel.tree.ancestor.shape[1]
+
+    @property
+    def cells(self) -> slice:
+        """Columns of the cells in the state's counts."""
+        return slice(int(self.kernel.steps.group[-1, 0]), len(self.step))
+
+    def state(self, counts: Int32s) -> State:
+        """The state of a table of counts.
+
+        Args:
+            counts: Whole counts within the limits; shape (blocks, cells).
+        Raises:
+            SolverError: counts are negative or break a limit.
+        """
+        kernel = self.kernel
+        steps, tree = kernel.steps, kernel.tree
+        count = np.zeros((self.n_blocks, len(self.step)), np.int32)
+        for group in steps.group:
+            np.add.at(count.T, group, counts.T)
+        residual = _values(tree, kernel.answers, counts) - self.measured
+        limited = _values(tree, kernel.limits, counts)
+        if counts.min(initial=0) < 0 or bool(
+            ((limited < kernel.limits.lower) | (limited > kernel.limits.upper)).any()
+        ):
+            raise SolverError(
+                "the counts from which a chain begins are negative or break a public limit. Please report this.",
+                code="check-failed",
+            )
+        return State(count, residual, limited)
+
+
+def posterior_problem(
+    schema: Schema,
+    spine: Spine,
+    levels: Sequence[LevelModel],
+    rows: AnswerRows,
+    limits: Sequence[LimitRows],
+    steps: Sequence[QueryGroup],
+    *,
+    gaussian: bool,
+) -> PosteriorProblem:
+    """Lay out measurements and limits for the compiled moves.
+
+    Args:
+        schema: The universe.
+        spine: The hierarchy.
+        levels: What is measured at each geolevel, root first.
+        rows: The noisy answers.
+        limits: Public limits and invariants.
+        steps: Queries, each finer than the one before it, that divide the persons of a block. The cells follow as the last step.
+        gaussian: Whether the noise is Gaussian; otherwise it is Laplace noise.
+    Raises:
+        SchemaError: a step is not finer than the one before it.
+        StoreError: measurements are missing.
+    """
+    tree = _tree(spine)
+    answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
+    cells = np.arange(schema.size)
+    group, parent, step = _steps([query.answers_of(cells) for query in steps], schema.size, steps)
+    kernel_limits = _limits(spine, schema, limits)
+    possible = np.zeros(len(parent), bool)
+    for columns in group:
+        possible[columns[schema.possible(cells)]] = True
+    return PosteriorProblem(
+        schema,
+        spine,
+        Problem(tree, answers, kernel_limits, Steps(group, parent)),
+        measured,
+        _open(tree, kernel_limits),
+        possible,
+        step,
+    )
+
+
+def _tree(spine: Spine) -> Tree:
+    finest_first = range(spine.finest, -1, -1)
+    ancestor = np.array([spine.ancestors(level) for level in finest_first], np.int32)
+    offsets = [spine.finest_offsets(level) for level in finest_first]
+    level_begin = np.concatenate([[0], np.cumsum([len(begin) for begin in offsets])])
+    return Tree(ancestor, np.concatenate(offsets), level_begin)
+
+
+def _answers(
+    spine: Spine, levels: Sequence[LevelModel], rows: AnswerRows, n_cells: int, gaussian: bool
+) -> tuple[Answers, Int32s]:
+    geolevel, answer_of, sizes, n_values = [], [], [], []
+    precision, precision_step, measured = [], [], []
+    for number in range(spine.finest, -1, -1):
+        level, n_geounits = levels[number], spine.n_geounits(number)
+        for q, query in enumerate(level.measured):
+            of_query = level.precisions[:, q]
+            if not of_query.any():
+                continue
+            geolevel.append(spine.finest - number)
+            answer_of.append(query.answers_of(np.arange(n_cells)).astype(np.int32))
+            sizes.append(query.size)
+            n_values.append(n_geounits * query.size)
+            # The variance of discrete Laplace noise is 1 / (cosh(1 / scale) - 1).
+            precision.append(of_query if gaussian else 2.0 * np.arcsinh(np.sqrt(0.5 * of_query)))
+            precision_step.append(int(len(of_query) > 1))
+            measured.append(np.asarray(rows.rows(number, [query], 0, n_geounits), np.int32).ravel())
+    kernel = Answers(
+        np.array(geolevel, np.int64),
+        np.array(answer_of, np.int32).reshape(-1, n_cells),
+        _begins(n_values),
+        np.array(sizes, np.int64),
+        np.concatenate([*precision, np.zeros(0)]),
+        _begins([len(part) for part in precision]),
+        np.array(precision_step, np.int64),
+        gaussian,
+    )
+    return kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
+
+
+def _limits(spine: Spine, schema: Schema, limits: Sequence[LimitRows]) -> Limits:
+    cells = np.arange(schema.size)
+    # Impossible cells are one sum for the whole area that is zero: no move puts a person there.
+    barred = np.where(schema.possible(cells), -1, 0).astype(np.int32)
+    zero = np.zeros(spine.n_geounits(0), np.int32)
+    ordered = sorted(limits, key=lambda item: -item.level)
+    return Limits(
+        np.array([*(spine.finest - item.level for item in ordered), spine.finest], np.int64),
+        np.array([*(item.query.answers_of(cells) for item in ordered), barred], np.int32),
+        _begins([item.lower.size for item in ordered] + [len(zero)]),
+        np.array([*(item.query.size for item in ordered), 1], np.int64),
+        np.concatenate([*(item.lower.ravel() for item in ordered), zero]).astype(np.int32),
+        np.concatenate([*(item.upper.ravel() for item in ordered), zero]).astype(np.int32),
+    )
+
+
+def _steps(
+    answers: Sequence[Integers], n_cells: int, steps: Sequence[QueryGroup]
+) -> tuple[Int32s, Int32s, Int32s]:
+    """Column of each cell at each step, and parent and step of each column."""
+    group, parent, step = [np.zeros(n_cells, np.int64)], [-1], [0]
+    for number, of_cell in enumerate([*answers, np.arange(n_cells)], start=1):
+        columns = of_cell + len(parent)
+        n_groups = int(of_cell.max()) + 1
+        parent_of = np.full(n_groups, -1, np.int64)
+        parent_of[of_cell] = group[-1]
+        if of_cell.min() < 0 or bool((parent_of[of_cell] != group[-1]).any()):
+            raise SchemaError(
+                f"step {number} of the prior, '{steps[number - 1].name}', does not divide the groups of the step before "
+                "it. Name queries each of which is finer than the one before, and which count every cell once."
+            )
+        group.append(columns)
+        parent.extend(parent_of.tolist())
+        step.extend([number] * n_groups)
+    return np.array(group, np.int32), np.array(parent, np.int32), np.array(step, np.int32)
+
+
+def _begins(sizes: Sequence[int]) -> Integers:
+    return np.cumsum([0, *sizes], dtype=np.int64)[:-1]
+
+
+def _values(tree: Tree, tables: Answers | Limits, counts: Int32s) -> Int32s:
+    """Answers of all tables, in their order."""
+    values = []
+    for geolevel, answer_of, size in zip(tables.geolevel, tables.answer_of, tables.size, strict=True):
+        of_blocks = np.zeros((counts.shape[0], size), np.int64)
+        counted = answer_of >= 0
+        np.add.at(of_blocks.T, answer_of[counted], counts.T[counted])
+        begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
+        values.append(np.add.reduceat(of_blocks, begin[:-1], axis=0).ravel())
+    return np.concatenate([*values, np.zeros(0, np.int64)]).astype(np.int32)
+
+
+def _open(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
+    n_blocks, n_cells = tree.ancestor.shape[1], limits.answer_of.shape[1]
+    allowed = np.ones((n_blocks, n_cells), bool)
+    for geolevel, answer_of, begin, size in zip(
+        limits.geolevel, limits.answer_of, limits.begin, limits.size, strict=True
+    ):
+        at = begin + tree.ancestor[geolevel].astype(np.int64)[:, None] * size + np.maximum(answer_of, 0)
+        allowed &= (answer_of < 0) | (limits.upper[at] > 0)
+    return allowed.any(axis=1)

@@ -1,0 +1,424 @@
+"""Kernels of the sampler's moves: persons are shifted between two cells of finest geounits.
+
+The state is a table of whole counts x[block, cell]; a *block* is a geounit of the finest geolevel. Its law is
+
+    prior(x) * product over noisy answers of  P(noise = measurement - answer of x),    where x is within its limits.
+
+**A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is drawn from
+its conditional law on a window of WINDOW + 1 neighbouring values. The window is laid at random around the present state:
+each of its values is equally often the present one. So each state of a window proposes this window with the same
+probability, and a draw from the law on it leaves the law of the state as it is (a Gibbs step). Limits and zeros cut the window in
+the same way from each of its states.
+
+**The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian noise
+of precision w the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k| - |r|) / s. The
+normalising constants of discrete noise do not depend on the state. Both places count in the same answers from their common
+ancestor upwards if c = c2, and the loop over answers, which come from the finest geolevel upwards, ends there.
+
+**The prior** is that of `tallyveil.estimation.posterior.prior`: a size N of the block, and nested Dirichlet-multinomial steps that
+divide a group's persons among its groups of the next step. The ratio of the prior with one person more in cell c is
+
+    size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
+
+where size(0) = f(1) / f(0), and size(N) = f(N + 1) / f(N) * (N + 1) for the law f of sizes. The factorials of the multinomial
+coefficients cancel but for x + 1.
+
+**Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once, each two
+of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so that pairs of
+zeros cost no more than being looked at.
+
+Where the number of people is not fixed, a move of one place adds or removes k persons; its second place is NOWHERE.
+
+Specification: `tests.oracles.posterior` has the law by enumeration.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tallyveil.arrays import Floats, FloatRows, Int32Rows, Int32s, IntegerRows, Integers
+from tallyveil.kernels.compiled import internal, njit
+
+WINDOW: Final = 8
+"""Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half as many
+values a chain needs twice as many sweeps; with twice as many, most values have no weight and are computed in vain."""
+
+NOWHERE: Final = -1
+"""As the second block of a move: persons come from nowhere, or go there."""
+
+
+class Answers(NamedTuple):
+    """The noisy answers, one table for each geolevel and query that was measured there, finest geolevel first.
+
+    Attributes:
+        geolevel: Row of `Tree.ancestor` of each table.
+        answer_of: Answer of each cell in each table, -1 for a cell that counts in none; shape (tables, cells).
+        begin: Where each table's residuals begin in `State.residual`.
+        size: Answers of a geounit in each table.
+        precision: 1 / variance of Gaussian noise, or 1 / scale of Laplace noise; 0 for an unmeasured geounit.
+        precision_begin: Where each table's precisions begin.
+        precision_step: 1 if each geounit has a precision, 0 if all have the same.
+        gaussian: Whether the noise is Gaussian.
+    """
+
+    geolevel: Integers
+    answer_of: Int32Rows
+    begin: Integers
+    size: Integers
+    precision: Floats
+    precision_begin: Integers
+    precision_step: Integers
+    gaussian: bool
+
+
+class Limits(NamedTuple):
+    """Public limits on sums of cells, one table for each geolevel and bounded query. An invariant has equal limits.
+
+    Attributes:
+        geolevel, answer_of, begin, size: As for `Answers`; `begin` is that of `State.limited`, `lower` and `upper`.
+        lower: Least value of each answer.
+        upper: Largest value of each answer.
+    """
+
+    geolevel: Integers
+    answer_of: Int32Rows
+    begin: Integers
+    size: Integers
+    lower: Int32s
+    upper: Int32s
+
+
+class Tree(NamedTuple):
+    """The spine, finest geolevel first.
+
+    Attributes:
+        ancestor: Geounit of each block at each geolevel; shape (geolevels, blocks). Row 0 counts the blocks.
+        begin: First block of each geounit, of one geolevel after the other, each with one entry more at its end.
+        level_begin: Where each geolevel begins in `begin`; one entry more at the end.
+    """
+
+    ancestor: Int32Rows
+    begin: Integers
+    level_begin: Integers
+
+
+class Steps(NamedTuple):
+    """The columns of `State.count`: all persons, then the groups of each step, and at last the cells.
+
+    Attributes:
+        group: Column of each cell's group at each step; shape (steps, cells). Row 0 is 0, the last row the cell's column.
+        parent: Column of the group that each group is part of; -1 for column 0.
+    """
+
+    group: Int32Rows
+    parent: Int32s
+
+
+class Prior(NamedTuple):
+    """The values of the prior's parameters between two updates.
+
+    Attributes:
+        mean: Share of each group in its parent, of each family of blocks; shape (families, columns).
+        concentration: Concentration of each group's division.
+        block_concentration: That of the first step, of each block.
+        rise: mean / (mean + shape) of each family's law of sizes.
+        first: f(1) / f(0) of each block's law of sizes.
+        shape: Shape of the negative binomial law of sizes.
+        size_class: Class of each size; sizes beyond the end have the last one.
+        log_share: Logarithm of the share of each class of concentration among the blocks of each size class.
+        block_class: Class of concentration of each block.
+    """
+
+    mean: FloatRows
+    concentration: Floats
+    block_concentration: Floats
+    rise: Floats
+    first: Floats
+    shape: float
+    size_class: Integers
+    log_share: FloatRows
+    block_class: Integers
+
+
+class State(NamedTuple):
+    """What moves change.
+
+    Attributes:
+        count: Persons of each group of each block; shape (blocks, columns).
+        residual: Answer - measurement, of the tables of `Answers`.
+        limited: Values of the answers of `Limits`.
+    """
+
+    count: Int32Rows
+    residual: Int32s
+    limited: Int32s
+
+
+class Problem(NamedTuple):
+    """What stays."""
+
+    tree: Tree
+    answers: Answers
+    limits: Limits
+    steps: Steps
+
+
+@internal
+def _one_more(
+    state: State, prior: Prior, steps: Steps, family: int, b: int, c: int, step: int, shift: int
+) -> float:
+    """Ratio of the prior with one person more in cell c of block b, after `shift` more were added to this cell.
+
+    Factors of steps before `step` are left out: there, the other place of the move is in the same group.
+    """
+    parent = steps.group[step - 1, c] if step > 0 else np.int32(0)
+    if step == 0:
+        n = state.count[b, 0] + shift
+        ratio = (n + prior.shape) * prior.rise[family] if n > 0 else prior.first[b]
+        at, last = prior.size_class[min(n, prior.size_class.size - 1)], prior.size_class.size - 1
+        following = prior.size_class[min(n + 1, last)]
+        if at != following:
+            of_block = prior.block_class[b]
+            ratio *= np.exp(prior.log_share[following, of_block] - prior.log_share[at, of_block])
+        step = 1
+        whole = float(n)
+    else:
+        ratio = 1.0
+        whole = -1.0
+    for i in range(step, steps.group.shape[0]):
+        a = prior.block_concentration[b] if i == 1 else prior.concentration[parent]
+        group = steps.group[i, c]
+        n = state.count[b, group] + shift
+        ratio *= n + a * prior.mean[family, group]
+        # The first group that differs has the same parent in both places, where nothing changes.
+        if whole >= 0:
+            ratio /= whole + a
+        parent, whole = group, float(n)
+    return ratio / (whole + 1.0)
+
+
+@internal
+def _answers_of(
+    geolevel: int, answer_of: Int32s, ancestor: Int32Rows, b: int, c: int, b2: int, c2: int
+) -> tuple[int, int, int, int]:
+    """Geounits and answers of the two places in a table; no answer for a place that is nowhere."""
+    if b2 == NOWHERE:
+        return ancestor[geolevel, b], np.int32(NOWHERE), answer_of[c], np.int32(-1)
+    return ancestor[geolevel, b], ancestor[geolevel, b2], answer_of[c], answer_of[c2]
+
+
+@internal
+def _window(
+    problem: Problem, state: State, low: int, high: int, b: int, c: int, b2: int, c2: int
+) -> tuple[int, int]:
+    """The window, cut to counts and limits."""
+    steps, limits, ancestor = problem.steps, problem.limits, problem.tree.ancestor
+    last = steps.group.shape[0] - 1
+    low = max(low, -state.count[b, steps.group[last, c]])
+    if b2 != NOWHERE:
+        high = min(high, state.count[b2, steps.group[last, c2]])
+    for t in range(limits.geolevel.size):
+        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, b, c, b2, c2)
+        if u == v and i == j:
+            continue
+        if i >= 0:
+            at = limits.begin[t] + u * limits.size[t] + i
+            low = max(low, limits.lower[at] - state.limited[at])
+            high = min(high, limits.upper[at] - state.limited[at])
+        if j >= 0:
+            at = limits.begin[t] + v * limits.size[t] + j
+            low = max(low, state.limited[at] - limits.upper[at])
+            high = min(high, state.limited[at] - limits.lower[at])
+        if low >= 0 and high <= 0:
+            break
+    return low, high
+
+
+@internal
+def _add_likelihood(
+    answers: Answers,
+    ancestor: Int32Rows,
+    residual: Int32s,
+    logs: Floats,
+    low: int,
+    high: int,
+    b: int,
+    c: int,
+    b2: int,
+    c2: int,
+) -> None:
+    """Add the logarithm of the likelihood of each shift of the window."""
+    linear = 0.0
+    square = 0.0
+    for t in range(answers.geolevel.size):
+        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, b, c, b2, c2)
+        if u == v and c == c2:
+            break
+        if u == v and i == j:
+            continue
+        step, at = answers.precision_step[t], answers.precision_begin[t]
+        for geounit, answer, sign in ((u, i, 1), (v, j, -1)):
+            w = answers.precision[at + step * geounit]
+            if answer < 0 or w == 0.0:
+                continue
+            r = residual[answers.begin[t] + geounit * answers.size[t] + answer]
+            if answers.gaussian:
+                linear -= w * sign * r
+                square += w
+            else:
+                for k in range(low, high + 1):
+                    logs[k - low] -= w * abs(r + sign * k)
+    if answers.gaussian:
+        for k in range(low, high + 1):
+            logs[k - low] += k * (linear - 0.5 * square * k)
+
+
+@internal
+def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: int) -> None:
+    """Shift k persons from (b2, c2) to (b, c)."""
+    steps, ancestor = problem.steps, problem.tree.ancestor
+    for i in range(steps.group.shape[0]):
+        state.count[b, steps.group[i, c]] += k
+        if b2 != NOWHERE:
+            state.count[b2, steps.group[i, c2]] -= k
+    answers, limits = problem.answers, problem.limits
+    for t in range(answers.geolevel.size):
+        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, b, c, b2, c2)
+        if u == v and c == c2:
+            break
+        if i >= 0:
+            state.residual[answers.begin[t] + u * answers.size[t] + i] += k
+        if j >= 0:
+            state.residual[answers.begin[t] + v * answers.size[t] + j] -= k
+    for t in range(limits.geolevel.size):
+        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, b, c, b2, c2)
+        if i >= 0:
+            state.limited[limits.begin[t] + u * limits.size[t] + i] += k
+        if j >= 0:
+            state.limited[limits.begin[t] + v * limits.size[t] + j] -= k
+
+
+@njit(nogil=True)
+def shift(
+    rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, b: int, c: int, b2: int, c2: int
+) -> int:
+    """One move between two different places, or of one place.
+
+    Args:
+        rng: Generator.
+        problem, prior, state: The law and the state.
+        logs: Room for the logarithms of a window's weights.
+        b, c: The first place.
+        b2, c2: The second place; b2 may be NOWHERE.
+    Returns:
+        Persons shifted from the second to the first place.
+    """
+    steps = problem.steps
+    low = -int(rng.random() * (WINDOW + 1))
+    low, high = _window(problem, state, low, low + WINDOW, b, c, b2, c2)
+    if low >= 0 and high <= 0:
+        return 0
+    # Before the first step in which the places differ, a move within a block changes nothing.
+    step = 0
+    if b == b2:
+        while steps.group[step, c] == steps.group[step, c2]:
+            step += 1
+    family = problem.tree.ancestor[1, b]
+    family2 = family if b2 == NOWHERE else problem.tree.ancestor[1, b2]
+    logs[0] = 0.0
+    for k in range(low, high):
+        ratio = _one_more(state, prior, steps, family, b, c, step, k)
+        if b2 != NOWHERE:
+            ratio /= _one_more(state, prior, steps, family2, b2, c2, step, -k - 1)
+        logs[k + 1 - low] = logs[k - low] + np.log(ratio)
+    _add_likelihood(problem.answers, problem.tree.ancestor, state.residual, logs, low, high, b, c, b2, c2)
+    most = logs[0]
+    for i in range(1, high - low + 1):
+        most = max(most, logs[i])
+    total = 0.0
+    for i in range(high - low + 1):
+        total += np.exp(logs[i] - most)
+    level = rng.random() * total
+    k = low
+    level -= np.exp(logs[0] - most)
+    while level >= 0.0 and k < high:
+        k += 1
+        level -= np.exp(logs[k - low] - most)
+    if k != 0:
+        _apply(problem, state, k, b, c, b2, c2)
+    return k
+
+
+@njit(nogil=True, cache=True)
+def shift_between_blocks(rng: Any, problem: Problem, prior: Prior, state: State, geolevel: int) -> int:
+    """Pair the blocks of each geounit of a geolevel, and shift persons of every cell between the two of a pair.
+
+    Returns:
+        Number of moves that were tried.
+    """
+    tree, steps = problem.tree, problem.steps
+    begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
+    n_cells = steps.group.shape[1]
+    first_cell = steps.group[steps.group.shape[0] - 1, 0]
+    logs = np.empty(WINDOW + 1)
+    moves = 0
+    for u in range(begin.size - 1):
+        first, n = begin[u], begin[u + 1] - begin[u]
+        turn = int(rng.random() * n)
+        for i in range(n):
+            j = (turn - i) % n
+            if i >= j or (state.count[first + i, 0] == 0 and state.count[first + j, 0] == 0):
+                continue
+            b, b2 = first + i, first + j
+            for c in range(n_cells):
+                if state.count[b, first_cell + c] + state.count[b2, first_cell + c] > 0:
+                    shift(rng, problem, prior, state, logs, b, c, b2, c)
+                    moves += 1
+    return moves
+
+
+@njit(nogil=True, cache=True)
+def shift_between_cells(
+    rng: Any, problem: Problem, prior: Prior, state: State, stride: int, size: int
+) -> int:
+    """In each block, pair the cells that differ in one attribute, and shift persons between the two of a pair.
+
+    Args:
+        rng: Generator.
+        problem, prior, state: The law and the state.
+        stride: Step from a level of the attribute to the next, in cells.
+        size: Levels of the attribute.
+    Returns:
+        Number of moves that were tried.
+    """
+    steps = problem.steps
+    n_cells = steps.group.shape[1]
+    first_cell = steps.group[steps.group.shape[0] - 1, 0]
+    logs = np.empty(WINDOW + 1)
+    moves = 0
+    for b in range(state.count.shape[0]):
+        if state.count[b, 0] == 0:
+            continue
+        turn = int(rng.random() * size)
+        for c in range(n_cells):
+            level = c // stride % size
+            other = (turn - level) % size
+            c2 = c + (other - level) * stride
+            if level < other and state.count[b, first_cell + c] + state.count[b, first_cell + c2] > 0:
+                shift(rng, problem, prior, state, logs, b, c, b, c2)
+                moves += 1
+    return moves
+
+
+@njit(nogil=True, cache=True)
+def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> int:
+    """In each block, add or remove persons of one cell drawn at random. Where people are counted exactly, nothing happens.
+
+    Returns:
+        Number of moves that were tried.
+    """
+    logs = np.empty(WINDOW + 1)
+    for b in range(state.count.shape[0]):
+        c = int(rng.random() * problem.steps.group.shape[1])
+        shift(rng, problem, prior, state, logs, b, c, NOWHERE, c)
+    return int(state.count.shape[0])

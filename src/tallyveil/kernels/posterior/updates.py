@@ -1,0 +1,226 @@
+"""Kernels of the updates of the prior's parameters, given the counts.
+
+All shares are means of Dirichlet laws around those of the geounit above, down from the whole area to the families of blocks, and a
+block's division of a group is Dirichlet-multinomial around its family's shares: a hierarchy of Dirichlet laws. Given the
+counts it is drawn by the auxiliary *tables* of Teh et al. 2006 (the Chinese restaurant): where n persons fall into a group
+whose expected weight is w = concentration * share, the number of tables is the sum of independent 0/1 variables with
+probabilities w / (w + i), i = 0 .. n - 1. Given the tables, shares have a Dirichlet law (prior weight + tables). The tables of one
+geolevel are the persons of the next. Concentrations are moved by random walks with the tables summed out.
+
+Specification: `tests.oracles.posterior` (laws by quadrature), and Geweke's joint test.
+"""
+
+from math import lgamma
+from typing import Any, Final
+
+import numpy as np
+
+from tallyveil.arrays import Floats, FloatRows, Int32Rows, Int32s, IntegerRows, Integers
+from tallyveil.kernels.compiled import internal, njit
+
+LEAST_SHARE: Final = 1e-30
+"""Shares below this are raised to it, so that logarithms and ratios of them stay finite. Half or twice as much changes the
+probability of nothing by more than that."""
+
+
+@njit(nogil=True, cache=True)
+def n_tables(rng: Any, n: int, weight: float) -> int:
+    """Tables at which n persons sit, where the group's expected weight is `weight`."""
+    tables = 0
+    for i in range(n):
+        tables += rng.random() * (weight + i) < weight
+    return tables
+
+
+@njit(nogil=True, cache=True)
+def log_divisions(
+    count: IntegerRows, above: Int32s, parent: Int32s, mean: FloatRows, old: Floats, new: Floats
+) -> Floats:
+    """For each group, the logarithm of how much likelier its divisions are with the new concentrations than with the old.
+
+    Args:
+        count: Persons, or tables, of each group of each geounit; shape (geounits, columns).
+        above: The geounit whose shares each geounit's divisions are around.
+        parent: Column of the group that each group is part of.
+        mean: Shares of the geounits above.
+        old: Concentration of each group's division.
+        new: The new ones; where they are equal nothing is computed.
+    """
+    logs = np.zeros(parent.size)
+    whole = np.zeros(parent.size, np.int64)
+    for u in range(count.shape[0]):
+        whole[:] = 0
+        for g in range(1, parent.size):
+            n = count[u, g]
+            p = parent[g]
+            if n > 0 and old[p] != new[p]:
+                whole[p] += n
+                w, w_new = old[p] * mean[above[u], g], new[p] * mean[above[u], g]
+                logs[p] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
+        for g in range(parent.size):
+            n = whole[g]
+            if n > 0:
+                logs[g] += lgamma(new[g]) - lgamma(n + new[g]) - lgamma(old[g]) + lgamma(n + old[g])
+    return logs
+
+
+@njit(nogil=True, cache=True)
+def tables_of(
+    rng: Any,
+    count: IntegerRows,
+    above: Int32s,
+    parent: Int32s,
+    mean: FloatRows,
+    concentration: FloatRows,
+    row: Int32s,
+) -> IntegerRows:
+    """Tables of every group of every geounit, summed over the geounits of each geounit above.
+
+    Args:
+        rng: Generator.
+        count: Persons of each group, or tables of the geolevel below; shape (geounits, columns).
+        above: The geounit above each.
+        parent: Column of the group that each group is part of.
+        mean: Shares of the geounits above; shape (geounits above, columns).
+        concentration: Concentration of each group's division; each row holds for some of the geounits.
+        row: The row for each geounit.
+    """
+    tables = np.zeros(mean.shape, np.int64)
+    for u in range(count.shape[0]):
+        for g in range(1, parent.size):
+            n = count[u, g]
+            if n > 0:
+                weight = concentration[row[u], parent[g]] * mean[above[u], g]
+                tables[above[u], g] += n_tables(rng, n, weight)
+    return tables
+
+
+@njit(nogil=True, cache=True)
+def draw_shares(rng: Any, weight: FloatRows, parent: Int32s) -> FloatRows:
+    """Shares of every group in its parent, from Dirichlet laws with these weights; shape as `weight`. Column 0 is 1."""
+    shares = np.empty(weight.shape)
+    whole = np.empty(parent.size)
+    for u in range(weight.shape[0]):
+        whole[:] = 0.0
+        for g in range(1, parent.size):
+            shares[u, g] = max(rng.standard_gamma(weight[u, g]), LEAST_SHARE)
+            whole[parent[g]] += shares[u, g]
+        shares[u, 0] = 1.0
+        for g in range(1, parent.size):
+            shares[u, g] = max(shares[u, g] / whole[parent[g]], LEAST_SHARE)
+    return shares
+
+
+@njit(nogil=True, cache=True)
+def draw_block_classes(
+    rng: Any,
+    count: Int32Rows,
+    family: Int32s,
+    n_groups: int,
+    mean: FloatRows,
+    classes: Floats,
+    size_class: Integers,
+    log_share: FloatRows,
+    block_class: Integers,
+) -> IntegerRows:
+    """Draw every block's class of concentration of its first division.
+
+    Args:
+        rng: Generator.
+        count: Persons of each group of each block.
+        family: Family of each block.
+        n_groups: Groups of the first step; their columns are 1 .. n_groups.
+        mean: Shares of each family.
+        classes: Concentration of each class.
+        size_class: Class of each size.
+        log_share: Logarithm of the share of each class; shape (size classes, classes).
+        block_class: Filled with the class of each block.
+    Returns:
+        Number of blocks of each size class and class; shape as `log_share`.
+    """
+    n_classes = classes.size
+    drawn = np.zeros(log_share.shape, np.int64)
+    logs = np.empty(n_classes)
+    for b in range(count.shape[0]):
+        n = count[b, 0]
+        size = size_class[min(n, size_class.size - 1)]
+        for k in range(n_classes):
+            a = classes[k]
+            log = log_share[size, k]
+            if n > 0:
+                log += lgamma(a) - lgamma(n + a)
+                for g in range(1, n_groups + 1):
+                    if count[b, g] > 0:
+                        w = a * mean[family[b], g]
+                        log += lgamma(count[b, g] + w) - lgamma(w)
+            logs[k] = log
+        most = logs.max()
+        total = 0.0
+        for k in range(n_classes):
+            total += np.exp(logs[k] - most)
+        level = rng.random() * total
+        k = 0
+        level -= np.exp(logs[0] - most)
+        while level >= 0.0 and k < n_classes - 1:
+            k += 1
+            level -= np.exp(logs[k] - most)
+        block_class[b] = k
+        drawn[size, k] += 1
+    return drawn
+
+
+@internal
+def _log_size(size: Integers, first: int, last: int, mean: float, shape: float) -> float:
+    """Logarithm of the law of the sizes above 0 of blocks first .. last - 1: a negative binomial without 0."""
+    log_stop = np.log(shape / (mean + shape))
+    log_go = np.log(mean / (mean + shape))
+    log_some = np.log(-np.expm1(shape * log_stop))
+    log = 0.0
+    for b in range(first, last):
+        n = size[b]
+        if n > 0:
+            log += (
+                lgamma(n + shape) - lgamma(shape) - lgamma(n + 1.0) + shape * log_stop + n * log_go - log_some
+            )
+    return log
+
+
+@njit(nogil=True, cache=True)
+def draw_sizes(
+    rng: Any, size: Integers, begin: Integers, mean: Floats, shape: float, centre: float, spread: float
+) -> float:
+    """A random-walk step for the mean of the sizes of each family, and some for the shape that all share.
+
+    Args:
+        rng: Generator.
+        size: Persons of each block.
+        begin: First block of each family.
+        mean: Mean of each family's law of sizes; changed.
+        shape: Shape of the law.
+        centre, spread: Mean and standard deviation of the logarithm of a mean.
+    Returns:
+        The shape.
+    """
+    for f in range(begin.size - 1):
+        old = np.log(mean[f])
+        for width in (
+            0.5,
+            0.15,
+        ):  # about one standard deviation where a family has 5 blocks, and where it has 60
+            new = old + width * rng.standard_normal()
+            log = _log_size(size, begin[f], begin[f + 1], np.exp(new), shape)
+            log -= _log_size(size, begin[f], begin[f + 1], np.exp(old), shape)
+            log -= ((new - centre) ** 2 - (old - centre) ** 2) / (2.0 * spread**2)
+            if np.log(1.0 - rng.random()) < log:
+                old = new
+        mean[f] = np.exp(old)
+    for width in (0.3, 0.05, 0.01):  # for 100, 4,000 and 100,000 blocks
+        new_shape = shape * np.exp(width * rng.standard_normal())
+        # log shape ~ N(0, 1.5^2): between a twentieth and twenty, which covers all countings of blocks.
+        log = -(np.log(new_shape) ** 2 - np.log(shape) ** 2) / (2.0 * 1.5**2)
+        for f in range(begin.size - 1):
+            log += _log_size(size, begin[f], begin[f + 1], mean[f], new_shape)
+            log -= _log_size(size, begin[f], begin[f + 1], mean[f], shape)
+        if np.log(1.0 - rng.random()) < log:
+            shape = new_shape
+    return shape

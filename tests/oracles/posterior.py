@@ -1,0 +1,172 @@
+"""The law of a posterior sampler, written out: every table enumerated, the prior by its formulas, and draws from the prior."""
+
+from math import exp, lgamma, log
+from typing import Any
+
+import numpy as np
+
+from tallyveil.estimation.posterior.prior import (
+    BASE,
+    CLASSES,
+    CONCENTRATION,
+    SIZE_CENTRE,
+    SIZE_CLASS,
+    SIZE_SPREAD,
+    Parameters,
+    tract_row,
+)
+from tallyveil.estimation.posterior.problem import PosteriorProblem
+
+
+def tables(total: int, places: int) -> Any:
+    """All ways to put `total` persons into places, as rows."""
+    if places == 1:
+        yield (total,)
+        return
+    for n in range(total + 1):
+        for rest in tables(total - n, places - 1):
+            yield (n, *rest)
+
+
+def log_division(counts: Any, weights: Any) -> float:
+    """Logarithm of the Dirichlet-multinomial probability of counts."""
+    n, a = sum(counts), sum(weights)
+    log_p = lgamma(n + 1) + lgamma(a) - lgamma(n + a)
+    return log_p + sum(
+        lgamma(x + w) - lgamma(w) - lgamma(x + 1) for x, w in zip(counts, weights, strict=True) if x > 0
+    )
+
+
+def log_size(n: int, mean: float, shape: float, empty: float) -> float:
+    """Logarithm of the probability of a block's size."""
+    if n == 0:
+        return log(empty)
+    stop = shape / (mean + shape)
+    log_p = lgamma(n + shape) - lgamma(shape) - lgamma(n + 1) + shape * log(stop) + n * log(1 - stop)
+    return log(1 - empty) + log_p - log(1 - stop**shape)
+
+
+def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
+    """Logarithm of the probability of a table of counts and of the blocks' classes, given the other parameters."""
+    group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
+    ancestor = problem.kernel.tree.ancestor
+    log_p = 0.0
+    for b, row in enumerate(counts):
+        family, n = ancestor[1, b], int(row.sum())
+        log_p += log_size(
+            n,
+            parameters.size_mean[family],
+            parameters.size_shape,
+            parameters.empty[ancestor[tract_row(problem), b]],
+        )
+        of_block = parameters.block_class[b]
+        log_p += parameters.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block]
+        columns = np.zeros(len(parent), int)
+        for step in group:
+            np.add.at(columns, step, row)
+        for g in range(len(parent)):
+            children = np.flatnonzero(parent == g)
+            if len(children):
+                a = CLASSES[of_block] if g == 0 else parameters.concentration[g]
+                log_p += log_division(
+                    columns[children].tolist(), (a * parameters.shares[0][family, children]).tolist()
+                )
+    return log_p
+
+
+def log_likelihood(problem: PosteriorProblem, counts: Any) -> float:
+    """Logarithm of the likelihood, up to a constant."""
+    answers = problem.kernel.answers
+    residual = problem.state(np.asarray(counts, np.int32)).residual
+    log_p = 0.0
+    for t, begin in enumerate(answers.begin):
+        end = answers.begin[t + 1] if t + 1 < len(answers.begin) else len(residual)
+        for i, r in enumerate(residual[begin:end]):
+            at = answers.precision_begin[t] + answers.precision_step[t] * (i // answers.size[t])
+            w = answers.precision[at]
+            log_p -= w * r * r / 2 if answers.gaussian else w * abs(int(r))
+    return log_p
+
+
+def drawn_parameters(rng: np.random.Generator, problem: PosteriorProblem) -> Parameters:
+    """Parameters drawn from their prior."""
+    parent, step, ancestor = problem.kernel.steps.parent, problem.step, problem.kernel.tree.ancestor
+    n_steps, n = len(problem.kernel.steps.group), [int(row.max()) + 1 for row in ancestor]
+    (gamma_shape, gamma_scale), divided = CONCENTRATION, np.unique(parent[1:])
+
+    def divide(weights: Any) -> Any:
+        row = np.ones(len(parent))
+        for g in divided:
+            row[parent == g] = rng.dirichlet(weights[parent == g])
+        return row
+
+    shares = [np.array([divide(np.full(len(parent), BASE))])]
+    near = []
+    for row in range(len(ancestor) - 2, 0, -1):
+        near.append(rng.gamma(gamma_shape, gamma_scale, n_steps))
+        above = {int(u): int(v) for u, v in zip(ancestor[row], ancestor[row + 1], strict=True)}
+        weights = near[-1][np.maximum(step - 1, 0)]
+        shares.append(np.array([divide(weights * shares[-1][above[u]]) for u in range(n[row])]))
+    class_shares = rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)
+    centre = rng.normal(*SIZE_CENTRE)
+    spread = (SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5
+    mean, empty_near = rng.beta(1, 1), rng.gamma(gamma_shape, gamma_scale)
+    return Parameters(
+        shares=tuple(reversed(shares)),
+        near=tuple(reversed(near)),
+        concentration=rng.gamma(gamma_shape, gamma_scale, len(parent)),
+        log_class_share=np.log(class_shares),
+        block_class=np.zeros(problem.n_blocks, int),
+        size_mean=np.exp(rng.normal(centre, spread, n[1])),
+        size_shape=float(np.exp(rng.normal(0, 1.5))),
+        size_centre=centre,
+        size_spread=spread,
+        empty=rng.beta(empty_near * mean, empty_near * (1 - mean), n[tract_row(problem)]),
+        empty_mean=mean,
+        empty_near=empty_near,
+    )
+
+
+def drawn_counts(
+    rng: np.random.Generator, problem: PosteriorProblem, parameters: Parameters
+) -> tuple[Any, Any]:
+    """Counts and classes of the blocks drawn from the prior given the other parameters."""
+    group, parent, ancestor = (
+        problem.kernel.steps.group,
+        problem.kernel.steps.parent,
+        problem.kernel.tree.ancestor,
+    )
+    counts = np.zeros((problem.n_blocks, group.shape[1]), np.int32)
+    classes = np.zeros(problem.n_blocks, int)
+    for b in range(problem.n_blocks):
+        family, r = ancestor[1, b], parameters.size_shape
+        columns = np.zeros(len(parent), int)
+        if rng.random() >= parameters.empty[ancestor[tract_row(problem), b]]:
+            columns[0] = _size(rng, parameters.size_mean[family], r)
+        class_shares = np.exp(parameters.log_class_share[SIZE_CLASS[min(columns[0], len(SIZE_CLASS) - 1)]])
+        classes[b] = rng.choice(len(CLASSES), p=class_shares / class_shares.sum())
+        for g in range(len(parent)):
+            children = np.flatnonzero(parent == g)
+            if len(children) and columns[g]:
+                a = CLASSES[classes[b]] if g == 0 else parameters.concentration[g]
+                shares = rng.dirichlet(a * parameters.shares[0][family, children] + 1e-12)
+                columns[children] = rng.multinomial(columns[g], shares)
+        counts[b] = columns[group[-1]]
+    return counts, classes
+
+
+def _size(rng: np.random.Generator, mean: float, shape: float) -> int:
+    """A negative binomial number above 0."""
+    stop = shape / (mean + shape)
+    while True:
+        n = int(rng.negative_binomial(shape, stop))
+        if n > 0:
+            return n
+        if stop**shape > 0.99:  # nearly always 0: by its inverse, given n > 0
+            level, n = rng.random() * (1 - stop**shape), 1
+            p = exp(log(shape) + shape * log(stop) + log(1 - stop))
+            while level > p:
+                level -= p
+                p *= (n + shape) / (n + 1) * (1 - stop)
+                n += 1
+            return n

@@ -1,0 +1,186 @@
+"""The sampler against its law: by enumeration of small trees, and by Geweke's joint test of the parameters' updates."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tallyveil.estimation.intervals.model import LevelModel
+from tallyveil.estimation.posterior.chain import Chain
+from tallyveil.estimation.posterior.prior import CLASSES, first_parameters, updated
+from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.geography.build import spine_from_prefixes
+from tallyveil.schema.schema import schema_from_mapping
+from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
+
+SCHEMA = schema_from_mapping(
+    {
+        "name": "s",
+        "attributes": [{"name": "age", "levels": ["young", "old"]}, {"name": "race", "levels": ["a", "b"]}],
+    }
+)
+
+
+class Rows:
+    """Noisy answers in memory."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def rows(self, level, queries, start, stop):
+        return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
+
+
+def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0):
+    """Blocks named by area, tract, group and number; every query measured everywhere, the total fixed if asked."""
+    spine = spine_from_prefixes(blocks, ["Area", "Tract", "Group", "Block"], (1, 2, 3, 4))
+    rng, values, levels = np.random.default_rng([3, seed]), {}, []
+    queries = [SCHEMA.query(name) for name in ("total", "race", "detailed")]
+    for number, geolevel in enumerate(spine.geolevels):
+        n = spine.n_geounits(number)
+        for query in queries:
+            values[number, query.name] = rng.integers(-1, 3, (n, query.size))
+        precisions = np.full((n, len(queries)), precision)
+        precisions[0, 1] = 0.0  # one geounit without this query
+        levels.append(LevelModel(geolevel, tuple(queries), precisions, ()))
+    if total is not None:
+        fixed = np.full((1, 1), total, np.int32)
+        limits = [*limits, LimitRows(0, SCHEMA.query("total"), fixed, fixed)]
+    return posterior_problem(
+        SCHEMA, spine, levels, Rows(values), limits, [SCHEMA.query("race")], gaussian=gaussian
+    )
+
+
+def distance(problem, start, states, sweeps, parameters=None):
+    """Total variation between visited states and their law, and what it would be for independent draws."""
+    chain = Chain.begin(problem, 5, 0, start)
+    parameters = parameters or first_parameters(problem, chain.state)
+    chain.parameters = parameters
+    weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
+    law = np.exp(weights - weights.max())
+    law /= law.sum()
+    number = {x.tobytes(): i for i, x in enumerate(states)}
+    visits = np.zeros(len(states))
+    for _ in range(sweeps):
+        chain.run(1, fixed=True)
+        visits[number[chain.counts().tobytes()]] += 1
+    # E |visits - expected| of independent draws is sqrt(2 p (1 - p) / (pi n)) for each state.
+    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * sweeps)).sum()
+    return 0.5 * np.abs(visits / sweeps - law).sum(), expected
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
+    problem = problem_of(["1111", "1112", "1121", "1211"], 3, gaussian=gaussian)
+    states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
+    parameters = drawn_parameters(np.random.default_rng(8), problem)
+    parameters = replace(parameters, block_class=np.array([0, 3, 5, 9]), size_shape=1.3)
+    got, expected = distance(problem, states[0], states, 40_000, parameters)
+    assert len(states) == 816
+    # A chain's visits are correlated: some times the distance of independent draws.
+    assert got < 2.0 * expected
+
+
+def test_limits_cut_the_law_and_nothing_else():
+    upper = np.array([[2, 2], [0, 0], [3, 1], [3, 3]], np.int32)
+    lower = np.array([[0, 0], [0, 0], [1, 0], [0, 0]], np.int32)
+    limits = [LimitRows(3, SCHEMA.query("race"), lower, upper)]
+    problem = problem_of(["1111", "1112", "1121", "1211"], 3, limits=limits)
+    assert problem.is_open.tolist() == [True, False, True, True]
+    race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
+    states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
+    states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
+    got, expected = distance(problem, states[0], states, 40_000)
+    assert got < 2.0 * expected
+
+
+def test_people_come_and_go_where_their_number_is_not_exact():
+    problem = problem_of(["1111", "1112"], None, precision=1.5)
+    states = [np.array(x, np.int32).reshape(2, 4) for n in range(9) for x in tables(n, 8)]
+    chain_states = {x.tobytes() for x in states}
+    parameters = first_parameters(problem, problem.state(states[5]))
+    weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
+    law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
+    totals = np.array([x.sum() for x in states])
+    expected = np.bincount(totals, law)
+    chain = Chain.begin(problem, 5, 0, states[5])
+    chain.parameters = parameters
+    visits = np.zeros(len(expected))
+    for _ in range(40_000):
+        chain.run(1, fixed=True)
+        if chain.counts().tobytes() in chain_states:
+            visits[chain.counts().sum()] += 1
+    assert visits.sum() > 39_900  # hardly any table is larger than those enumerated
+    assert np.abs(visits / visits.sum() - expected).max() < 0.012
+
+
+def test_a_wrong_likelihood_or_prior_is_noticed():
+    problem = problem_of(["1111", "1112", "1121", "1211"], 3)
+    states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
+    other = replace(
+        problem,
+        kernel=problem.kernel._replace(
+            answers=problem.kernel.answers._replace(precision=problem.kernel.answers.precision * 1.3)
+        ),
+    )
+    parameters = first_parameters(problem, problem.state(states[0]))
+    chain = Chain.begin(other, 5, 0, states[0])
+    chain.parameters = parameters
+    weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
+    law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
+    number = {x.tobytes(): i for i, x in enumerate(states)}
+    visits = np.zeros(len(states))
+    for _ in range(20_000):
+        chain.run(1, fixed=True)
+        visits[number[chain.counts().tobytes()]] += 1
+    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 20_000)).sum()
+    assert 0.5 * np.abs(visits / 20_000 - law).sum() > 3.0 * expected
+
+
+def statistics(parameters, sizes):
+    """Functions of parameters and counts that the joint test compares."""
+    logs = [
+        *(shares[0, g] for shares in parameters.shares for g in (1, 3)),
+        *(np.log(near[step]) for near in parameters.near for step in (0, 1)),
+        *np.log(parameters.concentration[1:3]),
+        parameters.log_class_share[0, 2],
+        parameters.log_class_share[1, 7],
+        *np.log(parameters.size_mean[:2]),
+        np.log(parameters.size_shape),
+        parameters.size_centre,
+        np.log(parameters.size_spread),
+        parameters.empty_mean,
+        parameters.empty[0],
+        np.log(parameters.empty_near),
+        np.minimum(np.log1p(sizes), 10).mean(),
+        (sizes == 0).mean(),
+        np.log(CLASSES[parameters.block_class]).mean(),
+    ]
+    return np.array(logs)
+
+
+def test_parameters_and_counts_have_their_joint_law():
+    """Geweke 2004: counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
+    blocks = ["".join(code) for code in product("1", "12", "12", "123")]
+    problem = problem_of(blocks, None)
+    rng = np.random.default_rng(41)
+    independent, successive = [], []
+    for _ in range(6_000):
+        parameters = drawn_parameters(rng, problem)
+        counts, classes = drawn_counts(rng, problem, parameters)
+        independent.append(statistics(replace(parameters, block_class=classes), counts.sum(axis=1)))
+    parameters = drawn_parameters(rng, problem)
+    for _ in range(30_000):
+        counts, classes = drawn_counts(rng, problem, parameters)
+        parameters = replace(parameters, block_class=classes)
+        parameters = updated(rng, problem, problem.state(counts), parameters)
+        successive.append(statistics(parameters, counts.sum(axis=1)))
+    a, b = np.array(independent), np.array(successive)
+    for moment in (1, 2):
+        first, second = a**moment, b**moment
+        # The error of correlated draws by means of batches.
+        batches = second.reshape(50, -1, second.shape[1]).mean(axis=1)
+        error = np.sqrt(first.var(axis=0) / len(first) + batches.var(axis=0, ddof=1) / 50)
+        z = (first.mean(axis=0) - second.mean(axis=0)) / error
+        assert np.abs(z).max() < 4.5, z.round(1)
