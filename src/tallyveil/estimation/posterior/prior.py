@@ -32,11 +32,13 @@ from tallyveil.kernels.posterior.updates import (
     tables_of,
 )
 
-CLASSES: Final = np.array([0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256])
-"""Concentrations of a block's first division, a factor of 2 apart. Two neighbouring ones cannot be told apart by a block."""
+CLASSES: Final = np.array([0.5, 2, 8, 32, 128, 512])
+"""Concentrations of a block's first division, a factor of 4 apart. With a factor of 2, two neighbouring classes can hardly be
+told apart by a block, and their shares wander without end; with 8, blocks of one group and mixed ones share a class."""
 
-SIZE_BEGINS: Final = np.array([0, 5, 10, 20, 40, 80, 160, 320])
-"""Sizes from which a size class begins. Small blocks are of one group more often than large ones."""
+SIZE_BEGINS: Final = np.array([0, 10, 20, 40, 80, 160, 320])
+"""Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than 10 persons
+say too little about their concentration to be told apart from each other."""
 
 CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
@@ -172,8 +174,12 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
         parameters.log_class_share,
         block_class,
     )
-    class_shares = rng.standard_gamma(drawn[:, :] + 0.5)  # Jeffreys' weight for each class
-    class_shares = np.maximum(class_shares / class_shares.sum(axis=1, keepdims=True), 1e-30)
+    class_shares = rng.standard_gamma(drawn + 0.5)  # Jeffreys' weight for each class
+    class_shares = np.maximum(class_shares / class_shares.sum(axis=1, keepdims=True), LEAST)
+    # Blocks of one person and of none say nothing about their class: it was left out of the shares, and is drawn from them.
+    silent = state.count[:, 0] <= 1
+    level = rng.random(int(silent.sum()))
+    block_class[silent] = np.searchsorted(np.cumsum(class_shares[0])[:-1], level, side="right")
     mean, shape, centre, spread = _sizes(rng, problem, state, parameters)
     empty, empty_mean, empty_near = _emptiness(rng, problem, state, parameters)
     return Parameters(

@@ -123,7 +123,7 @@ def draw_block_classes(
     log_share: FloatRows,
     block_class: Integers,
 ) -> IntegerRows:
-    """Draw every block's class of concentration of its first division.
+    """Draw the class of concentration of the first division of every block of two persons and more.
 
     Args:
         rng: Generator.
@@ -143,16 +143,16 @@ def draw_block_classes(
     logs = np.empty(n_classes)
     for b in range(count.shape[0]):
         n = count[b, 0]
+        if n <= 1:
+            continue
         size = size_class[min(n, size_class.size - 1)]
         for k in range(n_classes):
             a = classes[k]
-            log = log_share[size, k]
-            if n > 0:
-                log += lgamma(a) - lgamma(n + a)
-                for g in range(1, n_groups + 1):
-                    if count[b, g] > 0:
-                        w = a * mean[family[b], g]
-                        log += lgamma(count[b, g] + w) - lgamma(w)
+            log = log_share[size, k] + lgamma(a) - lgamma(n + a)
+            for g in range(1, n_groups + 1):
+                if count[b, g] > 0:
+                    w = a * mean[family[b], g]
+                    log += lgamma(count[b, g] + w) - lgamma(w)
             logs[k] = log
         most = logs.max()
         total = 0.0

@@ -75,8 +75,8 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
     problem = problem_of(["1111", "1112", "1121", "1211"], 3, gaussian=gaussian)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
-    parameters = replace(parameters, block_class=np.array([0, 3, 5, 9]), size_shape=1.3)
-    got, expected = distance(problem, states[0], states, 40_000, parameters)
+    parameters = replace(parameters, block_class=np.array([0, 2, 3, 5]), size_shape=1.3)
+    got, expected = distance(problem, states[0], states, 20_000, parameters)
     assert len(states) == 816
     # A chain's visits are correlated: some times the distance of independent draws.
     assert got < 2.0 * expected
@@ -91,7 +91,7 @@ def test_limits_cut_the_law_and_nothing_else():
     race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
-    got, expected = distance(problem, states[0], states, 40_000)
+    got, expected = distance(problem, states[0], states, 20_000)
     assert got < 2.0 * expected
 
 
@@ -107,12 +107,12 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     chain = Chain.begin(problem, 5, 0, states[5])
     chain.parameters = parameters
     visits = np.zeros(len(expected))
-    for _ in range(40_000):
+    for _ in range(20_000):
         chain.run(1, fixed=True)
         if chain.counts().tobytes() in chain_states:
             visits[chain.counts().sum()] += 1
-    assert visits.sum() > 39_900  # hardly any table is larger than those enumerated
-    assert np.abs(visits / visits.sum() - expected).max() < 0.012
+    assert visits.sum() > 19_950  # hardly any table is larger than those enumerated
+    assert np.abs(visits / visits.sum() - expected).max() < 0.016
 
 
 def test_a_wrong_likelihood_or_prior_is_noticed():
@@ -131,11 +131,11 @@ def test_a_wrong_likelihood_or_prior_is_noticed():
     law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
     number = {x.tobytes(): i for i, x in enumerate(states)}
     visits = np.zeros(len(states))
-    for _ in range(20_000):
+    for _ in range(10_000):
         chain.run(1, fixed=True)
         visits[number[chain.counts().tobytes()]] += 1
-    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 20_000)).sum()
-    assert 0.5 * np.abs(visits / 20_000 - law).sum() > 3.0 * expected
+    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 10_000)).sum()
+    assert 0.5 * np.abs(visits / 10_000 - law).sum() > 3.0 * expected
 
 
 def statistics(parameters, sizes):
@@ -145,7 +145,7 @@ def statistics(parameters, sizes):
         *(np.log(near[step]) for near in parameters.near for step in (0, 1)),
         *np.log(parameters.concentration[1:3]),
         parameters.log_class_share[0, 2],
-        parameters.log_class_share[1, 7],
+        parameters.log_class_share[1, 4],
         *np.log(parameters.size_mean[:2]),
         np.log(parameters.size_shape),
         parameters.size_centre,
@@ -166,12 +166,12 @@ def test_parameters_and_counts_have_their_joint_law():
     problem = problem_of(blocks, None)
     rng = np.random.default_rng(41)
     independent, successive = [], []
-    for _ in range(6_000):
+    for _ in range(3_000):
         parameters = drawn_parameters(rng, problem)
         counts, classes = drawn_counts(rng, problem, parameters)
         independent.append(statistics(replace(parameters, block_class=classes), counts.sum(axis=1)))
     parameters = drawn_parameters(rng, problem)
-    for _ in range(30_000):
+    for _ in range(12_000):
         counts, classes = drawn_counts(rng, problem, parameters)
         parameters = replace(parameters, block_class=classes)
         parameters = updated(rng, problem, problem.state(counts), parameters)
