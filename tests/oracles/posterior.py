@@ -1,4 +1,5 @@
-"""The law of a posterior sampler, written out: every table enumerated, the prior by its formulas, and draws from the prior."""
+"""The law of a posterior sampler, written out: every table enumerated, the prior by its formulas, and draws from the
+prior."""
 
 from math import exp, lgamma, log
 from typing import Any
@@ -67,7 +68,8 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
         for g in range(len(parent)):
             children = np.flatnonzero(parent == g)
             if len(children):
-                a = CLASSES[of_block] if g == 0 else parameters.concentration[g]
+                classed = problem.step[g] == problem.kernel.steps.classed - 1
+                a = CLASSES[of_block] if classed else parameters.concentration[g]
                 log_p += log_division(
                     columns[children].tolist(), (a * parameters.shares[0][family, children]).tolist()
                 )
@@ -148,7 +150,8 @@ def drawn_counts(
         for g in range(len(parent)):
             children = np.flatnonzero(parent == g)
             if len(children) and columns[g]:
-                a = CLASSES[classes[b]] if g == 0 else parameters.concentration[g]
+                classed = problem.step[g] == problem.kernel.steps.classed - 1
+                a = CLASSES[classes[b]] if classed else parameters.concentration[g]
                 shares = rng.dirichlet(a * parameters.shares[0][family, children] + 1e-12)
                 columns[children] = rng.multinomial(columns[g], shares)
         counts[b] = columns[group[-1]]

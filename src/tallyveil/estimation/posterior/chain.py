@@ -40,8 +40,7 @@ class Chain:
     def begin(cls, problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> "Chain":
         """A chain that begins from a table of counts; raises SolverError if these break a limit."""
         state = problem.state(counts)
-        chain = cls(problem, key, number, state, first_parameters(problem, state))
-        return chain
+        return cls(problem, key, number, state, first_parameters(problem, state))
 
     def counts(self) -> Int32s:
         """The present table; shape (blocks, cells)."""

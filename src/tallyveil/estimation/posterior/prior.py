@@ -1,15 +1,15 @@
 """The model of how blocks resemble each other, and the updates of its parameters.
 
-*Sizes.* A block is empty with a probability that its tract shares (the geolevel two above the blocks); these probabilities are
-beta variables around that of the whole area. Else its size has a negative binomial law without 0, whose mean its family
-shares (the blocks of one geounit of the geolevel above); the logarithms of the means are normal, and all families share
-the shape.
+*Sizes.* A block is empty with a probability that its tract shares (the geolevel two above the blocks); these
+probabilities are beta variables around that of the whole area. Else its size has a negative binomial law without 0,
+whose mean its family shares (the blocks of one geounit of the geolevel above); the logarithms of the means are normal,
+and all families share the shape.
 
-*Composition.* The persons of a block are divided in steps: first among the groups of the first query, then each group among its
-groups of the next one, down to the cells. Each division is Dirichlet-multinomial. Its shares are those of the family,
-which are Dirichlet around those of the geounit above, and so on up to the whole area. How unlike blocks are in the first division is
-a class of concentration of each block, from 1/2 (people of one group) to 256 (like the family); how frequent each class is
-depends on the size of the block. Later divisions have one concentration for each group that is divided.
+*Composition.* The persons of a block are divided in steps, one attribute after the other, down to the cells. Each
+division is Dirichlet-multinomial. Its shares are those of the family, which are Dirichlet around those of the geounit
+above, and so on up to the whole area. In the step of the attribute with the most levels, how unlike blocks are is a
+class of concentration of each block, from 1/2 (people of one level) to 512 (like the family); how frequent each class
+is depends on the size of the block. The divisions of other steps have one concentration for each group that is divided.
 
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke).
@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.random import Generator
 
-from tallyveil.arrays import Floats, Int32s, Integers
+from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import Prior, State
 from tallyveil.kernels.posterior.updates import (
@@ -33,12 +33,13 @@ from tallyveil.kernels.posterior.updates import (
 )
 
 CLASSES: Final = np.array([0.5, 2, 8, 32, 128, 512])
-"""Concentrations of a block's first division, a factor of 4 apart. With a factor of 2, two neighbouring classes can hardly be
-told apart by a block, and their shares wander without end; with 8, blocks of one group and mixed ones share a class."""
+"""Concentrations of a block's first division, a factor of 4 apart. With a factor of 2, two neighbouring classes can
+hardly be told apart by a block, and their shares wander without end; with 8, blocks of one group and mixed ones share a
+class."""
 
 SIZE_BEGINS: Final = np.array([0, 10, 20, 40, 80, 160, 320])
-"""Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than 10 persons
-say too little about their concentration to be told apart from each other."""
+"""Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than
+10 persons say too little about their concentration to be told apart from each other."""
 
 CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
@@ -50,13 +51,15 @@ BASE: Final = 0.5
 """Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
 
 LEAST: Final = 1e-9
-"""Probabilities of 0 and 1 are kept this far from both, so that their ratio is finite. A country has fewer blocks than 1e9."""
+"""Probabilities of 0 and 1 are kept this far from both, so that their ratio is finite. A country has fewer blocks than
+1e9."""
 
 SIZE_CENTRE: Final = (np.log(40.0), 2.0)
 """Mean and standard deviation of the normal law of `centre`: block sizes between 1 and 2,000 persons on average."""
 
 SIZE_SPREAD: Final = (3.0, 1.0)
-"""Shape and scale of the inverse Gamma law of `spread` squared: means of families mostly within a factor of 3 of each other."""
+"""Shape and scale of the inverse Gamma law of `spread` squared: means of families mostly within a factor of 3 of each
+other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +67,10 @@ class Parameters:
     """Parameters of the prior at one moment of a chain.
 
     Attributes:
-        shares: For each geolevel above the blocks, finest first, the share of each group in its parent; shape (geounits, columns).
-        near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each geolevel but
-            the root, finest first; shape (steps,).
+        shares: For each geolevel above the blocks, finest first, the share of each group in its parent; shape
+            (geounits, columns).
+        near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each
+            geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
         block_class: Class of concentration of each block.
@@ -162,12 +166,13 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
     """
     shares, near, concentration = _compositions(rng, problem, state, parameters)
     block_class = parameters.block_class.copy()
-    first_step = int((problem.step == 1).sum())
+    classed = problem.kernel.steps.classed
+    columns = np.searchsorted(problem.step, [classed - 1, classed, classed + 1])
     drawn = draw_block_classes(
         rng,
         state.count,
         problem.kernel.tree.ancestor[1],
-        first_step,
+        (int(columns[0]), int(columns[1]), int(columns[2])),
         shares[0],
         CLASSES,
         SIZE_CLASS,
@@ -176,7 +181,8 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
     )
     class_shares = rng.standard_gamma(drawn + 0.5)  # Jeffreys' weight for each class
     class_shares = np.maximum(class_shares / class_shares.sum(axis=1, keepdims=True), LEAST)
-    # Blocks of one person and of none say nothing about their class: it was left out of the shares, and is drawn from them.
+    # Blocks of one person and of none say nothing about their class: it was left out of the shares, and is drawn from
+    # them.
     silent = state.count[:, 0] <= 1
     level = rng.random(int(silent.sum()))
     block_class[silent] = np.searchsorted(np.cumsum(class_shares[0])[:-1], level, side="right")
@@ -199,7 +205,13 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
 
 
 def _walked(
-    rng: Generator, count: Integers, above: Int32s, parent: Int32s, mean: Floats, old: Floats, tied: Integers
+    rng: Generator,
+    count: NarrowArray,
+    above: Int32s,
+    parent: Int32s,
+    mean: Floats,
+    old: Floats,
+    tied: Integers,
 ) -> Floats:
     """Concentrations of divisions after a few random walks.
 
@@ -210,7 +222,8 @@ def _walked(
         parent: Column of the group that each group is part of.
         mean: Shares of the geounits above.
         old: The concentrations; shape (columns,).
-        tied: Number of the concentration of each column; -1 for one that does not move. Columns of one number move together.
+        tied: Number of the concentration of each column; -1 for one that does not move. Columns of one number move
+            together.
     """
     shape, scale = CONCENTRATION
     moves = tied >= 0
@@ -236,16 +249,16 @@ def _compositions(
     divided = np.zeros(len(parent), bool)
     divided[parent[1:]] = True
     columns = np.arange(len(parent))
-    # The first division has a class for each block.
-    own = np.where(divided & (columns > 0), columns, -1)
+    # The classed step's divisions have a class for each block.
+    has_class = problem.step == problem.kernel.steps.classed - 1
+    own = np.where(divided & ~has_class, columns, -1)
     own[own >= 0] = np.arange(int((own >= 0).sum()))
     concentration = parameters.concentration
     if own.max() >= 0:
         concentration = _walked(
             rng, state.count, ancestor[1], parent, parameters.shares[0], concentration, own
         )
-    of_class = np.tile(concentration, (len(CLASSES), 1))
-    of_class[:, 0] = CLASSES
+    of_class = np.where(has_class, CLASSES[:, None], concentration)
     levels = [
         tables_of(
             rng, state.count, ancestor[1], parent, parameters.shares[0], of_class, parameters.block_class

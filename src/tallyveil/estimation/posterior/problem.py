@@ -1,4 +1,5 @@
-"""What the sampler is given: the spine, the noisy answers, the limits, and the steps in which a block's persons are divided."""
+"""What the sampler is given: the spine, the noisy answers, the limits, and the steps in which a block's persons are
+divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Floats, Int32s, Integers
-from tallyveil.errors import SchemaError, SolverError
+from tallyveil.arrays import Int32s, Integers
+from tallyveil.errors import SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
@@ -96,7 +97,7 @@ def posterior_problem(
     levels: Sequence[LevelModel],
     rows: AnswerRows,
     limits: Sequence[LimitRows],
-    steps: Sequence[QueryGroup],
+    first: Sequence[str] = (),
     *,
     gaussian: bool,
 ) -> PosteriorProblem:
@@ -108,24 +109,24 @@ def posterior_problem(
         levels: What is measured at each geolevel, root first.
         rows: The noisy answers.
         limits: Public limits and invariants.
-        steps: Queries, each finer than the one before it, that divide the persons of a block. The cells follow as the last step.
+        first: Attributes that divide the persons of a block first, such as those with public bounds. The others follow,
+            those with the most levels first.
         gaussian: Whether the noise is Gaussian; otherwise it is Laplace noise.
     Raises:
-        SchemaError: a step is not finer than the one before it.
         StoreError: measurements are missing.
     """
     tree = _tree(spine)
     answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
-    group, parent, step = _steps([query.answers_of(cells) for query in steps], schema.size, steps)
+    steps, step = _steps(schema, first)
     kernel_limits = _limits(spine, schema, limits)
-    possible = np.zeros(len(parent), bool)
-    for columns in group:
+    possible = np.zeros(len(step), bool)
+    for columns in steps.group:
         possible[columns[schema.possible(cells)]] = True
     return PosteriorProblem(
         schema,
         spine,
-        Problem(tree, answers, kernel_limits, Steps(group, parent)),
+        Problem(tree, answers, kernel_limits, steps),
         measured,
         _open(tree, kernel_limits),
         possible,
@@ -189,25 +190,37 @@ def _limits(spine: Spine, schema: Schema, limits: Sequence[LimitRows]) -> Limits
     )
 
 
-def _steps(
-    answers: Sequence[Integers], n_cells: int, steps: Sequence[QueryGroup]
-) -> tuple[Int32s, Int32s, Int32s]:
-    """Column of each cell at each step, and parent and step of each column."""
-    group, parent, step = [np.zeros(n_cells, np.int64)], [-1], [0]
-    for number, of_cell in enumerate([*answers, np.arange(n_cells)], start=1):
-        columns = of_cell + len(parent)
-        n_groups = int(of_cell.max()) + 1
-        parent_of = np.full(n_groups, -1, np.int64)
-        parent_of[of_cell] = group[-1]
-        if of_cell.min() < 0 or bool((parent_of[of_cell] != group[-1]).any()):
-            raise SchemaError(
-                f"step {number} of the prior, '{steps[number - 1].name}', does not divide the groups of the step before "
-                "it. Name queries each of which is finer than the one before, and which count every cell once."
-            )
-        group.append(columns)
-        parent.extend(parent_of.tolist())
-        step.extend([number] * n_groups)
-    return np.array(group, np.int32), np.array(parent, np.int32), np.array(step, np.int32)
+def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
+    """The steps, one attribute after the other, and the step of each column."""
+    others = sorted(
+        (attribute for attribute in schema.attributes if attribute.name not in first), key=lambda a: -a.size
+    )
+    ordered = [*(schema.attribute(name) for name in first), *others]
+    cells = np.arange(schema.size)
+    levels = dict(zip(schema.attribute_names, schema.decode(cells).T, strict=True))
+    group, parent, step, number = (
+        [np.zeros(schema.size, np.int64)],
+        [-1],
+        [0],
+        np.zeros(schema.size, np.int64),
+    )
+    for depth, attribute in enumerate(ordered, start=1):
+        # Numbered by parent, then level: groups of one parent lie side by side.
+        number = number * attribute.size + levels[attribute.name]
+        n_groups = int(number.max()) + 1
+        above = np.zeros(n_groups, np.int64)
+        above[number] = group[-1]
+        group.append(number + len(parent))
+        parent.extend(above.tolist())
+        step.extend([depth] * n_groups)
+    # In the last step a group is a cell; its column is the cell's number, so that rows of counts are the schema's.
+    begin = len(parent) - schema.size
+    last = np.zeros(schema.size, np.int64)
+    last[cells] = group[-2]
+    parent[begin:] = last.tolist()
+    group[-1] = begin + cells
+    classed = 1 + int(np.argmax([attribute.size for attribute in ordered]))
+    return Steps(np.array(group, np.int32), np.array(parent, np.int32), classed), np.array(step, np.int32)
 
 
 def _begins(sizes: Sequence[int]) -> Integers:

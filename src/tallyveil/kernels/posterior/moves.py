@@ -4,28 +4,30 @@ The state is a table of whole counts x[block, cell]; a *block* is a geounit of t
 
     prior(x) * product over noisy answers of  P(noise = measurement - answer of x),    where x is within its limits.
 
-**A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is drawn from
-its conditional law on a window of WINDOW + 1 neighbouring values. The window is laid at random around the present state:
-each of its values is equally often the present one. So each state of a window proposes this window with the same
-probability, and a draw from the law on it leaves the law of the state as it is (a Gibbs step). Limits and zeros cut the window in
-the same way from each of its states.
+**A move** takes two places, (b, c) and (b2, c2), and shifts k persons from the second to the first, where k is drawn
+from its conditional law on a window of WINDOW + 1 neighbouring values. The window is laid at random around the present
+state: each of its values is equally often the present one. So each state of a window proposes this window with the same
+probability, and a draw from the law on it leaves the law of the state as it is (a Gibbs step). Limits and zeros cut the
+window in the same way from each of its states.
 
-**The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian noise
-of precision w the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k| - |r|) / s. The
-normalising constants of discrete noise do not depend on the state. Both places count in the same answers from their common
-ancestor upwards if c = c2, and the loop over answers, which come from the finest geolevel upwards, ends there.
+**The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian
+noise of precision w the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k| -
+|r|) / s. The normalising constants of discrete noise do not depend on the state. Both places count in the same answers
+from their common ancestor upwards if c = c2, and the loop over answers, which come from the finest geolevel upwards,
+ends there.
 
-**The prior** is that of `tallyveil.estimation.posterior.prior`: a size N of the block, and nested Dirichlet-multinomial steps that
-divide a group's persons among its groups of the next step. The ratio of the prior with one person more in cell c is
+**The prior** is that of `tallyveil.estimation.posterior.prior`: a size N of the block, and nested Dirichlet-multinomial
+steps that divide a group's persons among its groups of the next step. The ratio of the prior with one person more in
+cell c is
 
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
-where size(0) = f(1) / f(0), and size(N) = f(N + 1) / f(N) * (N + 1) for the law f of sizes. The factorials of the multinomial
-coefficients cancel but for x + 1.
+where size(0) = f(1) / f(0), and size(N) = f(N + 1) / f(N) * (N + 1) for the law f of sizes. The factorials of the
+multinomial coefficients cancel but for x + 1.
 
-**Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once, each two
-of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so that pairs of
-zeros cost no more than being looked at.
+**Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once,
+each two of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so
+that pairs of zeros cost no more than being looked at.
 
 Where the number of people is not fixed, a move of one place adds or removes k persons; its second place is NOWHERE.
 
@@ -36,12 +38,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tallyveil.arrays import Floats, FloatRows, Int32Rows, Int32s, IntegerRows, Integers
+from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers
 from tallyveil.kernels.compiled import internal, njit
 
 WINDOW: Final = 8
-"""Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half as many
-values a chain needs twice as many sweeps; with twice as many, most values have no weight and are computed in vain."""
+"""Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half
+as many values a chain needs twice as many sweeps; with twice as many, most values have no weight and are computed in
+vain."""
 
 NOWHERE: Final = -1
 """As the second block of a move: persons come from nowhere, or go there."""
@@ -106,12 +109,15 @@ class Steps(NamedTuple):
     """The columns of `State.count`: all persons, then the groups of each step, and at last the cells.
 
     Attributes:
-        group: Column of each cell's group at each step; shape (steps, cells). Row 0 is 0, the last row the cell's column.
+        group: Column of each cell's group at each step; shape (steps, cells). Row 0 is 0, the last row the cell's
+            column.
         parent: Column of the group that each group is part of; -1 for column 0.
+        classed: The step whose divisions have a concentration of each block; all others have one of each group.
     """
 
     group: Int32Rows
     parent: Int32s
+    classed: int
 
 
 class Prior(NamedTuple):
@@ -120,7 +126,7 @@ class Prior(NamedTuple):
     Attributes:
         mean: Share of each group in its parent, of each family of blocks; shape (families, columns).
         concentration: Concentration of each group's division.
-        block_concentration: That of the first step, of each block.
+        block_concentration: That of the classed step's divisions, of each block.
         rise: mean / (mean + shape) of each family's law of sizes.
         first: f(1) / f(0) of each block's law of sizes.
         shape: Shape of the negative binomial law of sizes.
@@ -186,7 +192,7 @@ def _one_more(
         ratio = 1.0
         whole = -1.0
     for i in range(step, steps.group.shape[0]):
-        a = prior.block_concentration[b] if i == 1 else prior.concentration[parent]
+        a = prior.block_concentration[b] if i == steps.classed else prior.concentration[parent]
         group = steps.group[i, c]
         n = state.count[b, group] + shift
         ratio *= n + a * prior.mean[family, group]
@@ -412,7 +418,8 @@ def shift_between_cells(
 
 @njit(nogil=True, cache=True)
 def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> int:
-    """In each block, add or remove persons of one cell drawn at random. Where people are counted exactly, nothing happens.
+    """In each block, add or remove persons of one cell drawn at random. Where people are counted exactly, nothing
+    happens.
 
     Returns:
         Number of moves that were tried.

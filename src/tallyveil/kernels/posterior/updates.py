@@ -1,11 +1,12 @@
 """Kernels of the updates of the prior's parameters, given the counts.
 
-All shares are means of Dirichlet laws around those of the geounit above, down from the whole area to the families of blocks, and a
-block's division of a group is Dirichlet-multinomial around its family's shares: a hierarchy of Dirichlet laws. Given the
-counts it is drawn by the auxiliary *tables* of Teh et al. 2006 (the Chinese restaurant): where n persons fall into a group
-whose expected weight is w = concentration * share, the number of tables is the sum of independent 0/1 variables with
-probabilities w / (w + i), i = 0 .. n - 1. Given the tables, shares have a Dirichlet law (prior weight + tables). The tables of one
-geolevel are the persons of the next. Concentrations are moved by random walks with the tables summed out.
+All shares are means of Dirichlet laws around those of the geounit above, down from the whole area to the families of
+blocks, and a block's division of a group is Dirichlet-multinomial around its family's shares: a hierarchy of Dirichlet
+laws. Given the counts it is drawn by the auxiliary *tables* of Teh et al. 2006 (the Chinese restaurant): where n
+persons fall into a group whose expected weight is w = concentration * share, the number of tables is the sum of
+independent 0/1 variables with probabilities w / (w + i), i = 0 .. n - 1. Given the tables, shares have a Dirichlet law
+(prior weight + tables). The tables of one geolevel are the persons of the next. Concentrations are moved by random
+walks with the tables summed out.
 
 Specification: `tests.oracles.posterior` (laws by quadrature), and Geweke's joint test.
 """
@@ -15,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tallyveil.arrays import Floats, FloatRows, Int32Rows, Int32s, IntegerRows, Integers
+from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, Integers, NarrowArray
 from tallyveil.kernels.compiled import internal, njit
 
 LEAST_SHARE: Final = 1e-30
-"""Shares below this are raised to it, so that logarithms and ratios of them stay finite. Half or twice as much changes the
-probability of nothing by more than that."""
+"""Shares below this are raised to it, so that logarithms and ratios of them stay finite. Half or twice as much changes
+the probability of nothing by more than that."""
 
 
 @njit(nogil=True, cache=True)
@@ -34,9 +35,10 @@ def n_tables(rng: Any, n: int, weight: float) -> int:
 
 @njit(nogil=True, cache=True)
 def log_divisions(
-    count: IntegerRows, above: Int32s, parent: Int32s, mean: FloatRows, old: Floats, new: Floats
+    count: NarrowArray, above: Int32s, parent: Int32s, mean: FloatRows, old: Floats, new: Floats
 ) -> Floats:
-    """For each group, the logarithm of how much likelier its divisions are with the new concentrations than with the old.
+    """For each group, the logarithm of how much likelier its divisions are with the new concentrations than with the
+    old.
 
     Args:
         count: Persons, or tables, of each group of each geounit; shape (geounits, columns).
@@ -67,12 +69,12 @@ def log_divisions(
 @njit(nogil=True, cache=True)
 def tables_of(
     rng: Any,
-    count: IntegerRows,
+    count: NarrowArray,
     above: Int32s,
     parent: Int32s,
     mean: FloatRows,
     concentration: FloatRows,
-    row: Int32s,
+    row: Integers,
 ) -> IntegerRows:
     """Tables of every group of every geounit, summed over the geounits of each geounit above.
 
@@ -116,20 +118,21 @@ def draw_block_classes(
     rng: Any,
     count: Int32Rows,
     family: Int32s,
-    n_groups: int,
+    columns: tuple[int, int, int],
     mean: FloatRows,
     classes: Floats,
     size_class: Integers,
     log_share: FloatRows,
     block_class: Integers,
 ) -> IntegerRows:
-    """Draw the class of concentration of the first division of every block of two persons and more.
+    """Draw the class of concentration of every block of two persons and more.
 
     Args:
         rng: Generator.
         count: Persons of each group of each block.
         family: Family of each block.
-        n_groups: Groups of the first step; their columns are 1 .. n_groups.
+        columns: First column of the groups that are divided with these concentrations; first one of their parts; one
+            after the last part.
         mean: Shares of each family.
         classes: Concentration of each class.
         size_class: Class of each size.
@@ -148,8 +151,11 @@ def draw_block_classes(
         size = size_class[min(n, size_class.size - 1)]
         for k in range(n_classes):
             a = classes[k]
-            log = log_share[size, k] + lgamma(a) - lgamma(n + a)
-            for g in range(1, n_groups + 1):
+            log = log_share[size, k]
+            for g in range(columns[0], columns[1]):
+                if count[b, g] > 0:
+                    log += lgamma(a) - lgamma(count[b, g] + a)
+            for g in range(columns[1], columns[2]):
                 if count[b, g] > 0:
                     w = a * mean[family[b], g]
                     log += lgamma(count[b, g] + w) - lgamma(w)

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
 
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
@@ -12,7 +13,6 @@ from tallyveil.estimation.posterior.prior import CLASSES, first_parameters, upda
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.schema import schema_from_mapping
-from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likelihood, log_prior, tables
 
 SCHEMA = schema_from_mapping(
     {
@@ -47,9 +47,7 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
     if total is not None:
         fixed = np.full((1, 1), total, np.int32)
         limits = [*limits, LimitRows(0, SCHEMA.query("total"), fixed, fixed)]
-    return posterior_problem(
-        SCHEMA, spine, levels, Rows(values), limits, [SCHEMA.query("race")], gaussian=gaussian
-    )
+    return posterior_problem(SCHEMA, spine, levels, Rows(values), limits, ["race"], gaussian=gaussian)
 
 
 def distance(problem, start, states, sweeps, parameters=None):
