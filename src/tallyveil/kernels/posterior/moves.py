@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers
-from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.compiled import hot, njit
 
 WINDOW: Final = 8
 """Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half
@@ -169,7 +169,7 @@ class Problem(NamedTuple):
     steps: Steps
 
 
-@internal
+@hot
 def _one_more(
     state: State, prior: Prior, steps: Steps, family: int, b: int, c: int, step: int, shift: int
 ) -> float:
@@ -203,7 +203,7 @@ def _one_more(
     return ratio / (whole + 1.0)
 
 
-@internal
+@hot
 def _answers_of(
     geolevel: int, answer_of: Int32s, ancestor: Int32Rows, b: int, c: int, b2: int, c2: int
 ) -> tuple[int, int, int, int]:
@@ -213,7 +213,7 @@ def _answers_of(
     return ancestor[geolevel, b], ancestor[geolevel, b2], answer_of[c], answer_of[c2]
 
 
-@internal
+@hot
 def _window(
     problem: Problem, state: State, low: int, high: int, b: int, c: int, b2: int, c2: int
 ) -> tuple[int, int]:
@@ -240,7 +240,7 @@ def _window(
     return low, high
 
 
-@internal
+@hot
 def _add_likelihood(
     answers: Answers,
     ancestor: Int32Rows,
@@ -279,7 +279,7 @@ def _add_likelihood(
             logs[k - low] += k * (linear - 0.5 * square * k)
 
 
-@internal
+@hot
 def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: int) -> None:
     """Shift k persons from (b2, c2) to (b, c)."""
     steps, ancestor = problem.steps, problem.tree.ancestor
@@ -304,7 +304,7 @@ def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: 
             state.limited[limits.begin[t] + v * limits.size[t] + j] -= k
 
 
-@njit(nogil=True)
+@hot
 def shift(
     rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, b: int, c: int, b2: int, c2: int
 ) -> int:
