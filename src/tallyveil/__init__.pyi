@@ -12,6 +12,10 @@ from tallyveil.api.beginning import write_country as write_country
 from tallyveil.api.beginning import write_example as write_example
 from tallyveil.api.beginning import write_release_file as write_release_file
 from tallyveil.api.beginning import write_safetab_country as write_safetab_country
+from tallyveil.api.draws import Draws as Draws
+from tallyveil.api.draws import combined as combined
+from tallyveil.api.draws import make_draws as make_draws
+from tallyveil.api.draws import open_draws as open_draws
 from tallyveil.api.estimating import estimate as estimate
 from tallyveil.api.evaluating import evaluate as evaluate
 from tallyveil.api.exchange import copy_release as copy_release

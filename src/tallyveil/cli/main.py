@@ -55,6 +55,10 @@ COMMANDS: Final = {
         "intervals",
         "Put an unbiased estimate, its standard error and an interval beside every published count.",
     ),
+    "draws": (
+        "draws",
+        "Draw complete tables of RUN, for statistics that need more than published counts and intervals.",
+    ),
     "explore": (
         "explore",
         "Make a site of a finished release, to look at in the browser: areas, tables, intervals.",

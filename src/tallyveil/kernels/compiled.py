@@ -8,8 +8,8 @@ kernel that calls it. Four decorators and one rule keep the first compilation sh
 - `@njit(nogil=True, cache=True)` is for a kernel that Python calls, or that kernels call through a pointer.
 - `internal` is for a function that only kernels call. Neither Python nor a pointer can call its compiled form, which
   spares two wrappers.
-- `hot` is for a function of an innermost loop that only kernels call. The compiler copies it into its callers: a call would
-  copy every array of the nested tuples that it takes.
+- `hot` is for a function of an innermost loop that only kernels call. The compiler copies it into its callers: a call
+  would copy every array of the nested tuples that it takes.
 - `inlined` is for a long function with one caller. It is compiled as lines of its caller, not by itself. Numba copies
   these lines slowly where there are many, so a function that is itself made of such functions is not for it.
 - A kernel can get other kernels as an argument, in a named tuple that `pointers` decorates. It calls them through

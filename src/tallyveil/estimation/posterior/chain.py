@@ -44,7 +44,7 @@ class Chain:
 
     def counts(self) -> Int32s:
         """The present table; shape (blocks, cells)."""
-        return self.state.count[:, self.problem.cells].copy()
+        return self.state.people[:, self.problem.cells].copy()
 
     def run(self, sweeps: int, *, fixed: bool = False) -> int:
         """Do some sweeps.
@@ -70,7 +70,10 @@ class Chain:
         problem, state = self.problem.kernel, self.state
         prior = kernel_prior(self.problem, self.parameters)
         moves = 0
-        for row in (1,) * SIBLINGS + tuple(range(2, len(problem.tree.ancestor))):
+        # Coarser geolevels take turns: sums of families are known well, so that few such moves succeed.
+        n_coarser = len(problem.tree.ancestor) - 2
+        coarser = [2 + self.sweep % n_coarser] if n_coarser else []
+        for row in [1] * SIBLINGS + coarser:
             moves += shift_between_blocks(rng, problem, prior, state, row)
         for stride, size in _attributes(self.problem):
             moves += shift_between_cells(rng, problem, prior, state, stride, size)

@@ -25,9 +25,9 @@ from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import Prior, State
 from tallyveil.kernels.posterior.updates import (
-    draw_block_classes,
     draw_shares,
     draw_sizes,
+    log_classes,
     log_divisions,
     tables_of,
 )
@@ -46,6 +46,9 @@ CONCENTRATION: Final = (1.0, 50.0)
 
 WALKS: Final = (0.5, 0.08)
 """Widths of random walks of the logarithms of concentrations: for groups of few persons, and of many."""
+
+CLASS_WALKS: Final = (1.0, 0.2)
+"""Widths of random walks of the logarithms of ratios of two class shares: for size classes of few blocks and of many."""
 
 BASE: Final = 0.5
 """Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
@@ -102,19 +105,19 @@ SIZE_CLASS: Final = np.searchsorted(SIZE_BEGINS, np.arange(SIZE_BEGINS[-1] + 1),
 
 def tract_row(problem: PosteriorProblem) -> int:
     """Row of `Tree.ancestor` of the geounits that share a probability of empty blocks."""
-    return min(2, problem.kernel.tree.ancestor.shape[0] - 1)
+    return min(2, len(problem.kernel.tree.ancestor) - 1)
 
 
 def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     """Parameters from which a chain begins: everywhere the shares of the whole area."""
     tree, parent = problem.kernel.tree, problem.kernel.steps.parent
-    total = state.count.sum(axis=0, dtype=np.float64) + np.where(problem.possible, BASE, 0.0)
+    total = state.people.sum(axis=0, dtype=np.float64) + np.where(problem.possible, BASE, 0.0)
     whole = np.bincount(parent[1:], total[1:], minlength=len(parent))
     share = np.concatenate([[1.0], total[1:] / np.maximum(whole[parent[1:]], BASE)])
     n_geounits = [int(rows.max()) + 1 for rows in tree.ancestor]
     n_steps = len(problem.kernel.steps.group)
-    occupied = max(1, int((state.count[:, 0] > 0).sum()))
-    size = max(1.0, float(state.count[:, 0].sum()) / occupied)
+    occupied = max(1, int((state.people[:, 0] > 0).sum()))
+    size = max(1.0, float(state.people[:, 0].sum()) / occupied)
     empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_open.sum())), 0.01, 0.99))
     return Parameters(
         shares=tuple(np.tile(np.maximum(share, 1e-9), (n, 1)) for n in n_geounits[1:]),
@@ -165,34 +168,14 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
         parameters: The parameters before.
     """
     shares, near, concentration = _compositions(rng, problem, state, parameters)
-    block_class = parameters.block_class.copy()
-    classed = problem.kernel.steps.classed
-    columns = np.searchsorted(problem.step, [classed - 1, classed, classed + 1])
-    drawn = draw_block_classes(
-        rng,
-        state.count,
-        problem.kernel.tree.ancestor[1],
-        (int(columns[0]), int(columns[1]), int(columns[2])),
-        shares[0],
-        CLASSES,
-        SIZE_CLASS,
-        parameters.log_class_share,
-        block_class,
-    )
-    class_shares = rng.standard_gamma(drawn + 0.5)  # Jeffreys' weight for each class
-    class_shares = np.maximum(class_shares / class_shares.sum(axis=1, keepdims=True), LEAST)
-    # Blocks of one person and of none say nothing about their class: it was left out of the shares, and is drawn from
-    # them.
-    silent = state.count[:, 0] <= 1
-    level = rng.random(int(silent.sum()))
-    block_class[silent] = np.searchsorted(np.cumsum(class_shares[0])[:-1], level, side="right")
+    log_class_share, block_class = _classes(rng, problem, state, shares[0], parameters.log_class_share)
     mean, shape, centre, spread = _sizes(rng, problem, state, parameters)
     empty, empty_mean, empty_near = _emptiness(rng, problem, state, parameters)
     return Parameters(
         shares=shares,
         near=near,
         concentration=concentration,
-        log_class_share=np.log(class_shares),
+        log_class_share=log_class_share,
         block_class=block_class,
         size_mean=mean,
         size_shape=shape,
@@ -202,6 +185,53 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
         empty_mean=empty_mean,
         empty_near=empty_near,
     )
+
+
+def _classes(
+    rng: Generator, problem: PosteriorProblem, state: State, shares: Floats, log_class_share: Floats
+) -> tuple[Floats, Integers]:
+    """Logarithms of the shares of the classes of concentration, and the class of every block."""
+    classed = problem.kernel.steps.classed
+    first, parts, end = np.searchsorted(problem.step, [classed - 1, classed, classed + 1]).tolist()
+    family = problem.kernel.tree.ancestor[1]
+    logs = log_classes(state.people, family, (first, parts, end), shares, CLASSES)
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    size_class = SIZE_CLASS[np.minimum(state.people[:, 0], len(SIZE_CLASS) - 1)]
+    # Blocks of one person and of none say nothing about the shares.
+    telling = state.people[:, 0] > 1
+    class_shares = np.exp(log_class_share)
+    for size in range(len(class_shares)):
+        # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
+        class_shares[size] = _mixed(rng, likely[telling & (size_class == size)], class_shares[size])
+    cumulated = np.cumsum(class_shares[size_class] * likely, axis=1)
+    level = rng.random(len(likely)) * cumulated[:, -1]
+    block_class = np.minimum((cumulated <= level[:, None]).sum(axis=1), len(CLASSES) - 1)
+    return np.log(class_shares), block_class
+
+
+def _mixed(rng: Generator, likely: Floats, shares: Floats) -> Floats:
+    """Shares of the classes after random walks of the ratio of every two of them, under Jeffreys' Dirichlet law."""
+    mixture = likely @ shares
+    for width in CLASS_WALKS:
+        for k in range(len(shares)):
+            for other in range(k):
+                both = shares[k] + shares[other]
+                ratio = shares[k] / shares[other] * np.exp(width * rng.standard_normal())
+                new = (
+                    np.clip(both * ratio / (1.0 + ratio), LEAST, both - LEAST)
+                    if both > 3 * LEAST
+                    else shares[k]
+                )
+                added = new - shares[k]
+                # Rounding may leave a probability of a block just below 0.
+                moved = np.maximum(mixture + added * (likely[:, k] - likely[:, other]), 1e-300)
+                log = np.log(moved / mixture).sum()
+                # The law of a share and the walk's logarithm as the variable give the square root of both shares.
+                log += 0.5 * np.log(new * (both - new) / (shares[k] * shares[other]))
+                if np.log1p(-rng.random()) < log:
+                    shares[k], shares[other] = new, both - new
+                    mixture = likely @ shares
+    return shares
 
 
 def _walked(
@@ -231,11 +261,12 @@ def _walked(
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        logs = np.bincount(tied[moves], log_divisions(count, above, parent, mean, old, new)[moves])
+        likelier = np.zeros(len(first))
+        np.add.at(likelier, tied[moves], log_divisions(count, above, parent, mean, old, new)[moves])
         # The Gamma law, with the walk's logarithm as the variable.
         begin, end = old[moves][first], new[moves][first]
-        logs += shape * np.log(end / begin) - (end - begin) / scale
-        taken = np.log1p(-rng.random(len(logs))) < logs
+        law = shape * np.log(end / begin) - (end - begin) / scale
+        taken = np.log1p(-rng.random(len(law))) < likelier + law
         old = np.where(moves & taken[tied], new, old)
     return old
 
@@ -256,12 +287,12 @@ def _compositions(
     concentration = parameters.concentration
     if own.max() >= 0:
         concentration = _walked(
-            rng, state.count, ancestor[1], parent, parameters.shares[0], concentration, own
+            rng, state.people, ancestor[1], parent, parameters.shares[0], concentration, own
         )
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     levels = [
         tables_of(
-            rng, state.count, ancestor[1], parent, parameters.shares[0], of_class, parameters.block_class
+            rng, state.people, ancestor[1], parent, parameters.shares[0], of_class, parameters.block_class
         )
     ]
     near = []
@@ -297,7 +328,7 @@ def _sizes(
     tree = problem.kernel.tree
     begin = tree.begin[tree.level_begin[1] : tree.level_begin[2]]
     mean = parameters.size_mean.copy()
-    sizes = state.count[:, 0].astype(np.int64)
+    sizes = state.people[:, 0].astype(np.int64)
     shape = draw_sizes(
         rng, sizes, begin, mean, parameters.size_shape, parameters.size_centre, parameters.size_spread
     )
@@ -317,7 +348,7 @@ def _emptiness(
 ) -> tuple[Floats, float, float]:
     """Probabilities of empty blocks, their mean, and how closely they follow it."""
     tract = problem.kernel.tree.ancestor[tract_row(problem)]
-    occupied = state.count[:, 0] > 0
+    occupied = state.people[:, 0] > 0
     n = len(parameters.empty)
     some = np.bincount(tract[occupied], minlength=n)
     none = np.bincount(tract[~occupied & problem.is_open], minlength=n)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-from tallyveil.arrays import Int32s, Integers
+from tallyveil.arrays import Floats, Int32s, Integers
 from tallyveil.errors import SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
@@ -59,7 +60,7 @@ class PosteriorProblem:
     @property
     def n_blocks(self) -> int:
         """Number of blocks, which are the geounits of the finest geolevel."""
-        return self.kernel.tree.ancestor.shape[1]
+        return int(self.kernel.tree.ancestor.shape[1])
 
     @property
     def cells(self) -> slice:
@@ -157,8 +158,7 @@ def _answers(
             answer_of.append(query.answers_of(np.arange(n_cells)).astype(np.int32))
             sizes.append(query.size)
             n_values.append(n_geounits * query.size)
-            # The variance of discrete Laplace noise is 1 / (cosh(1 / scale) - 1).
-            precision.append(of_query if gaussian else 2.0 * np.arcsinh(np.sqrt(0.5 * of_query)))
+            precision.append(_inverse_parameters(of_query, gaussian=gaussian))
             precision_step.append(int(len(of_query) > 1))
             measured.append(np.asarray(rows.rows(number, [query], 0, n_geounits), np.int32).ravel())
     kernel = Answers(
@@ -172,6 +172,34 @@ def _answers(
         gaussian,
     )
     return kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
+
+
+def _inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:
+    """1 / parameter of the laws of noise with these precisions, which are 1 / variance: sigma^2, or the scale of
+    Laplace noise.
+    """
+    if not gaussian:
+        # The variance of discrete Laplace noise is 1 / (cosh(1 / scale) - 1).
+        return 2.0 * np.arcsinh(np.sqrt(0.5 * precisions))
+    distinct, place = np.unique(precisions, return_inverse=True)
+    return np.array([_inverse_sigma_squared(float(precision)) for precision in distinct])[place]
+
+
+def _inverse_sigma_squared(precision: float) -> float:
+    """1 / sigma^2 of the discrete Gaussian law with a given 1 / variance."""
+    # From a variance of 2 on, the two differ by less than 1e-13.
+    if precision <= 0.5:
+        return precision
+    values = np.arange(1, 40)  # beyond 40 the law with a variance below 2 has less than 1e-170
+
+    def variance(inverse: float) -> float:
+        weights = 2.0 * np.exp(-0.5 * inverse * values**2)
+        return float((weights * values**2).sum() / (1.0 + weights.sum()))
+
+    # The variance falls with `inverse`; noise of a smaller variance than 1e-9 would not change any count.
+    return float(
+        brentq(lambda inverse: variance(inverse) - max(1.0 / precision, 1e-9), 0.4, 60.0, xtol=1e-13)
+    )
 
 
 def _limits(spine: Spine, schema: Schema, limits: Sequence[LimitRows]) -> Limits:
@@ -247,4 +275,4 @@ def _open(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
     ):
         at = begin + tree.ancestor[geolevel].astype(np.int64)[:, None] * size + np.maximum(answer_of, 0)
         allowed &= (answer_of < 0) | (limits.upper[at] > 0)
-    return allowed.any(axis=1)
+    return np.asarray(allowed.any(axis=1), bool)

@@ -106,7 +106,7 @@ class Tree(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The columns of `State.count`: all persons, then the groups of each step, and at last the cells.
+    """The columns of `State.people`: all persons, then the groups of each step, and at last the cells.
 
     Attributes:
         group: Column of each cell's group at each step; shape (steps, cells). Row 0 is 0, the last row the cell's
@@ -150,12 +150,12 @@ class State(NamedTuple):
     """What moves change.
 
     Attributes:
-        count: Persons of each group of each block; shape (blocks, columns).
+        people: Persons of each group of each block; shape (blocks, columns).
         residual: Answer - measurement, of the tables of `Answers`.
         limited: Values of the answers of `Limits`.
     """
 
-    count: Int32Rows
+    people: Int32Rows
     residual: Int32s
     limited: Int32s
 
@@ -179,7 +179,7 @@ def _one_more(
     """
     parent = steps.group[step - 1, c] if step > 0 else np.int32(0)
     if step == 0:
-        n = state.count[b, 0] + shift
+        n = state.people[b, 0] + shift
         ratio = (n + prior.shape) * prior.rise[family] if n > 0 else prior.first[b]
         at, last = prior.size_class[min(n, prior.size_class.size - 1)], prior.size_class.size - 1
         following = prior.size_class[min(n + 1, last)]
@@ -194,19 +194,19 @@ def _one_more(
     for i in range(step, steps.group.shape[0]):
         a = prior.block_concentration[b] if i == steps.classed else prior.concentration[parent]
         group = steps.group[i, c]
-        n = state.count[b, group] + shift
+        n = state.people[b, group] + shift
         ratio *= n + a * prior.mean[family, group]
         # The first group that differs has the same parent in both places, where nothing changes.
         if whole >= 0:
             ratio /= whole + a
         parent, whole = group, float(n)
-    return ratio / (whole + 1.0)
+    return float(ratio / (whole + 1.0))
 
 
 @hot
 def _answers_of(
     geolevel: int, answer_of: Int32s, ancestor: Int32Rows, b: int, c: int, b2: int, c2: int
-) -> tuple[int, int, int, int]:
+) -> tuple[Any, Any, Any, Any]:
     """Geounits and answers of the two places in a table; no answer for a place that is nowhere."""
     if b2 == NOWHERE:
         return ancestor[geolevel, b], np.int32(NOWHERE), answer_of[c], np.int32(-1)
@@ -220,9 +220,9 @@ def _window(
     """The window, cut to counts and limits."""
     steps, limits, ancestor = problem.steps, problem.limits, problem.tree.ancestor
     last = steps.group.shape[0] - 1
-    low = max(low, -state.count[b, steps.group[last, c]])
+    low = max(low, -state.people[b, steps.group[last, c]])
     if b2 != NOWHERE:
-        high = min(high, state.count[b2, steps.group[last, c2]])
+        high = min(high, state.people[b2, steps.group[last, c2]])
     for t in range(limits.geolevel.size):
         u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, b, c, b2, c2)
         if u == v and i == j:
@@ -284,9 +284,9 @@ def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: 
     """Shift k persons from (b2, c2) to (b, c)."""
     steps, ancestor = problem.steps, problem.tree.ancestor
     for i in range(steps.group.shape[0]):
-        state.count[b, steps.group[i, c]] += k
+        state.people[b, steps.group[i, c]] += k
         if b2 != NOWHERE:
-            state.count[b2, steps.group[i, c2]] -= k
+            state.people[b2, steps.group[i, c2]] -= k
     answers, limits = problem.answers, problem.limits
     for t in range(answers.geolevel.size):
         u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, b, c, b2, c2)
@@ -373,11 +373,11 @@ def shift_between_blocks(rng: Any, problem: Problem, prior: Prior, state: State,
         turn = int(rng.random() * n)
         for i in range(n):
             j = (turn - i) % n
-            if i >= j or (state.count[first + i, 0] == 0 and state.count[first + j, 0] == 0):
+            if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
             for c in range(n_cells):
-                if state.count[b, first_cell + c] + state.count[b2, first_cell + c] > 0:
+                if state.people[b, first_cell + c] + state.people[b2, first_cell + c] > 0:
                     shift(rng, problem, prior, state, logs, b, c, b2, c)
                     moves += 1
     return moves
@@ -402,15 +402,15 @@ def shift_between_cells(
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     logs = np.empty(WINDOW + 1)
     moves = 0
-    for b in range(state.count.shape[0]):
-        if state.count[b, 0] == 0:
+    for b in range(state.people.shape[0]):
+        if state.people[b, 0] == 0:
             continue
         turn = int(rng.random() * size)
         for c in range(n_cells):
             level = c // stride % size
             other = (turn - level) % size
             c2 = c + (other - level) * stride
-            if level < other and state.count[b, first_cell + c] + state.count[b, first_cell + c2] > 0:
+            if level < other and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
                 shift(rng, problem, prior, state, logs, b, c, b, c2)
                 moves += 1
     return moves
@@ -425,7 +425,7 @@ def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> int
         Number of moves that were tried.
     """
     logs = np.empty(WINDOW + 1)
-    for b in range(state.count.shape[0]):
+    for b in range(state.people.shape[0]):
         c = int(rng.random() * problem.steps.group.shape[1])
         shift(rng, problem, prior, state, logs, b, c, NOWHERE, c)
-    return int(state.count.shape[0])
+    return int(state.people.shape[0])

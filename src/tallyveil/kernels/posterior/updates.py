@@ -114,65 +114,39 @@ def draw_shares(rng: Any, weight: FloatRows, parent: Int32s) -> FloatRows:
 
 
 @njit(nogil=True, cache=True)
-def draw_block_classes(
-    rng: Any,
+def log_classes(
     count: Int32Rows,
     family: Int32s,
     columns: tuple[int, int, int],
     mean: FloatRows,
     classes: Floats,
-    size_class: Integers,
-    log_share: FloatRows,
-    block_class: Integers,
-) -> IntegerRows:
-    """Draw the class of concentration of every block of two persons and more.
+) -> FloatRows:
+    """Logarithm of the probability of each block's classed divisions under each class, up to a constant of the block.
 
     Args:
-        rng: Generator.
         count: Persons of each group of each block.
         family: Family of each block.
         columns: First column of the groups that are divided with these concentrations; first one of their parts; one
             after the last part.
         mean: Shares of each family.
         classes: Concentration of each class.
-        size_class: Class of each size.
-        log_share: Logarithm of the share of each class; shape (size classes, classes).
-        block_class: Filled with the class of each block.
     Returns:
-        Number of blocks of each size class and class; shape as `log_share`.
+        Shape (blocks, classes); 0 for blocks of one person and of none, which say nothing.
     """
-    n_classes = classes.size
-    drawn = np.zeros(log_share.shape, np.int64)
-    logs = np.empty(n_classes)
+    logs = np.zeros((count.shape[0], classes.size))
     for b in range(count.shape[0]):
-        n = count[b, 0]
-        if n <= 1:
+        if count[b, 0] <= 1:
             continue
-        size = size_class[min(n, size_class.size - 1)]
-        for k in range(n_classes):
+        for k in range(classes.size):
             a = classes[k]
-            log = log_share[size, k]
             for g in range(columns[0], columns[1]):
                 if count[b, g] > 0:
-                    log += lgamma(a) - lgamma(count[b, g] + a)
+                    logs[b, k] += lgamma(a) - lgamma(count[b, g] + a)
             for g in range(columns[1], columns[2]):
                 if count[b, g] > 0:
                     w = a * mean[family[b], g]
-                    log += lgamma(count[b, g] + w) - lgamma(w)
-            logs[k] = log
-        most = logs.max()
-        total = 0.0
-        for k in range(n_classes):
-            total += np.exp(logs[k] - most)
-        level = rng.random() * total
-        k = 0
-        level -= np.exp(logs[0] - most)
-        while level >= 0.0 and k < n_classes - 1:
-            k += 1
-            level -= np.exp(logs[k] - most)
-        block_class[b] = k
-        drawn[size, k] += 1
-    return drawn
+                    logs[b, k] += lgamma(count[b, g] + w) - lgamma(w)
+    return logs
 
 
 @internal

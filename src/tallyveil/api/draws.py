@@ -1,0 +1,246 @@
+"""Draws of whole tables of a finished release, from Python. They follow from what is published and cost nothing."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import numpy as np
+import polars as pl
+
+from tallyveil.api.arguments import (
+    AnyPath,
+    Flag,
+    Name,
+    Number,
+    Progress,
+    Wanted,
+    WholeNumber,
+    Workers,
+    checked,
+)
+from tallyveil.errors import ConfigError
+from tallyveil.files.marks import mark_lines
+from tallyveil.schema.answer_columns import label_columns, summed_out
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tallyveil.postprocess.draws.job import DrawsDescription
+    from tallyveil.postprocess.intervals.model import FinishedRelease
+
+Values = Annotated[Sequence[float], Wanted("a list of numbers, one for each draw")]
+_LEAST_FOR_INTERVALS: Final = 40
+"""Draws with which a 95 % interval leaves one draw out on each side. With fewer, it would have to reach beyond all
+draws."""
+
+
+class Draws:
+    """Draws of a release, made by `make_draws` or opened by `open_draws`.
+
+    Attributes:
+        path: Their folder.
+        description: What `draws.json` says: release, geolevel, number, how far the chains agreed, what draws are.
+        warnings: What must be said wherever they are shown.
+    """
+
+    def __init__(self, path: Path, release: "FinishedRelease", description: "DrawsDescription") -> None:
+        self.path = path
+        self.description = asdict(description)
+        self.warnings = tuple(description.warnings)
+        self._release = release
+        self._stated = description
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self._stated.number} draws of {self._stated.release}, counts of every {self._stated.geolevel}",
+            *mark_lines(self.warnings),
+            self._stated.statement,
+        ]
+        return "\n".join(lines)
+
+    @checked
+    def values(self, area: Name, query: Name) -> pl.DataFrame:
+        """The counts of a query in every draw.
+
+        Args:
+            area: The draws' geolevel, or one above it.
+            query: Any query of the schema.
+        Returns:
+            One row for each answer of each area: `geocode`, a column for each attribute in the query, and `draws`, an
+            array with one count for each draw. A statistic that is computed for each draw has the draws' law.
+        Raises:
+            ConfigError: there are no counts of this geolevel.
+            SchemaError: there is no such query.
+            StoreError: a file is missing or damaged, or the draws are of another release.
+        """
+        answers = self._answers(area, query)
+        return self._labels(area, query).with_columns(
+            pl.Series("draws", np.ascontiguousarray(answers.reshape(len(answers), -1).T))
+        )
+
+    @checked
+    def table(self, area: Name, query: Name, *, level: Number = 0.95) -> pl.DataFrame:
+        """Mean, standard deviation and interval of every count of a query.
+
+        Args:
+            area: The draws' geolevel, or one above it.
+            query: Any query of the schema.
+            level: Share of the draws in an interval.
+        Returns:
+            One row for each answer of each area: `geocode`, a column for each attribute in the query, `mean`,
+            `standard_deviation`, `lower` and `upper`. They hold on average under the model, and not for every group;
+            `Release.interval` has intervals that need no model.
+        Raises:
+            ConfigError: there are no counts of this geolevel, or too few draws for the level; else as `values`.
+        """
+        least = int(np.ceil(_LEAST_FOR_INTERVALS * 0.05 / max(1.0 - level, 1e-9)))
+        if not 0.0 < level < 1.0 or self._stated.number < least:
+            raise ConfigError(
+                f"an interval of level {level} needs {least:,} draws, and there are {self._stated.number}. Make more "
+                f"draws, or "
+                "ask for a lower level.",
+                code="draws-range",
+            )
+        answers = self._answers(area, query)
+        flat = answers.reshape(len(answers), -1)
+        tail = (1.0 - level) / 2.0
+        return self._labels(area, query).with_columns(
+            pl.Series("mean", flat.mean(axis=0)),
+            pl.Series("standard_deviation", flat.std(axis=0, ddof=1)),
+            # Outwards to whole counts: an interval of counts never has less than its share.
+            pl.Series("lower", np.quantile(flat, tail, axis=0, method="lower")),
+            pl.Series("upper", np.quantile(flat, 1.0 - tail, axis=0, method="higher")),
+        )
+
+    def _answers(self, area: str, query: str) -> "NDArray[np.int64]":
+        """Answers of every draw; shape (draws, areas, answers)."""
+        from tallyveil.postprocess.draws.job import read_draws
+
+        level, at = self._level(area), self._level(self._stated.geolevel)
+        original, group = self._release.hierarchies.original, self._release.schema.query(query)
+        above = np.arange(original.n_geounits(at))
+        for number in range(at, level, -1):
+            above = original.parents(number)[above]
+        answers = []
+        for counts in read_draws(self.path, self._release, self._stated):
+            of_geounits = group.apply(*counts.rows(0, counts.n_geounits), counts.n_geounits)
+            summed = np.zeros((original.n_geounits(level), group.size), np.int64)
+            np.add.at(summed, above, of_geounits)
+            answers.append(summed)
+        return np.stack(answers)
+
+    def _level(self, area: str) -> int:
+        geolevels = self._release.hierarchies.original.geolevels
+        known = geolevels[: geolevels.index(self._stated.geolevel) + 1]
+        if area not in known:
+            raise ConfigError(
+                f"{self.path} has no draws of {area!r}. It has draws of {', '.join(known)}.", code="no-table"
+            )
+        return geolevels.index(area)
+
+    def _labels(self, area: str, query: str) -> pl.DataFrame:
+        """Geocode and labels of every answer of every area."""
+        original, group = self._release.hierarchies.original, self._release.schema.query(query)
+        codes = original.geocodes[self._level(area)].text
+        columns = pl.DataFrame(label_columns(group, np.arange(group.size))).drop(summed_out(group))
+        return pl.DataFrame({"geocode": codes}).join(columns, how="cross", maintain_order="left_right")
+
+
+@checked
+def make_draws(
+    release: AnyPath,
+    out: AnyPath,
+    *,
+    number: WholeNumber = 100,
+    seed: WholeNumber = 1,
+    experimental_blocks: Flag = False,
+    sweeps: WholeNumber | None = None,
+    workers: Workers | None = None,
+    observer: Progress | None = None,
+) -> Draws:
+    """Draw complete tables of a release from what its noisy measurements and a model of its blocks say together.
+
+    Args:
+        release: Folder of a finished release with all its measurements.
+        out: A new or empty folder.
+        number: Number of draws.
+        seed: Another seed gives other draws.
+        experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
+            Their intervals are too narrow for rare groups.
+        sweeps: Sweeps of a chain after which it is given up; None for 13,312.
+        workers: Chains that run at once; None for one per core. Draws do not depend on it.
+        observer: Receives reports of progress.
+    Returns:
+        The draws.
+    Raises:
+        ConfigError: a number is out of range, or the release has no posterior here.
+        SolverError: the chains do not agree, so that nothing was written.
+        StoreError: the release is damaged, or the folder cannot be written.
+    Privacy: post-processing; costs nothing.
+    """
+    from tallyveil.estimation.posterior.sampling import LONGEST
+    from tallyveil.postprocess.draws import job
+
+    job.make_draws(
+        Path(release),
+        Path(out),
+        number=number,
+        seed=seed,
+        experimental=experimental_blocks,
+        longest=LONGEST if sweeps is None else sweeps,
+        workers=workers,
+        observer=observer,
+    )
+    return open_draws(out, release)
+
+
+@checked
+def open_draws(out: AnyPath, release: AnyPath) -> Draws:
+    """Open the draws of a release.
+
+    Args:
+        out: Their folder.
+        release: Folder of the release.
+    Raises:
+        StoreError: there are no draws, or they are of another release.
+    """
+    from tallyveil.postprocess.draws.job import read_description, require_release
+    from tallyveil.postprocess.intervals.model import open_release
+
+    opened = open_release(Path(release))
+    description = read_description(Path(out))
+    require_release(Path(out), opened, description)
+    return Draws(Path(out), opened, description)
+
+
+def combined(estimates: Values, variances: Values) -> dict[str, Any]:
+    """An estimate from every draw, combined by the rules for multiple imputations (Rubin 1987).
+
+    Args:
+        estimates: What was estimated from each draw, such as a coefficient of a regression.
+        variances: Its variance, computed from the draw as if it were the true table.
+    Returns:
+        `estimate`; `standard_error`; `degrees_of_freedom` of Student's law; and `share`, the part of the variance that
+        comes from the noise.
+    Raises:
+        ConfigError: there are fewer than two draws, or not one variance for each estimate, or a negative one.
+    """
+    each, within = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
+    if each.ndim != 1 or each.shape != within.shape or len(each) < 2 or not (within >= 0).all():
+        raise ConfigError(
+            f"got estimates of shape {each.shape} and variances of shape {within.shape}; wanted as many of both, two "
+            f"or more, and "
+            "no negative variance.",
+            code="bad-argument",
+        )
+    m = len(each)
+    noise = (1.0 + 1.0 / m) * each.var(ddof=1)
+    total = within.mean() + noise
+    share = float(noise / total) if total > 0 else 0.0
+    return {
+        "estimate": float(each.mean()),
+        "standard_error": float(np.sqrt(total)),
+        "degrees_of_freedom": (m - 1) / share**2 if share > 0 else float("inf"),
+        "share": share,
+    }

@@ -1,0 +1,68 @@
+"""`tallyveil draws`: complete tables drawn from what a release's measurements and a model of its blocks say
+together."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Quiet, Workers, give
+
+
+def draws(
+    release: FinishedRelease,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new or empty folder.")],
+    number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 104.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed gives other draws.")] = 1,
+    experimental_blocks: Annotated[
+        bool,
+        typer.Option(
+            "--experimental-blocks",
+            help="Write counts of the finest geolevel instead of the one above. Intervals of single blocks from draws "
+            "are "
+            "too narrow for rare groups.",
+        ),
+    ] = False,
+    sweeps: Annotated[
+        int | None,
+        typer.Option(
+            "--sweeps", min=1, help="Sweeps after which chains that disagree are given up. Default: 13,312."
+        ),
+    ] = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw complete tables of RUN, for statistics that need more than published counts and intervals.
+
+    Every draw is a whole table that agrees with the invariants and public bounds of RUN. Draws follow from its noisy
+    measurements and from a model of how blocks resemble each other; a statistic computed from each draw shows what
+    noise does to it. Nothing is written unless four chains agree.
+
+    Reads nothing confidential, and costs no budget. The page "draws" of the documentation says what draws are, and are
+    not.
+    """
+    from tallyveil.api.draws import make_draws
+    from tallyveil.cli.frame.progress import observer_for
+
+    with observer_for(quiet, as_json) as observer:
+        made = make_draws(
+            release,
+            out,
+            number=number,
+            seed=seed,
+            experimental_blocks=experimental_blocks,
+            sweeps=sweeps,
+            workers=workers,
+            observer=observer,
+        )
+    agreed = made.description["convergence"]
+    lines = [
+        *repr(made).splitlines(),
+        f"four chains of {agreed['sweeps']:,} sweeps agree: R-hat at most {agreed['reduction']:.3f}, effective sample "
+        f"size at "
+        f"least {agreed['effective']:.0f}",
+        str(out),
+    ]
+    give({"out": str(out), **made.description}, lines, quiet=quiet, as_json=as_json)

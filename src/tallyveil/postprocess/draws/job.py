@@ -1,0 +1,233 @@
+"""The job of `tallyveil draws`: complete tables drawn from what a release's measurements and a model say together.
+
+The folder has a folder for each draw, with a histogram file like that of a release, and `draws.json`, which says of
+which release and under which model they are, and how far the chains agreed.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.posterior.sampling import CHAINS, MOST_DRAWS, Convergence, SparseCounts, sample
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.histograms import read_histogram, write_histogram
+from tallyveil.files.marks import marks_of
+from tallyveil.geography.spine import Spine
+from tallyveil.postprocess.draws.model import posterior_of
+from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
+from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
+from tallyveil.schema.counts import PublicCounts, TripletSum
+from tallyveil.storage.json_files import read_declared
+from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
+from tallyveil.storage.system import usable_cores
+from tallyveil.storage.write import file_digest, write_json, write_text
+
+COMMAND: Final = "draws"
+DESCRIPTION: Final = "draws.json"
+README: Final = "README.txt"
+FORMAT: Final = 1
+_WHAT: Final = "draws of a release"
+MODEL: Final = (
+    "Draws are from a model, and not only from the noisy measurements: counts are whole and not negative, and blocks "
+    "of one block group resemble each other. Intervals from draws hold on average under this model. Where a small group "
+    "lives they are too narrow. One draw is noisier than the published counts: use all of them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawsDescription:
+    """Content of `draws.json`.
+
+    Attributes:
+        format: Version of this file.
+        release: Name of the release.
+        run: The run that spent the budget.
+        manifest_sha256: SHA-256 of the release's `manifest.json`, which the draws belong to.
+        geolevel: Geolevel of the counts.
+        number: Number of draws.
+        seed: What was given as the seed.
+        chains: Number of chains.
+        convergence: What was compared before draws were taken.
+        experimental: Whether the counts are those of the finest geounits.
+        statement: What the draws are.
+        protected, warnings: The marks of the release.
+    """
+
+    format: int
+    release: str
+    run: str
+    manifest_sha256: str
+    geolevel: str
+    number: int
+    seed: int
+    chains: int
+    convergence: dict[str, Any]
+    experimental: bool
+    statement: str
+    protected: bool
+    warnings: list[str]
+
+
+def make_draws(
+    root: Path,
+    out: Path,
+    *,
+    number: int = 100,
+    seed: int = 1,
+    experimental: bool = False,
+    longest: int,
+    workers: int | None = None,
+    observer: Observer | None = None,
+) -> DrawsDescription:
+    """Draw tables of a finished release, and write them.
+
+    Args:
+        root: Folder of the release.
+        out: A new or empty folder.
+        number: Number of draws.
+        seed: Another seed gives other draws. It need not be secret: draws follow from what is published.
+        experimental: Whether the counts of the finest geolevel are written, instead of those of the one above.
+        longest: Sweeps of a chain after which it is given up.
+        workers: Chains that run at once; None for one per core. Draws do not depend on it.
+        observer: Receives reports of progress.
+    Returns:
+        What `draws.json` says.
+    Raises:
+        ConfigError: the number is out of range, or the release has no posterior here.
+        SolverError: the chains do not agree.
+        StoreError: the release is damaged, or the folder cannot be written.
+    Privacy: post-processing of what is published; costs nothing.
+    """
+    if not 1 <= number <= MOST_DRAWS:
+        raise ConfigError(
+            f"the number of draws is {number:,}, wanted 1 to {MOST_DRAWS}. States of a chain that are nearer to each "
+            f"other would say "
+            "nothing more.",
+            code="draws-range",
+        )
+    refuse_inputs(out, [root])
+    refuse_output_inside(out, root)
+    release = open_release(root)
+    original = release.hierarchies.original
+    level = original.finest if experimental else original.finest - 1
+    digest = file_digest(root / MANIFEST)
+    watch = Stopwatch(observer or SilentObserver())
+    names = [_name(i) for i in range(number)]
+    with new_folder(out, COMMAND, _WHAT, [*names, DESCRIPTION, README]):
+        problem, released = posterior_of(release)
+        key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
+        with watch.stage("sample", longest):
+            draws, convergence = sample(
+                problem,
+                released,
+                key,
+                number,
+                longest=longest,
+                workers=workers or usable_cores(),
+                advanced=watch.advanced,
+            )
+        with watch.stage("write draws", number):
+            for i, counts in enumerate(_summed(release, draws, level)):
+                write_histogram(out / _name(i), counts, release.schema, original, release.tags)
+                watch.advanced(1)
+        description = _description(
+            release, digest, original.geolevels[level], number, seed, convergence, experimental
+        )
+        write_text(out / README, _readme(description))
+        # Last: a folder without it is not finished.
+        write_json(out / DESCRIPTION, asdict(description))
+    return description
+
+
+def _name(i: int) -> str:
+    return f"draw-{i + 1:03d}"
+
+
+def _summed(release: FinishedRelease, draws: list[SparseCounts], level: int) -> Iterator[PublicCounts]:
+    """The draws' counts at a geolevel of the geography as readers know it."""
+    spine, original = release.spine, release.hierarchies.original
+    # Steps of the spine may have put the finest geounits into another order.
+    place = original.ancestors(level)[original.locate(original.finest, spine.geocodes[spine.finest].text)]
+    for draw in draws:
+        total = TripletSum(original.n_geounits(level), release.schema.size)
+        total.add(np.repeat(place, np.diff(draw.offsets)), draw.cells, draw.counts)
+        yield PublicCounts(original.geolevels[level], *total.finish())
+
+
+def _description(
+    release: FinishedRelease,
+    digest: str,
+    geolevel: str,
+    number: int,
+    seed: int,
+    convergence: Convergence,
+    experimental: bool,
+) -> DrawsDescription:
+    marks = marks_of(release.manifest)
+    return DrawsDescription(
+        format=FORMAT,
+        release=release.name,
+        run=release.manifest.spender,
+        manifest_sha256=digest,
+        geolevel=geolevel,
+        number=number,
+        seed=seed,
+        chains=CHAINS,
+        convergence=asdict(convergence),
+        experimental=experimental,
+        statement=MODEL,
+        protected=marks.protected,
+        warnings=list(marks.warnings),
+    )
+
+
+def _readme(description: DrawsDescription) -> str:
+    experimental = [
+        "EXPERIMENTAL: intervals of single blocks from these draws are too narrow for rare groups."
+    ]
+    lines = [
+        f"{description.number} draws of {description.release}, counts of every {description.geolevel}.",
+        "",
+        *description.warnings,
+        *(experimental if description.experimental else []),
+        description.statement,
+        "",
+        "Each folder draw-NNN has histogram/GEOLEVEL.parquet: a row for each cell with people, and its count.",
+        "Draws follow from the published noisy measurements. They cost no privacy-loss budget.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_description(out: Path) -> DrawsDescription:
+    """What `draws.json` says; raises StoreError if it is missing or damaged."""
+    return read_declared(out / DESCRIPTION, DrawsDescription, "Make the draws again with `tallyveil draws`.")[
+        1
+    ]
+
+
+def read_draws(out: Path, release: FinishedRelease, description: DrawsDescription) -> Iterator[PublicCounts]:
+    """The counts of every draw, in order.
+
+    Raises:
+        StoreError: the draws are of another release, or a file is missing or damaged.
+    """
+    require_release(out, release, description)
+    original: Spine = release.hierarchies.original
+    for i in range(description.number):
+        yield read_histogram(out / _name(i), description.geolevel, release.schema, original)
+
+
+def require_release(out: Path, release: FinishedRelease, description: DrawsDescription) -> None:
+    """Refuse draws of another release; raises StoreError."""
+    if file_digest(release.root / MANIFEST) != description.manifest_sha256:
+        raise StoreError(
+            f"the draws in {out} are of another release than {release.root}, or the release has changed since. Make "
+            f"them again "
+            "with `tallyveil draws`.",
+            code="draws-of-another",
+        )
