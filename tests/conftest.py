@@ -184,9 +184,8 @@ def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Itera
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    from tallyveil.postprocess.warm_up import (
-        compile_kernels,
-    )  # here, since one test alone may need no estimator
+    # Here, since one test alone may need no estimator.
+    from tallyveil.postprocess.warm_up import compile_kernels
 
     lock = OneAtATime(tmp_path_factory.getbasetemp().parent)
     original = Dispatcher.compile

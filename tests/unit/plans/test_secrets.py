@@ -145,7 +145,7 @@ def exact_of(plan, block, cell):
 
 
 def exact_numbers(plan, records):
-    """What is published exactly of each record as one number, of which each answer has a byte: sums tell pairs apart."""
+    """What is published exactly of each record as one number, of which each answer has a byte."""
     places = {}
     return {
         record: sum(
