@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from flint import acb, arb
 from mpmath import mp, mpc, mpf
@@ -11,7 +11,7 @@ PIECES: Final = 24
 """Parts of a range, which the rule then halves where it must. Over all of it, the bound at once would be useless."""
 
 
-def ball(value: object) -> acb:
+def ball(value: Any) -> acb:
     """A number of mpmath, as it is up to the digits at work."""
     value = mpc(value)
     return acb(arb(mp.nstr(value.real, mp.dps)), arb(mp.nstr(value.imag, mp.dps)))
@@ -23,7 +23,7 @@ def number(value: acb) -> mpc:
     return mpc(*(mpf(part.mid().str(mp.dps + 5, radius=False)) for part in (value.real, value.imag)))
 
 
-def integral_of(term: Callable[[acb, bool], acb], low: object, high: object) -> acb:
+def integral_of(term: Callable[[acb, bool], acb], low: Any, high: Any) -> acb:
     """The integral of a function that is analytic where its second argument says that it must be."""
     low, step = acb(low), (acb(high) - acb(low)) / PIECES
     ends = [low + step * k for k in range(PIECES + 1)]
