@@ -23,13 +23,16 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
     Release,
+    RepeatAndSelect,
     Sample,
     SampledWithoutReplacement,
     SampledWithReplacement,
+    Selection,
     SequentialEvent,
     TruncatedPoissonSampled,
     WorstEvent,
@@ -110,7 +113,7 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
         )
     if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
         require_distance(event, neighbours)
-    for part in parts_of(event):
+    for part in (event.event,) if isinstance(event, Selection) else parts_of(event):
         # At every depth, since the relation is that of the whole event.
         require_neighbours(part, neighbours)
 
@@ -149,13 +152,15 @@ PureRelease: TypeAlias = (
 )
 
 
-def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tuple[Fraction, int]:
+def _pure(release: PureRelease | Sample | MixtureOfGaussians | Selection, unit: str) -> tuple[Fraction, int]:
     """The pure epsilon of one answer, and the number of answers."""
     match release:
         case DiscreteLaplace():
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
+            return _pure_of_selection(release, unit), release.multiplicity
         case _ if isinstance(release, Sample | MixtureOfGaussians):
             raise BudgetError(
                 f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
@@ -172,7 +177,22 @@ def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tupl
             return release.epsilon, release.multiplicity
 
 
-def _in_words(release: PureRelease | Sample | MixtureOfGaussians) -> str:
+def _pure_of_selection(release: Selection, unit: str) -> Fraction:
+    """The pure epsilon of one selection (docs/proofs/real-noise.md, section 12)."""
+    if has_gaussian(release):
+        raise BudgetError(
+            f"{type(release).__name__} of Gaussian noise has no {unit} in closed form. Ask for its guarantee "
+            "(compose), whose upper bound comes from Renyi divergences.",
+            code="no-cost",
+        )
+    run = epsilon_of(release.event)
+    if isinstance(release, RepeatAndSelect):
+        return (2 + release.eta) * run
+    # The hyperbolic tangent of run / 2, but for at most a third of it where it is not near 1.
+    return run + release.mean * min(run / 2, Fraction(1))
+
+
+def _in_words(release: PureRelease | Sample | MixtureOfGaussians | Selection) -> str:
     match release:
         case DiscreteLaplace() | Laplace():
             kind = "discrete Laplace" if isinstance(release, DiscreteLaplace) else "Laplace"
@@ -186,7 +206,7 @@ def _in_words(release: PureRelease | Sample | MixtureOfGaussians) -> str:
 def has_gaussian(event: PrivacyEvent) -> bool:
     """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
     # Its inner event is no part in `parts_of`, but its noise is what matters here.
-    if isinstance(event, Sample):
+    if isinstance(event, Sample | Selection):
         return has_gaussian(event.event)
     if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | MixtureOfGaussians | ZCDP):
         return True
@@ -401,7 +421,9 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                 "the other relation have.",
                 code="no-translation",
             )
-        case _ if isinstance(event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians):
+        case _ if isinstance(
+            event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians | Selection
+        ):
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
                 "relation. State it under that relation yourself, or use group_privacy.",

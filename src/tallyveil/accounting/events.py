@@ -583,6 +583,22 @@ def _require_one_answer(event: "Sampleable | PoissonSampled", sampled: str) -> N
         )
 
 
+_LARGEST_ETA = 10**6
+"""Of the number of runs of a selection: the mean of that number is at most this over gamma, or so."""
+
+
+def _require_repeatable(event: object, selection: str) -> None:
+    parts = event.events if isinstance(event, SequentialEvent) else (event,)
+    for part in parts:
+        if isinstance(part, SequentialEvent):
+            _require_repeatable(part, selection)
+        elif not isinstance(part, Repeatable):
+            raise BudgetError(
+                f"{selection} takes releases, one after the other, got {as_given(part)}. Give Gaussian, Laplace, "
+                "RandomizedResponse, ZCDP or a random sample, or a SequentialEvent of them."
+            )
+
+
 Chosen = Literal["adaptive", "public"]
 
 
@@ -880,6 +896,103 @@ class TruncatedPoissonSampled:
         }
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class RepeatAndSelect:
+    """A mechanism runs a random number of times, and the best of the results alone is released.
+
+    The number of runs K follows the truncated negative binomial law: P(K = k) ~ (1 - gamma)^k times the product of (l +
+    eta) / (l + 1) over 0 < l < k, for k = 1, 2, ... Eta 1 is the geometric law, of mean 1 / gamma; 0 the logarithmic
+    one. K and the results that are not released must stay secret. "Best" may be any order of the results that does not
+    look at the records; a score that looks at them is a release of its own and part of `event`.
+
+    The upper bounds come from Renyi divergences of the event, at every order (docs/proofs/real-noise.md, section 12).
+    The lower bounds are those of one run: if all results are equally good, the release is one of them.
+
+    Attributes:
+        event: What one run does: releases that have Renyi divergences, one after the other.
+        gamma: Between 0 and 1; exact.
+        eta: Above -1; exact.
+        multiplicity: Number of such selections, each with its own runs.
+
+    Source: Papernot, Steinke 2022, Definition 1 and Theorem 2.
+    """
+
+    event: "Repeatable"
+    gamma: Fraction
+    eta: Fraction
+    multiplicity: int
+
+    def __init__(
+        self,
+        event: "Repeatable",
+        gamma: Fraction | int | str,
+        eta: Fraction | int | str = 1,
+        multiplicity: int = 1,
+    ) -> None:
+        _require_repeatable(event, "RepeatAndSelect")
+        _set(self, "event", event)
+        share = share_of(gamma, "gamma of RepeatAndSelect")
+        if not _LEAST_SHARE <= share <= 1 - _LEAST_SHARE:
+            raise BudgetError(
+                f"gamma of RepeatAndSelect must lie between 0 and 1, and 1e-100 away from both, got {as_given(gamma)}. "
+                "Leave RepeatAndSelect out if there is one run."
+            )
+        _set(self, "gamma", share)
+        exact = exact_number(eta, "eta of RepeatAndSelect")
+        if not -1 < exact <= _LARGEST_ETA:
+            raise BudgetError(
+                f"eta of RepeatAndSelect must be above -1 and at most {_LARGEST_ETA}, got {as_given(eta)}. "
+                "Give 1 for a geometric number of runs."
+            )
+        _set(self, "eta", exact)
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RepeatAndSelect"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "repeat_and_select",
+            "event": self.event.to_mapping(),
+            "gamma": str(self.gamma),
+            "eta": str(self.eta),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PoissonRepeatAndSelect:
+    """The same with a Poisson number of runs. If there is none, nothing is released but that.
+
+    The upper bounds come from Renyi divergences of the event (docs/proofs/real-noise.md, section 12). Nothing is
+    claimed from below.
+
+    Attributes:
+        event: What one run does: releases that have Renyi divergences, one after the other.
+        mean: Mean number of runs, above 0; exact.
+        multiplicity: Number of such selections, each with its own runs.
+
+    Source: Papernot, Steinke 2022, Theorem 6.
+    """
+
+    event: "Repeatable"
+    mean: Fraction
+    multiplicity: int
+
+    def __init__(self, event: "Repeatable", mean: Fraction | int | str, multiplicity: int = 1) -> None:
+        _require_repeatable(event, "PoissonRepeatAndSelect")
+        _set(self, "event", event)
+        _set(self, "mean", parameter_of_noise(mean, "mean of PoissonRepeatAndSelect"))
+        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonRepeatAndSelect"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; the mean is an exact fraction as text."""
+        return {
+            "kind": "poisson_repeat_and_select",
+            "event": self.event.to_mapping(),
+            "mean": str(self.mean),
+            "multiplicity": self.multiplicity,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class SequentialEvent:
     """Events on the same records, one after the other; each may depend on what the earlier ones released.
@@ -1047,6 +1160,9 @@ Sample: TypeAlias = (
 )
 """A release that sees a random sample of the records."""
 
+Selection: TypeAlias = RepeatAndSelect | PoissonRepeatAndSelect
+"""A mechanism that runs a random number of times, of which the best result is released."""
+
 Release: TypeAlias = (
     DiscreteGaussian
     | DiscreteLaplace
@@ -1054,7 +1170,12 @@ Release: TypeAlias = (
     | IntegerSubspaceGaussian
     | FurtherRelease
     | Sample
+    | Selection
 )
+Repeatable: TypeAlias = (
+    DiscreteGaussian | DiscreteLaplace | FurtherRelease | Sample | Selection | SequentialEvent
+)
+"""What may run a random number of times."""
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
 )
@@ -1063,7 +1184,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
-        # A sample counts as a release: its inner event has no cost of its own.
+        # A sample or a selection counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():

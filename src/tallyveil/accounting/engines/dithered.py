@@ -59,8 +59,8 @@ from tallyveil.accounting.engines.tails import (
     log_rest,
 )
 from tallyveil.accounting.losses import (
+    UNKNOWN_LAW,
     Base,
-    ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
     GaussianLoss,
@@ -1170,7 +1170,7 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
 
 def _made(factors: Law, width: float) -> Dithered | str:
     merged = merged_law(factors)
-    known = [loss for loss in merged if not isinstance(loss, FailureLoss | ConcentratedLoss)]
+    known = [loss for loss in merged if not isinstance(loss, FailureLoss | UNKNOWN_LAW)]
     if len(known) < len(merged):
         return "it needs losses whose transform is known"
     wide, others = _split(known)

@@ -35,9 +35,11 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    RepeatAndSelect,
     SampledWithoutReplacement,
     SampledWithReplacement,
     SequentialEvent,
@@ -197,6 +199,14 @@ _KINDS: Mapping[
     "truncated_poisson_sampled": (
         TruncatedPoissonSampled,
         {"event": _event, "probability": _text, "largest": _given, "records": _given, "multiplicity": _given},
+    ),
+    "repeat_and_select": (
+        RepeatAndSelect,
+        {"event": _event, "gamma": _text, "eta": _text, "multiplicity": _given},
+    ),
+    "poisson_repeat_and_select": (
+        PoissonRepeatAndSelect,
+        {"event": _event, "mean": _text, "multiplicity": _given},
     ),
     "sequential": (SequentialEvent, {"events": _events}),
     "parallel": (ParallelEvent, {"events": _events, "degree": _given}),
