@@ -31,7 +31,14 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
-from tallyveil.accounting.numbers import count_of, exact_number, parameter_of_noise, share_of
+from tallyveil.accounting.numbers import (
+    MOST_ANSWERS,
+    count_of,
+    exact_number,
+    multiplicity_of,
+    parameter_of_noise,
+    share_of,
+)
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
@@ -290,7 +297,7 @@ class Gaussian:
     ) -> None:
         _set(self, "variance", parameter_of_noise(variance, "variance of Gaussian"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Gaussian"))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Gaussian"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "Gaussian"))
         # Both numbers may be in range and their quotient beyond what floats search.
         _require_loss(self.mu_squared, "sensitivity^2 / variance of Gaussian")
 
@@ -334,7 +341,7 @@ class Laplace:
     ) -> None:
         _set(self, "scale", parameter_of_noise(scale, "scale of Laplace"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Laplace"))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Laplace"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "Laplace"))
         # As for normal noise: each in range does not mean that their quotient is.
         _require_loss(self.epsilon, "sensitivity / scale of Laplace")
 
@@ -376,7 +383,7 @@ class RandomizedResponse:
         _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of RandomizedResponse"))
         # With one option nothing is released.
         _set(self, "options", count_of(options, "options of RandomizedResponse", least=2))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RandomizedResponse"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "RandomizedResponse"))
         _require_loss(self.epsilon, "epsilon of RandomizedResponse")
 
     def to_mapping(self) -> dict[str, Any]:
@@ -428,7 +435,7 @@ class ApproximateDP:
             raise BudgetError(
                 "delta of ApproximateDP must be below 1, got 1, which promises nothing. Use NonPrivateEvent."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of ApproximateDP"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "ApproximateDP"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -517,7 +524,7 @@ class MixtureOfGaussians:
         _require_share(moved, "the probability of all sensitivities above 0", moved)
         _set(self, "sensitivities", moves)
         _set(self, "probabilities", shares)
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of MixtureOfGaussians"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "MixtureOfGaussians"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -629,7 +636,7 @@ class DiscreteGaussian:
         # The class is frozen, and text is to become exact before anybody sees it.
         object.__setattr__(self, "variance", parameter_of_noise(variance, "variance of DiscreteGaussian"))
         object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteGaussian"))
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteGaussian"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "DiscreteGaussian"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the variance is an exact fraction as text."""
@@ -666,7 +673,7 @@ class DiscreteLaplace:
     def __init__(self, scale: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
         object.__setattr__(self, "scale", parameter_of_noise(scale, "scale of DiscreteLaplace"))
         object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteLaplace"))
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteLaplace"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "DiscreteLaplace"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the scale is an exact fraction as text."""
@@ -721,7 +728,7 @@ class PoissonSampled:
         share = share_of(probability, "probability of PoissonSampled")
         _require_share(share, "probability of PoissonSampled", probability)
         object.__setattr__(self, "probability", share)
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonSampled"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "PoissonSampled"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the probability is an exact fraction as text."""
@@ -774,7 +781,7 @@ class SampledWithoutReplacement:
                 "sample_size of SampledWithoutReplacement must be at most the number of records, got "
                 f"{self.sample_size} of {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithoutReplacement"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "SampledWithoutReplacement"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -823,7 +830,7 @@ class SampledWithReplacement:
                 "most ten times the latter, as a record would be drawn very often, got "
                 f"{self.sample_size} and {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithReplacement"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "SampledWithReplacement"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -882,7 +889,7 @@ class TruncatedPoissonSampled:
             raise BudgetError(
                 f"records of TruncatedPoissonSampled must be at most {_MOST_RECORDS}, got {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of TruncatedPoissonSampled"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "TruncatedPoissonSampled"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the probability is an exact fraction as text."""
@@ -945,7 +952,7 @@ class RepeatAndSelect:
                 "Give 1 for a geometric number of runs."
             )
         _set(self, "eta", exact)
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RepeatAndSelect"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "RepeatAndSelect"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -981,7 +988,7 @@ class PoissonRepeatAndSelect:
         _require_repeatable(event, "PoissonRepeatAndSelect")
         _set(self, "event", event)
         _set(self, "mean", parameter_of_noise(mean, "mean of PoissonRepeatAndSelect"))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonRepeatAndSelect"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "PoissonRepeatAndSelect"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the mean is an exact fraction as text."""
@@ -1101,7 +1108,9 @@ class ParallelEvent:
 
     def __post_init__(self) -> None:
         # The cost is multiplied by it, so that a degree below 1 would hide what the parts cost.
-        object.__setattr__(self, "degree", count_of(self.degree, "degree of ParallelEvent"))
+        object.__setattr__(
+            self, "degree", count_of(self.degree, "degree of ParallelEvent", most=MOST_ANSWERS)
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
