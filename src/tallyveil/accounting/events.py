@@ -564,6 +564,12 @@ def _require_share(share: Fraction, where: str, given: object) -> None:
         raise BudgetError(f"{where} must be 0, 1, or 1e-100 away from both, got {as_given(given)}.")
 
 
+def _seen(event: "PoissonSampled") -> Fraction:
+    """The probability with which a record is in the innermost sample."""
+    inner = event.event
+    return event.probability * (_seen(inner) if isinstance(inner, PoissonSampled) else 1)
+
+
 def _several(values: Sequence[Fraction | int | str], where: str) -> tuple[Fraction, ...]:
     # A single text is a sequence too, of digits.
     if isinstance(values, str) or not isinstance(values, Sequence) or not 1 <= len(values) <= _MOST_PARTS:
@@ -726,7 +732,9 @@ class PoissonSampled:
         _require_one_answer(event, "PoissonSampled")
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")
-        _require_share(share, "probability of PoissonSampled", probability)
+        # A sample of a sample is one with the product of the probabilities.
+        seen = share * (_seen(event) if isinstance(event, PoissonSampled) else 1)
+        _require_share(seen, "probability of PoissonSampled, times that of a sample within it,", seen)
         object.__setattr__(self, "probability", share)
         object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "PoissonSampled"))
 
@@ -781,6 +789,8 @@ class SampledWithoutReplacement:
                 "sample_size of SampledWithoutReplacement must be at most the number of records, got "
                 f"{self.sample_size} of {self.records}."
             )
+        share = Fraction(self.sample_size, self.records)
+        _require_share(share, "sample_size / records of SampledWithoutReplacement", share)
         _set(self, "multiplicity", multiplicity_of(multiplicity, "SampledWithoutReplacement"))
 
     def to_mapping(self) -> dict[str, Any]:

@@ -754,7 +754,8 @@ def _chord(contour: DitheredContour, here: Bounds) -> Fraction:
     """A chord over which the width of delta's bounds and the bending of delta cost the slope about the same."""
     # Relative to the slope, a width w of delta's bounds costs about w / (|s| c) over a chord of length c, and the
     # bending |s| c / 2: equal at this c. The floor of 1e-15 keeps the chord above rounding where both bounds agree.
-    return Fraction(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt))
+    # A tiny tilt would make it so long that its exponential overflows.
+    return Fraction(min(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt), 100))
 
 
 def _slopes(
