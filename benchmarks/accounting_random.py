@@ -1,6 +1,7 @@
 """Certified bounds of 1,000 random compositions of all events, beside independent values of delta.
 
-python benchmarks/accounting_random.py [--count 1000] [--peers] [--prv PYTHON] [--out FILE] [--part 0/2] [--summary FILE]
+python benchmarks/accounting_random.py [--count 1000] [--peers] [--prv PYTHON] [--out FILE] [--part 0/2]
+python benchmarks/accounting_random.py --summary FILE
 
 Half of the compositions hold real-valued noise, random samples or selections. Deltas lie between 1e-300 and 1 - 1e-12,
 and epsilons between 1e-9 and 1e5.
@@ -207,7 +208,7 @@ def ways_of(events: tuple[PrivacyEvent, ...], bounded: bool) -> list[list[Privac
                         replace(part, multiplicity=n * part.multiplicity // halves)
                         for part, n in zip(parts, picks, strict=True)
                         if n
-                    ]  # type: ignore[union-attr, type-var]  # noqa: E501
+                    ]  # type: ignore[union-attr, type-var]
                     for picks in ((n, times - n) for n in range(times + 1))
                 ]
             case InvariantEvent():
@@ -226,7 +227,7 @@ def number(value: Fraction | int) -> Any:
     return mpf(exact.numerator) / exact.denominator
 
 
-def atoms_of(event: PrivacyEvent, added: bool = False) -> Atoms | None:
+def atoms_of(event: PrivacyEvent, added: bool = False) -> Atoms | None:  # noqa: PLR0911 (one return a kind)
     """Values and probabilities of one finite (or cut) loss, once for each answer; None if it is not finite."""
     match event:
         case PoissonSampled():
@@ -283,8 +284,8 @@ def selected_atoms(event: RepeatAndSelect | PoissonRepeatAndSelect) -> Atoms:
         for loss, mass in sorted(inner, key=lambda atom: atom[0]):
             after = first + mass, second + mass * exp(-loss)
             mine, yours = (
-                generating(min(b, mpf(1))) - generating(a)
-                for a, b in zip((first, second), after, strict=True)
+                generating(min(end, mpf(1))) - generating(begin)
+                for begin, end in zip((first, second), after, strict=True)
             )
             first, second = after
             atoms.append((log(mine / yours), mine))
@@ -686,7 +687,7 @@ def checks(
     return found
 
 
-def summary(path: Path) -> None:
+def summary(path: Path) -> None:  # noqa: PLR0912 (one part a line)
     """Print where the others are below the truth, or more than one per cent above it."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     checked = [check for row in rows for check in row.get("checks", [])]

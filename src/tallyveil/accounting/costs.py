@@ -44,6 +44,7 @@ from tallyveil.accounting.numbers import Exact, exact_number, exact_text, round_
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+from tallyveil.printable import in_one_line
 
 Number = TypeVar("Number", Fraction, float)
 Point = TypeVar("Point")
@@ -107,7 +108,7 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     if isinstance(event, _OF_ADDED_RECORDS) and neighbours is Neighbours.BOUNDED:
         raise BudgetError(
             f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
-            "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
+            "neighbours='unbounded'. Group privacy with size 2 turns the (epsilon, delta) found into one for a record "
             "that changes its value.",
             code="sample-neighbours",
         )
@@ -163,14 +164,14 @@ def _pure(release: PureRelease | Sample | MixtureOfGaussians | Selection, unit: 
             return _pure_of_selection(release, unit), release.multiplicity
         case _ if isinstance(release, Sample | MixtureOfGaussians):
             raise BudgetError(
-                f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
+                f"a random sample has no {unit} in closed form. Ask for its guarantee, which is bounded from "
                 "both sides.",
                 code="no-cost",
             )
         case ApproximateDP() if release.delta:
             raise BudgetError(
-                f"(epsilon, delta) with delta {exact_text(release.delta)} promises no {unit}. Ask for the guarantee "
-                "(compose), which is bounded from both sides.",
+                f"(epsilon, delta) with delta {exact_text(release.delta)} promises no {unit}. Ask for the guarantee, "
+                "which is bounded from both sides.",
                 code="no-cost",
             )
         case _:
@@ -181,8 +182,8 @@ def _pure_of_selection(release: Selection, unit: str) -> Fraction:
     """The pure epsilon of one selection (docs/proofs/real-noise.md, section 12)."""
     if has_gaussian(release):
         raise BudgetError(
-            f"{type(release).__name__} of Gaussian noise has no {unit} in closed form. Ask for its guarantee "
-            "(compose), whose upper bound comes from Renyi divergences.",
+            f"{type(release).__name__} of Gaussian noise has no {unit} in closed form. Ask for its guarantee, "
+            "whose upper bound comes from Renyi divergences.",
             code="no-cost",
         )
     run = epsilon_of(release.event)
@@ -272,8 +273,8 @@ def cost_function(
             return lambda _: nothing
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite cost ({reason}). Record it with Ledger.declassify, which enters "
-                "it without a cost."
+                f"a non-private event has no finite cost ({in_one_line(reason)}). A ledger enters it as a "
+                "declassification, which has no cost."
             )
         case _:
             return of_release(event)
@@ -426,7 +427,7 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
         ):
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
-                "relation. State it under that relation yourself, or use group_privacy.",
+                "relation. State it under that relation yourself, or use group privacy.",
                 code="no-translation",
             )
         case SequentialEvent(events):

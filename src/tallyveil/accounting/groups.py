@@ -130,7 +130,7 @@ def _of_group(event: PrivacyEvent, size: int, together: bool) -> PrivacyEvent:  
             | SampledWithReplacement()
             | TruncatedPoissonSampled()
         ):
-            raise _unknown(f"{type(event).__name__}: each person is in the sample or not. Use group_privacy")
+            raise _unknown(f"{type(event).__name__}: each person is in the sample or not. Use group privacy")
         case RepeatAndSelect() | PoissonRepeatAndSelect():
             inner = _of_group(event.event, size, together)
             assert isinstance(inner, Repeatable)

@@ -74,6 +74,7 @@ from tallyveil.accounting.events import (
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+from tallyveil.printable import in_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,8 +637,8 @@ def _choices(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool)
             return ()
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite guarantee ({reason}). Ask for the guarantee of the other events, "
-                "and state this one separately."
+                f"a non-private event has no finite guarantee ({in_one_line(reason)}). Ask for the guarantee of the "
+                "other events, and state this one separately."
             )
         case SequentialEvent(events):
             lossy = [part for part in events if _loses(part)]
@@ -970,8 +971,8 @@ def _statements(event: PrivacyEvent) -> Iterator[str]:
 
 def _several(n: int) -> BudgetError:
     return BudgetError(
-        f"an event may take {n} ways, none of which covers the others, so no single loss law describes it. Use "
-        "compose, which takes the largest privacy profile among all cases."
+        f"an event may take {n} ways, none of which covers the others, so no single loss law describes it. Ask "
+        "for its guarantee, which takes the largest privacy profile among all cases."
     )
 
 

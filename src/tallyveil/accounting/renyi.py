@@ -369,7 +369,7 @@ def _selected_ball(loss: SelectedLoss, excess: Fraction) -> arb:
 def _no_divergence(loss: AnyLoss) -> BudgetError:
     return BudgetError(
         f"{as_given(loss)} has no finite Renyi divergence at this order, or none that is computed. Ask for its "
-        "guarantee by itself (compose), and state that as ApproximateDP.",
+        "guarantee by itself, and state that as ApproximateDP.",
         code="no-cost",
     )
 

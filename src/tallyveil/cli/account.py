@@ -427,6 +427,7 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
 def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.numbers import Bounds, at_most, short_decimal, within
+    from tallyveil.printable import in_one_line
 
     if isinstance(value, dict):
         # Outwards: shown digits must still enclose the number.
@@ -438,7 +439,7 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     if isinstance(value, list):
         if value and isinstance(value[0], dict):
             return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(in_one_line(str(item)) for item in value) or "none"
     # Rounded up, because a float is an upper bound here.
     if isinstance(value, float):
         return at_most(value)

@@ -90,9 +90,10 @@ def test_no_bound_is_below_the_exact_law_of_a_finite_mechanism(epsilon, options,
     run = RandomizedResponse(epsilon, options, answers)
     pairs = outcomes(run.epsilon, options, answers)
     by_odds = sorted(pairs, key=lambda pair: pair[0] / pair[1])
+    tight = []
     with mp.workdps(40):
         for event in selections(run):
-            guarantee, tight = compose(event, neighbours="bounded"), []
+            guarantee = compose(event, neighbours="bounded")
             for order in (by_odds, by_odds[::-1], draw.sample(pairs, len(pairs))):
                 first, second = (best_of(side, event) for side in zip(*order, strict=True))
                 both = [(p, q) for p, q in zip(first, second, strict=True) if p and q]
@@ -109,8 +110,8 @@ def test_no_bound_is_below_the_exact_law_of_a_finite_mechanism(epsilon, options,
                 largest = max(abs(log(p / q)) for p, q in both)
                 assert largest <= number(epsilon_of(event)) * (1 + mpf(10) ** -30)
                 assert largest <= guarantee.epsilon(0).upper * (1 + 1e-14)
-            # The oracle would show a bound that is far too small, and this one that is far too large.
-            assert max(tight) > 1e-4
+    # The oracle shows bounds that are too small, and this one that are far too large.
+    assert max(tight) > 0.3
 
 
 def test_one_run_that_is_the_same_for_all_costs_nothing() -> None:
@@ -215,9 +216,9 @@ def test_pure_epsilon() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        RepeatAndSelect(Gaussian("1e60"), "1/3"),
+        RepeatAndSelect(Gaussian("1e10"), "1/3"),
         RepeatAndSelect(Gaussian("1e-4"), "1e-100", 10**6),
-        RepeatAndSelect(ZCDP("1e-60"), str(1 - Fraction(1, 10**100)), "1e-90"),
+        RepeatAndSelect(ZCDP("1e-10"), str(1 - Fraction(1, 10**100)), "1e-90"),
         PoissonRepeatAndSelect(Gaussian(1), "1e100"),
         PoissonRepeatAndSelect(Gaussian(1), "1e-100"),
         PoissonRepeatAndSelect(Laplace("1e-3"), 5, 10**6),

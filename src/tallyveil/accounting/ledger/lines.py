@@ -389,7 +389,7 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
         # Whatever a changed line can raise, also by a fraction over 0 or by nesting without end.
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, BudgetError) as error:
             raise StoreError(
-                f"line {number} of the ledger {path} is corrupt: {error!r:.300}. "
+                f"line {number} of the ledger {path} is corrupt: {_in_words(error):.300}. "
                 "A ledger is only ever appended to: restore the file from a copy."
             ) from error
     content = chain.content()
@@ -400,6 +400,18 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
             "Restore it from a copy."
         )
     return content
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case KeyError():
+            return f"it lacks the key {error}"
+        case TypeError():
+            return "a value is of another kind than a ledger writes"
+        case RecursionError():
+            return "it is nested without end"
+        case _:
+            return str(error)
 
 
 class _Chain:
