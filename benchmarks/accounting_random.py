@@ -105,7 +105,7 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
 
     neighbours = draw.choice(["bounded", "unbounded"])
     # About the epsilon of one event: half of them are usual, the others of any size.
-    size = float(log_uniform(0.03, 3) if draw.random() < 0.5 else log_uniform(1e-9, 1e4))
+    size = float(log_uniform(0.03, 3) if draw.random() < 0.5 else log_uniform(1e-9, 2e3))
     usual = min(max(size, 0.02), 5.0)
 
     def loss() -> Fraction:
@@ -139,7 +139,7 @@ def drawn(draw: random.Random) -> tuple[str, tuple[PrivacyEvent, ...], Fraction]
     ]
     others: list[Callable[[], PrivacyEvent]] = [
         lambda: Gaussian(
-            rounded(float(log_uniform(0.3, 3)) / min(size, 90.0) ** 2), 1, draw.choice([1, 3, 20])
+            rounded(float(log_uniform(0.3, 3)) / min(size, 50.0) ** 2), 1, draw.choice([1, 3, 20])
         ),
         lambda: Laplace(rounded(float(log_uniform(0.3, 3)) / size), 1, draw.choice([1, 1, 2, 10])),
         lambda: ZCDP(log_uniform(usual**2 / 9, usual**2)),
