@@ -153,36 +153,49 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 class OneAtATime:
-    """Lock between the processes of one test run; the thread that holds it may take it again."""
+    """Locks between the processes of one test run, by name; the thread that holds one may take it again."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._thread, self._depth = path, threading.RLock(), 0
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._thread = folder, threading.RLock()
+        self._held: set[str] = set()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        with self._thread, self._path.open("a") as file:
-            if not self._depth:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            self._depth += 1
-            try:
+    def held(self, name: str) -> Iterator[None]:
+        with self._thread:
+            if name in self._held:
                 yield
-            finally:
-                self._depth -= 1
+                return
+            with (self._folder / f"compiling-{name}").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self._held.add(name)
+                try:
+                    yield
+                finally:
+                    self._held.remove(name)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A worker that needs a kernel waits while another compiles it, and then loads it from disk."""
+    """The first worker compiles what estimates need, on all cores, while the others wait for it.
+
+    Of further kernels, a worker that needs one waits while another compiles it, and then loads it from disk. A module
+    has one lock: kernels call only those of modules that theirs imports, so no two workers wait for each other.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    lock = OneAtATime(tmp_path_factory.getbasetemp().parent / "compiling")
+    # Here, since one test alone may need no estimator.
+    from tallyveil.postprocess.warm_up import compile_kernels
+
+    lock = OneAtATime(tmp_path_factory.getbasetemp().parent)
     original = Dispatcher.compile
 
     def compile_alone(self: Dispatcher, signature: Any) -> Any:
-        with lock.held():
+        with lock.held(self.py_func.__module__):
             return original(self, signature)
 
+    with lock.held("estimates"):
+        compile_kernels(sweeps=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "compile", compile_alone)
         yield

@@ -43,6 +43,11 @@ def is_one_line(text: str) -> bool:
     return len(text.splitlines()) <= 1
 
 
+def in_one_line(text: str) -> str:
+    """The text with a space wherever it has line feeds, tabs or several spaces."""
+    return " ".join(text.split())
+
+
 def short_name(name: str) -> str:
     """A name as it is. A long one is cut, and ends in three dots. A text of several lines is no name."""
     if not is_one_line(name):

@@ -12,6 +12,7 @@ function names. A class stands for its `__init__`, `__post_init__`, `__enter__` 
 import ast
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +71,15 @@ class Place(NamedTuple):
     name: str
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All parts but expressions, in which nothing is defined."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += [child for child in ast.iter_child_nodes(one) if not isinstance(child, ast.expr)]
+
+
 class CallGraph:
     """Functions and classes of the package, and what each refers to."""
 
@@ -125,7 +135,7 @@ class CallGraph:
                 elif isinstance(child, ast.ImportFrom) and (child.module or "").startswith("tallyveil"):
                     for alias in child.names:
                         names[alias.asname or alias.name] = Place(child.module or "", alias.name)
-                else:
+                elif not isinstance(child, ast.expr):
                     visit(child, prefix)
 
         visit(tree, "")
@@ -156,7 +166,7 @@ class CallGraph:
         node = self.nodes[place]
         own = self._own(place)
         names = {one.id for one in own if isinstance(one, ast.Name)}
-        inner = {f"{place.name}.{one.name}" for one in ast.walk(node) if isinstance(one, ast.FunctionDef)}
+        inner = {f"{place.name}.{one.name}" for one in statements(node) if isinstance(one, ast.FunctionDef)}
         if isinstance(node, ast.ClassDef):
             inner = {f"{place.name}.{name}" for name in ON_MAKING}
         attributes = {one.attr for one in own if isinstance(one, ast.Attribute)}

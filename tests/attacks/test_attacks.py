@@ -52,7 +52,7 @@ def states(tmp_path_factory):
     return make_states(tmp_path_factory.mktemp("states"), 400)
 
 
-@pytest.mark.parametrize("noise", ["none", "next to none"])
+@pytest.mark.parametrize("noise", ["none", pytest.param("next to none", marks=pytest.mark.nightly)])
 def test_records_are_reconstructed_and_named(people, tmp_path, noise):
     sight = exact_sight(people)
     if noise == "next to none":

@@ -3,6 +3,9 @@
 import pytest
 from tests.auditors.secrets import audited_secrets
 
+# What is certified is compared with every pair of a small universe in tests/unit/plans/test_secrets.py.
+pytestmark = pytest.mark.nightly
+
 COUNTRIES = 50_000
 
 

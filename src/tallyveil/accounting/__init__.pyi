@@ -25,9 +25,11 @@ from tallyveil.accounting.events import MixtureOfGaussians as MixtureOfGaussians
 from tallyveil.accounting.events import Neighbours as Neighbours
 from tallyveil.accounting.events import NonPrivateEvent as NonPrivateEvent
 from tallyveil.accounting.events import ParallelEvent as ParallelEvent
+from tallyveil.accounting.events import PoissonRepeatAndSelect as PoissonRepeatAndSelect
 from tallyveil.accounting.events import PoissonSampled as PoissonSampled
 from tallyveil.accounting.events import PrivacyEvent as PrivacyEvent
 from tallyveil.accounting.events import RandomizedResponse as RandomizedResponse
+from tallyveil.accounting.events import RepeatAndSelect as RepeatAndSelect
 from tallyveil.accounting.events import SampledWithoutReplacement as SampledWithoutReplacement
 from tallyveil.accounting.events import SampledWithReplacement as SampledWithReplacement
 from tallyveil.accounting.events import SequentialEvent as SequentialEvent

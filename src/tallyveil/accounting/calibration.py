@@ -37,9 +37,11 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    RepeatAndSelect,
     SampledWithoutReplacement,
     SampledWithReplacement,
     SequentialEvent,
@@ -247,6 +249,9 @@ def _scaled(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:  # noqa: PLR
         case SampledWithoutReplacement():
             return replace(event, event=scaled(event.event, factor))
         case SampledWithReplacement() | TruncatedPoissonSampled():
+            return replace(event, event=scaled(event.event, factor))
+        # Nor is the number of runs.
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
             return replace(event, event=scaled(event.event, factor))
         case IntegerSubspaceLaplace():
             return replace(event, epsilon=event.epsilon / factor)

@@ -23,13 +23,16 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
     Release,
+    RepeatAndSelect,
     Sample,
     SampledWithoutReplacement,
     SampledWithReplacement,
+    Selection,
     SequentialEvent,
     TruncatedPoissonSampled,
     WorstEvent,
@@ -41,6 +44,7 @@ from tallyveil.accounting.numbers import Exact, exact_number, exact_text, round_
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+from tallyveil.printable import in_one_line
 
 Number = TypeVar("Number", Fraction, float)
 Point = TypeVar("Point")
@@ -104,13 +108,13 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     if isinstance(event, _OF_ADDED_RECORDS) and neighbours is Neighbours.BOUNDED:
         raise BudgetError(
             f"{type(event).__name__} is stated for unbounded neighbours: one record is added or removed. Ask with "
-            "neighbours='unbounded'. group_privacy with size 2 turns the (epsilon, delta) found into one for a record "
+            "neighbours='unbounded'. Group privacy with size 2 turns the (epsilon, delta) found into one for a record "
             "that changes its value.",
             code="sample-neighbours",
         )
     if isinstance(event, IntegerSubspaceLaplace | IntegerSubspaceGaussian):
         require_distance(event, neighbours)
-    for part in parts_of(event):
+    for part in (event.event,) if isinstance(event, Selection) else parts_of(event):
         # At every depth, since the relation is that of the whole event.
         require_neighbours(part, neighbours)
 
@@ -149,30 +153,47 @@ PureRelease: TypeAlias = (
 )
 
 
-def _pure(release: PureRelease | Sample | MixtureOfGaussians, unit: str) -> tuple[Fraction, int]:
+def _pure(release: PureRelease | Sample | MixtureOfGaussians | Selection, unit: str) -> tuple[Fraction, int]:
     """The pure epsilon of one answer, and the number of answers."""
     match release:
         case DiscreteLaplace():
             return release.sensitivity / release.scale, release.multiplicity
         case IntegerSubspaceLaplace():
             return release.loss, 1
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
+            return _pure_of_selection(release, unit), release.multiplicity
         case _ if isinstance(release, Sample | MixtureOfGaussians):
             raise BudgetError(
-                f"a random sample has no {unit} in closed form. Ask for its guarantee (compose), which is bounded from "
+                f"a random sample has no {unit} in closed form. Ask for its guarantee, which is bounded from "
                 "both sides.",
                 code="no-cost",
             )
         case ApproximateDP() if release.delta:
             raise BudgetError(
-                f"(epsilon, delta) with delta {exact_text(release.delta)} promises no {unit}. Ask for the guarantee "
-                "(compose), which is bounded from both sides.",
+                f"(epsilon, delta) with delta {exact_text(release.delta)} promises no {unit}. Ask for the guarantee, "
+                "which is bounded from both sides.",
                 code="no-cost",
             )
         case _:
             return release.epsilon, release.multiplicity
 
 
-def _in_words(release: PureRelease | Sample | MixtureOfGaussians) -> str:
+def _pure_of_selection(release: Selection, unit: str) -> Fraction:
+    """The pure epsilon of one selection (docs/proofs/real-noise.md, section 12)."""
+    if has_gaussian(release):
+        raise BudgetError(
+            f"{type(release).__name__} of Gaussian noise has no {unit} in closed form. Ask for its guarantee, "
+            "whose upper bound comes from Renyi divergences.",
+            code="no-cost",
+        )
+    run = epsilon_of(release.event)
+    if isinstance(release, RepeatAndSelect):
+        return (2 + release.eta) * run
+    # The hyperbolic tangent of run / 2, but for at most a third of it where it is not near 1.
+    return run + release.mean * min(run / 2, Fraction(1))
+
+
+def _in_words(release: PureRelease | Sample | MixtureOfGaussians | Selection) -> str:
     match release:
         case DiscreteLaplace() | Laplace():
             kind = "discrete Laplace" if isinstance(release, DiscreteLaplace) else "Laplace"
@@ -186,7 +207,7 @@ def _in_words(release: PureRelease | Sample | MixtureOfGaussians) -> str:
 def has_gaussian(event: PrivacyEvent) -> bool:
     """Whether some noise in an event is Gaussian, or is known by its rho: it has no finite pure epsilon."""
     # Its inner event is no part in `parts_of`, but its noise is what matters here.
-    if isinstance(event, Sample):
+    if isinstance(event, Sample | Selection):
         return has_gaussian(event.event)
     if isinstance(event, DiscreteGaussian | IntegerSubspaceGaussian | Gaussian | MixtureOfGaussians | ZCDP):
         return True
@@ -252,8 +273,8 @@ def cost_function(
             return lambda _: nothing
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite cost ({reason}). Record it with Ledger.declassify, which enters "
-                "it without a cost."
+                f"a non-private event has no finite cost ({in_one_line(reason)}). A ledger enters it as a "
+                "declassification, which has no cost."
             )
         case _:
             return of_release(event)
@@ -401,10 +422,12 @@ def _with_multiplicities(event: PrivacyEvent, factor: Fraction) -> PrivacyEvent:
                 "the other relation have.",
                 code="no-translation",
             )
-        case _ if isinstance(event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians):
+        case _ if isinstance(
+            event, RandomizedResponse | ApproximateDP | ZCDP | Sample | MixtureOfGaussians | Selection
+        ):
             raise BudgetError(
                 f"{as_given(event)} is no noisy partition query, so nothing says what it costs under the other "
-                "relation. State it under that relation yourself, or use group_privacy.",
+                "relation. State it under that relation yourself, or use group privacy.",
                 code="no-translation",
             )
         case SequentialEvent(events):

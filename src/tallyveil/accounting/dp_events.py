@@ -26,17 +26,22 @@ from tallyveil.accounting.events import (
     MixtureOfGaussians,
     Neighbours,
     NonPrivateEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    Repeatable,
+    RepeatAndSelect,
     Sample,
     Sampleable,
     SampledWithoutReplacement,
     SampledWithReplacement,
+    Selection,
     SequentialEvent,
     TruncatedPoissonSampled,
 )
 from tallyveil.accounting.numbers import count_of, exact_number
+from tallyveil.accounting.renyi import log_mean_of_runs
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
@@ -46,6 +51,9 @@ _DIGITS = 2**100
 
 _ROUNDED: Final = Fraction(1, 10**9)
 """By how much probabilities in floats may miss the sum 1: far more than roundings, and less than a misprint."""
+
+_MOST_RUNS: Final = 10**90
+"""Mean number of runs of a selection at most: gamma is then above 1e-100."""
 
 _MODULE: Final = "dp_accounting.dp_event"
 
@@ -59,8 +67,8 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
 
     Known are GaussianDpEvent, LaplaceDpEvent, DiscreteLaplaceDpEvent, EpsilonDeltaDpEvent, RandomizedResponseDpEvent,
     ZCDpEvent with xi = 0, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, SampledWithReplacementDpEvent,
-    TruncatedSubsampledGaussianDpEvent, MixtureOfGaussiansDpEvent, SingleEpochTreeAggregationDpEvent, ComposedDpEvent,
-    SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
+    TruncatedSubsampledGaussianDpEvent, MixtureOfGaussiansDpEvent, SingleEpochTreeAggregationDpEvent,
+    RepeatAndSelectDpEvent, ComposedDpEvent, SelfComposedDpEvent, NoOpDpEvent and NonPrivateDpEvent.
 
     - An answer of Gaussian or Laplace noise moves by the bound of the event under unbounded neighbours (in
       dp_accounting ADD_OR_REMOVE_ONE), and by twice that under bounded neighbours (REPLACE_ONE).
@@ -72,6 +80,8 @@ def from_dp_event(event: object, *, neighbours: Neighbours | str) -> PrivacyEven
     - Laplace noise on several coordinates costs no more than on one (docs/proofs/real-noise.md, section 5).
     - A tree over n steps is Gaussian noise on as many sums as one step is in: the binary digits of n. The record and
       public facts alone must decide which step a record is in, so that no other record changes its step.
+    - Of a repetition the mean number of runs is given, which is 1 or more. Gamma follows from it, and is rounded down
+      by less than 1e-13 of it, which costs no less.
     - The epsilon of randomized response is irrational. It is rounded up, by less than 1e-30.
 
     Args:
@@ -276,6 +286,37 @@ def _mixture(event: Any, neighbours: Neighbours, _: int) -> PrivacyEvent:
     return MixtureOfGaussians(deviation**2, [move for move, _ in parts], [share for _, share in parts])
 
 
+def _selected(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
+    inner = _joined(_read(event.event, neighbours, depth + 1))
+    mean = _number(event, "mean")
+    if not 1 <= mean <= _MOST_RUNS:
+        raise _refused(event, "Its mean number of runs must lie between 1 and 1e90.")
+    if inner == SequentialEvent(()) or isinstance(inner, NonPrivateEvent):
+        return inner
+    if not isinstance(inner, Repeatable):
+        raise _refused(event, "No Renyi divergence is known of what is repeated.")
+    # In its shape an infinity stands for a Poisson number of runs.
+    if event.shape in (math.inf, "inf"):
+        return PoissonRepeatAndSelect(inner, mean)
+    shape = _number(event, "shape")
+    if shape < 0:
+        raise _refused(event, "Its shape must be 0 or more.")
+    return RepeatAndSelect(inner, _gamma(mean, shape), shape) if mean > 1 else inner
+
+
+def _gamma(mean: Fraction, eta: Fraction) -> Fraction:
+    """A gamma whose truncated negative binomial law has at least this mean, between 1 and 1e90."""
+    if eta == 1:
+        return 1 / mean
+    low, high = -230.0, 0.0  # of the logarithm: the mean falls with gamma
+    with precision(256):
+        wanted = rational(mean).log()
+        while low < (middle := (low + high) / 2) < high:
+            enough = log_mean_of_runs(eta, Fraction(math.exp(middle))) >= wanted
+            low, high = (middle, high) if enough else (low, middle)
+    return Fraction(math.exp(low))
+
+
 def _composed(event: Any, neighbours: Neighbours, depth: int) -> PrivacyEvent:
     if not isinstance(event.events, Sequence) or isinstance(event.events, str):
         raise _refused(event, "Its events must be a list.")
@@ -313,6 +354,7 @@ _READERS: Final[dict[str, tuple[Callable[[Any, Neighbours, int], PrivacyEvent], 
     ),
     "MixtureOfGaussiansDpEvent": (_mixture, ("standard_deviation", "sensitivities", "sampling_probs")),
     "SingleEpochTreeAggregationDpEvent": (_tree, ("noise_multiplier", "step_counts")),
+    "RepeatAndSelectDpEvent": (_selected, ("event", "mean", "shape")),
     "ComposedDpEvent": (_composed, ("events",)),
     "SelfComposedDpEvent": (_self_composed, ("event", "count")),
     "NoOpDpEvent": (_nothing, ()),
@@ -331,7 +373,7 @@ def _repeated(event: PrivacyEvent, count: int) -> PrivacyEvent:
         case ZCDP(rho):
             # Rho adds up, and the event has no multiplicity.
             return ZCDP(rho * count)
-        case _ if isinstance(event, Sampleable | Sample | MixtureOfGaussians):
+        case _ if isinstance(event, Sampleable | Sample | MixtureOfGaussians | Selection):
             return replace(event, multiplicity=event.multiplicity * count)
         case _:
             return event

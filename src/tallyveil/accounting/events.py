@@ -31,7 +31,14 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
-from tallyveil.accounting.numbers import count_of, exact_number, parameter_of_noise, share_of
+from tallyveil.accounting.numbers import (
+    MOST_ANSWERS,
+    count_of,
+    exact_number,
+    multiplicity_of,
+    parameter_of_noise,
+    share_of,
+)
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 
@@ -290,7 +297,7 @@ class Gaussian:
     ) -> None:
         _set(self, "variance", parameter_of_noise(variance, "variance of Gaussian"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Gaussian"))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Gaussian"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "Gaussian"))
         # Both numbers may be in range and their quotient beyond what floats search.
         _require_loss(self.mu_squared, "sensitivity^2 / variance of Gaussian")
 
@@ -334,7 +341,7 @@ class Laplace:
     ) -> None:
         _set(self, "scale", parameter_of_noise(scale, "scale of Laplace"))
         _set(self, "sensitivity", parameter_of_noise(sensitivity, "sensitivity of Laplace"))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of Laplace"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "Laplace"))
         # As for normal noise: each in range does not mean that their quotient is.
         _require_loss(self.epsilon, "sensitivity / scale of Laplace")
 
@@ -376,7 +383,7 @@ class RandomizedResponse:
         _set(self, "epsilon", parameter_of_noise(epsilon, "epsilon of RandomizedResponse"))
         # With one option nothing is released.
         _set(self, "options", count_of(options, "options of RandomizedResponse", least=2))
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of RandomizedResponse"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "RandomizedResponse"))
         _require_loss(self.epsilon, "epsilon of RandomizedResponse")
 
     def to_mapping(self) -> dict[str, Any]:
@@ -428,7 +435,7 @@ class ApproximateDP:
             raise BudgetError(
                 "delta of ApproximateDP must be below 1, got 1, which promises nothing. Use NonPrivateEvent."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of ApproximateDP"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "ApproximateDP"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -517,7 +524,7 @@ class MixtureOfGaussians:
         _require_share(moved, "the probability of all sensitivities above 0", moved)
         _set(self, "sensitivities", moves)
         _set(self, "probabilities", shares)
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of MixtureOfGaussians"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "MixtureOfGaussians"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; numbers are exact fractions as text."""
@@ -557,6 +564,12 @@ def _require_share(share: Fraction, where: str, given: object) -> None:
         raise BudgetError(f"{where} must be 0, 1, or 1e-100 away from both, got {as_given(given)}.")
 
 
+def _seen(event: "PoissonSampled") -> Fraction:
+    """The probability with which a record is in the innermost sample."""
+    inner = event.event
+    return event.probability * (_seen(inner) if isinstance(inner, PoissonSampled) else 1)
+
+
 def _several(values: Sequence[Fraction | int | str], where: str) -> tuple[Fraction, ...]:
     # A single text is a sequence too, of digits.
     if isinstance(values, str) or not isinstance(values, Sequence) or not 1 <= len(values) <= _MOST_PARTS:
@@ -581,6 +594,22 @@ def _require_one_answer(event: "Sampleable | PoissonSampled", sampled: str) -> N
             f"sample. Give the multiplicity to {sampled} if each answer has a sample of its own. State the answers "
             "together as ApproximateDP if they share one."
         )
+
+
+_LARGEST_ETA = 10**6
+"""Of the number of runs of a selection: the mean of that number is at most this over gamma, or so."""
+
+
+def _require_repeatable(event: object, selection: str) -> None:
+    parts = event.events if isinstance(event, SequentialEvent) else (event,)
+    for part in parts:
+        if isinstance(part, SequentialEvent):
+            _require_repeatable(part, selection)
+        elif not isinstance(part, Repeatable):
+            raise BudgetError(
+                f"{selection} takes releases, one after the other, got {as_given(part)}. Give Gaussian, Laplace, "
+                "RandomizedResponse, ZCDP or a random sample, or a SequentialEvent of them."
+            )
 
 
 Chosen = Literal["adaptive", "public"]
@@ -613,7 +642,7 @@ class DiscreteGaussian:
         # The class is frozen, and text is to become exact before anybody sees it.
         object.__setattr__(self, "variance", parameter_of_noise(variance, "variance of DiscreteGaussian"))
         object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteGaussian"))
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteGaussian"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "DiscreteGaussian"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the variance is an exact fraction as text."""
@@ -650,7 +679,7 @@ class DiscreteLaplace:
     def __init__(self, scale: Fraction | int | str, sensitivity: int = 1, multiplicity: int = 1) -> None:
         object.__setattr__(self, "scale", parameter_of_noise(scale, "scale of DiscreteLaplace"))
         object.__setattr__(self, "sensitivity", count_of(sensitivity, "sensitivity of DiscreteLaplace"))
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of DiscreteLaplace"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "DiscreteLaplace"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the scale is an exact fraction as text."""
@@ -703,9 +732,11 @@ class PoissonSampled:
         _require_one_answer(event, "PoissonSampled")
         object.__setattr__(self, "event", event)
         share = share_of(probability, "probability of PoissonSampled")
-        _require_share(share, "probability of PoissonSampled", probability)
+        # A sample of a sample is one with the product of the probabilities.
+        seen = share * (_seen(event) if isinstance(event, PoissonSampled) else 1)
+        _require_share(seen, "probability of PoissonSampled, times that of a sample within it,", seen)
         object.__setattr__(self, "probability", share)
-        object.__setattr__(self, "multiplicity", count_of(multiplicity, "multiplicity of PoissonSampled"))
+        object.__setattr__(self, "multiplicity", multiplicity_of(multiplicity, "PoissonSampled"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the probability is an exact fraction as text."""
@@ -758,7 +789,9 @@ class SampledWithoutReplacement:
                 "sample_size of SampledWithoutReplacement must be at most the number of records, got "
                 f"{self.sample_size} of {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithoutReplacement"))
+        share = Fraction(self.sample_size, self.records)
+        _require_share(share, "sample_size / records of SampledWithoutReplacement", share)
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "SampledWithoutReplacement"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -807,7 +840,7 @@ class SampledWithReplacement:
                 "most ten times the latter, as a record would be drawn very often, got "
                 f"{self.sample_size} and {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of SampledWithReplacement"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "SampledWithReplacement"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -866,7 +899,7 @@ class TruncatedPoissonSampled:
             raise BudgetError(
                 f"records of TruncatedPoissonSampled must be at most {_MOST_RECORDS}, got {self.records}."
             )
-        _set(self, "multiplicity", count_of(multiplicity, "multiplicity of TruncatedPoissonSampled"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "TruncatedPoissonSampled"))
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form; the probability is an exact fraction as text."""
@@ -876,6 +909,103 @@ class TruncatedPoissonSampled:
             "probability": str(self.probability),
             "largest": self.largest,
             "records": self.records,
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RepeatAndSelect:
+    """A mechanism runs a random number of times, and the best of the results alone is released.
+
+    The number of runs K follows the truncated negative binomial law: P(K = k) ~ (1 - gamma)^k times the product of (l +
+    eta) / (l + 1) over 0 < l < k, for k = 1, 2, ... Eta 1 is the geometric law, of mean 1 / gamma; 0 the logarithmic
+    one. K and the results that are not released must stay secret. "Best" may be any order of the results that does not
+    look at the records; a score that looks at them is a release of its own and part of `event`.
+
+    The upper bounds come from Renyi divergences of the event, at every order (docs/proofs/real-noise.md, section 12).
+    The lower bounds are those of one run: if all results are equally good, the release is one of them.
+
+    Attributes:
+        event: What one run does: releases that have Renyi divergences, one after the other.
+        gamma: Between 0 and 1; exact.
+        eta: Above -1; exact.
+        multiplicity: Number of such selections, each with its own runs.
+
+    Source: Papernot, Steinke 2022, Definition 1 and Theorem 2.
+    """
+
+    event: "Repeatable"
+    gamma: Fraction
+    eta: Fraction
+    multiplicity: int
+
+    def __init__(
+        self,
+        event: "Repeatable",
+        gamma: Fraction | int | str,
+        eta: Fraction | int | str = 1,
+        multiplicity: int = 1,
+    ) -> None:
+        _require_repeatable(event, "RepeatAndSelect")
+        _set(self, "event", event)
+        share = share_of(gamma, "gamma of RepeatAndSelect")
+        if not _LEAST_SHARE <= share <= 1 - _LEAST_SHARE:
+            raise BudgetError(
+                f"gamma of RepeatAndSelect must lie between 0 and 1, and 1e-100 away from both, got {as_given(gamma)}. "
+                "Leave RepeatAndSelect out if there is one run."
+            )
+        _set(self, "gamma", share)
+        exact = exact_number(eta, "eta of RepeatAndSelect")
+        if not -1 < exact <= _LARGEST_ETA:
+            raise BudgetError(
+                f"eta of RepeatAndSelect must be above -1 and at most {_LARGEST_ETA}, got {as_given(eta)}. "
+                "Give 1 for a geometric number of runs."
+            )
+        _set(self, "eta", exact)
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "RepeatAndSelect"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; numbers are exact fractions as text."""
+        return {
+            "kind": "repeat_and_select",
+            "event": self.event.to_mapping(),
+            "gamma": str(self.gamma),
+            "eta": str(self.eta),
+            "multiplicity": self.multiplicity,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PoissonRepeatAndSelect:
+    """The same with a Poisson number of runs. If there is none, nothing is released but that.
+
+    The upper bounds come from Renyi divergences of the event (docs/proofs/real-noise.md, section 12). Nothing is
+    claimed from below.
+
+    Attributes:
+        event: What one run does: releases that have Renyi divergences, one after the other.
+        mean: Mean number of runs, above 0; exact.
+        multiplicity: Number of such selections, each with its own runs.
+
+    Source: Papernot, Steinke 2022, Theorem 6.
+    """
+
+    event: "Repeatable"
+    mean: Fraction
+    multiplicity: int
+
+    def __init__(self, event: "Repeatable", mean: Fraction | int | str, multiplicity: int = 1) -> None:
+        _require_repeatable(event, "PoissonRepeatAndSelect")
+        _set(self, "event", event)
+        _set(self, "mean", parameter_of_noise(mean, "mean of PoissonRepeatAndSelect"))
+        _set(self, "multiplicity", multiplicity_of(multiplicity, "PoissonRepeatAndSelect"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """JSON form; the mean is an exact fraction as text."""
+        return {
+            "kind": "poisson_repeat_and_select",
+            "event": self.event.to_mapping(),
+            "mean": str(self.mean),
             "multiplicity": self.multiplicity,
         }
 
@@ -988,7 +1118,9 @@ class ParallelEvent:
 
     def __post_init__(self) -> None:
         # The cost is multiplied by it, so that a degree below 1 would hide what the parts cost.
-        object.__setattr__(self, "degree", count_of(self.degree, "degree of ParallelEvent"))
+        object.__setattr__(
+            self, "degree", count_of(self.degree, "degree of ParallelEvent", most=MOST_ANSWERS)
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """JSON form."""
@@ -1047,6 +1179,9 @@ Sample: TypeAlias = (
 )
 """A release that sees a random sample of the records."""
 
+Selection: TypeAlias = RepeatAndSelect | PoissonRepeatAndSelect
+"""A mechanism that runs a random number of times, of which the best result is released."""
+
 Release: TypeAlias = (
     DiscreteGaussian
     | DiscreteLaplace
@@ -1054,7 +1189,12 @@ Release: TypeAlias = (
     | IntegerSubspaceGaussian
     | FurtherRelease
     | Sample
+    | Selection
 )
+Repeatable: TypeAlias = (
+    DiscreteGaussian | DiscreteLaplace | FurtherRelease | Sample | Selection | SequentialEvent
+)
+"""What may run a random number of times."""
 PrivacyEvent: TypeAlias = (
     Release | SequentialEvent | AdaptiveEvent | WorstEvent | ParallelEvent | InvariantEvent | NonPrivateEvent
 )
@@ -1063,7 +1203,7 @@ PrivacyEvent: TypeAlias = (
 def parts_of(event: PrivacyEvent) -> tuple[PrivacyEvent, ...]:
     """The events that an event consists of, one level down; none for a release, an invariant or a non-private act."""
     match event:
-        # A sample counts as a release: its inner event has no cost of its own.
+        # A sample or a selection counts as a release: its inner event has no cost of its own.
         case SequentialEvent() | ParallelEvent():
             return event.events
         case AdaptiveEvent() | WorstEvent():

@@ -25,11 +25,15 @@ from tallyveil.accounting.events import (
     MixtureOfGaussians,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    Repeatable,
+    RepeatAndSelect,
     SampledWithoutReplacement,
     SampledWithReplacement,
+    Selection,
     SequentialEvent,
     TruncatedPoissonSampled,
     WorstEvent,
@@ -126,7 +130,11 @@ def _of_group(event: PrivacyEvent, size: int, together: bool) -> PrivacyEvent:  
             | SampledWithReplacement()
             | TruncatedPoissonSampled()
         ):
-            raise _unknown(f"{type(event).__name__}: each person is in the sample or not. Use group_privacy")
+            raise _unknown(f"{type(event).__name__}: each person is in the sample or not. Use group privacy")
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
+            inner = _of_group(event.event, size, together)
+            assert isinstance(inner, Repeatable)
+            return replace(event, event=inner)
         case MixtureOfGaussians():
             raise _unknown(
                 "MixtureOfGaussians: it may stand for a group itself. State the group's sensitivities"
@@ -154,7 +162,8 @@ def _is_noise(event: PrivacyEvent) -> bool:
 
 
 def _is_stated(event: PrivacyEvent) -> bool:
-    return isinstance(event, ApproximateDP | ZCDP) or any(map(_is_stated, parts_of(event)))
+    parts = (event.event,) if isinstance(event, Selection) else parts_of(event)
+    return isinstance(event, ApproximateDP | ZCDP) or any(map(_is_stated, parts))
 
 
 def _unknown(what: str) -> BudgetError:

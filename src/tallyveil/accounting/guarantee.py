@@ -57,7 +57,7 @@ from tallyveil.accounting.renyi import zcdp_to_epsilon
 from tallyveil.arrays import Floats
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
-from tallyveil.printable import described
+from tallyveil.printable import described, in_one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,7 +197,7 @@ def _leaves(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
 
 
 def _shortened(invariants: tuple[str, ...]) -> str:
-    text = "; ".join(invariants[:_MOST_INVARIANTS])
+    text = "; ".join(map(in_one_line, invariants[:_MOST_INVARIANTS]))
     more = len(invariants) - _MOST_INVARIANTS
     return f"{text}; and {more} more" if more > 0 else text
 

@@ -17,6 +17,7 @@ the loss is ln dP/dQ under P. `multiplicity` independent losses are added up.
 - `SampledLoss`: (1 - q) Q + q P against Q, or, if the record was added, Q against (1 - q) Q + q P. If a record of a
   sample of fixed size changes: the former where it is above 0, the latter where it is below, and 0 otherwise.
 - `MixtureLoss`, on a sample alone: a mixture of N(mu, 1) against N(0, 1).
+- `SelectedLoss`: the best of a random number of results; only its Renyi divergences are bounded.
 - `ChoiceLoss`, on a sample alone: one of several samples is drawn, and which one is told.
 
 *Laws and alternatives* (`loss_law_of`, `choices_of`, `alternatives_of`). A law is a tuple of loss factors with equal
@@ -55,10 +56,12 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
     Release,
+    RepeatAndSelect,
     Sampleable,
     SampledWithoutReplacement,
     SampledWithReplacement,
@@ -71,6 +74,7 @@ from tallyveil.accounting.events import (
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
+from tallyveil.printable import in_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +337,28 @@ class SampledLoss:
     changed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SelectedLoss:
+    """The loss of a mechanism that runs a random number of times, if the best result alone is released.
+
+    Attributes:
+        base: Law of one run.
+        eta: Of the truncated negative binomial number of runs, exact; None if the number is a Poisson one.
+        parameter: Gamma of the former, or the mean of the latter; exact.
+        multiplicity: Number of such selections.
+    """
+
+    base: "Law"
+    eta: Fraction | None
+    parameter: Fraction
+    multiplicity: int = 1
+
+
+UNKNOWN_LAW = ConcentratedLoss | SelectedLoss
+"""Losses of which only Renyi divergences are known."""
+
 FurtherLoss: TypeAlias = (
-    NormalLoss | ExponentialLoss | ResponseLoss | FailureLoss | ConcentratedLoss | SampledLoss
+    NormalLoss | ExponentialLoss | ResponseLoss | FailureLoss | ConcentratedLoss | SampledLoss | SelectedLoss
 )
 AnyLoss: TypeAlias = LossFactor | FurtherLoss
 Law: TypeAlias = tuple[AnyLoss, ...]
@@ -387,11 +411,18 @@ def further(law: Law) -> tuple[FurtherLoss, ...]:
 
 def mirrored(law: Law) -> Law:
     """The law of the opposite change: a record is added where it was removed. Only samples tell the two apart."""
-    # All other pairs of laws are symmetric, so that the mirrored law is the same one.
-    return tuple(
-        replace(loss, added=not loss.added) if isinstance(loss, SampledLoss) and not loss.changed else loss
-        for loss in law
-    )
+    return tuple(map(_mirrored, law))
+
+
+def _mirrored(loss: AnyLoss) -> AnyLoss:
+    match loss:
+        case SampledLoss(changed=False):
+            return replace(loss, added=not loss.added)
+        case SelectedLoss(base):
+            return replace(loss, base=merged_law(mirrored(base)))
+        case _:
+            # All other pairs of laws are symmetric, so that the mirrored law is the same one.
+            return loss
 
 
 def counted(law: Law) -> dict[AnyLoss, int]:
@@ -414,14 +445,16 @@ def cost_hint(loss: AnyLoss | SampleBase) -> float:
             rho = loss.rho
         case FailureLoss():
             rho = Fraction(0)
+        case SelectedLoss(base):
+            return loss.multiplicity * sum(map(cost_hint, base))
         case MixtureLoss(variance, shares):
             return float(sum((share * move**2 for move, share in shares), Fraction(0)) / (2 * variance))
         case ChoiceLoss(parts):
             return sum(float(share) * cost_hint(base) for share, _, base in parts)
         case SampledLoss():
-            base = 0.0 if loss.base is None else cost_hint(loss.base)
+            hint = 0.0 if loss.base is None else cost_hint(loss.base)
             # About the chi-squared divergence on the sample; times q^2 it is capped at the base itself.
-            grown = min(math.expm1(min(2 * base, 600.0)) / 2, base / float(loss.probability) ** 2)
+            grown = min(math.expm1(min(2 * hint, 600.0)) / 2, hint / float(loss.probability) ** 2)
             return loss.multiplicity * float(loss.probability) ** 2 * grown + 1e-12
     return float(loss.multiplicity * rho)
 
@@ -515,7 +548,7 @@ def enumerated(choices: Sequence[Choice]) -> tuple[Law, ...]:
             loss
             for choice in choices
             if len(choice.options) == 1
-            for loss in _times(choice.options[0], Fraction(choice.times))
+            for loss in times(choice.options[0], Fraction(choice.times))
         )
     )
     products: tuple[Law, ...] = (fixed,)
@@ -604,8 +637,8 @@ def _choices(event: PrivacyEvent, answers_moved: int | None, *, outermost: bool)
             return ()
         case NonPrivateEvent(reason):
             raise BudgetError(
-                f"a non-private event has no finite guarantee ({reason}). Ask for the guarantee of the other events, "
-                "and state this one separately."
+                f"a non-private event has no finite guarantee ({in_one_line(reason)}). Ask for the guarantee of the "
+                "other events, and state this one separately."
             )
         case SequentialEvent(events):
             lossy = [part for part in events if _loses(part)]
@@ -651,10 +684,10 @@ def sampled_law(event: PoissonSampled) -> Law:
     # With probability 0 no record is ever in the sample, whatever is done with it.
     law = _loss(inner) if q else ()
     if q == 1 or not law:
-        return _times(law, Fraction(event.multiplicity))
+        return times(law, Fraction(event.multiplicity))
     failure = sum((loss.probability for loss in law if isinstance(loss, FailureLoss)), Fraction(0))
     base = next((loss for loss in merged_law(law) if not isinstance(loss, FailureLoss)), None)
-    assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
+    assert not isinstance(base, SampledLoss | UNKNOWN_LAW | FailureLoss)
     return (SampledLoss(base, q, failure, multiplicity=event.multiplicity),)
 
 
@@ -662,9 +695,9 @@ def fixed_size_law(event: SampledWithoutReplacement) -> Law:
     """The losses of the least pair that covers a release on a sample of fixed size."""
     q, law = Fraction(event.sample_size, event.records), merged_law(_loss(event.event))
     if q == 1 or not law:
-        return _times(law, Fraction(event.multiplicity))
+        return times(law, Fraction(event.multiplicity))
     (base,) = law
-    assert not isinstance(base, SampledLoss | ConcentratedLoss | FailureLoss)
+    assert not isinstance(base, SampledLoss | UNKNOWN_LAW | FailureLoss)
     return (SampledLoss(base, q, changed=True, multiplicity=event.multiplicity),)
 
 
@@ -769,8 +802,18 @@ def mixed_law(event: MixtureOfGaussians) -> Law:
     # One distance alone is noise, on a sample or not.
     normal = NormalLoss(next(iter(shares)) ** 2 / event.variance)
     if q == 1:
-        return _times((normal,), Fraction(event.multiplicity))
+        return times((normal,), Fraction(event.multiplicity))
     return (SampledLoss(normal, q, multiplicity=event.multiplicity),)
+
+
+def selected_law(event: RepeatAndSelect | PoissonRepeatAndSelect) -> Law:
+    """The losses of the best of a random number of results, for the removal of a record."""
+    base, n = loss_law_of(event.event), event.multiplicity
+    if not base:
+        return ()
+    if isinstance(event, PoissonRepeatAndSelect):
+        return (SelectedLoss(base, None, event.mean, n),)
+    return (SelectedLoss(base, event.eta, event.gamma, n),)
 
 
 def _loss(release: Release) -> Law:  # noqa: PLR0911, PLR0912 (one return a kind)
@@ -802,6 +845,8 @@ def _loss(release: Release) -> Law:  # noqa: PLR0911, PLR0912 (one return a kind
             return replaced_law(release)
         case TruncatedPoissonSampled():
             return truncated_law(release)
+        case RepeatAndSelect() | PoissonRepeatAndSelect():
+            return selected_law(release)
         case _:
             return (_lattice_loss(release),)
 
@@ -830,11 +875,11 @@ def _of_parts(parts: tuple[Law, ...], degree: int, answers_moved: int | None) ->
     if answers_moved != 1:
         _require_halves(parts)
     if len(parts) == 1:
-        return (Choice((_times(parts[0], Fraction(degree)),)),)
+        return (Choice((times(parts[0], Fraction(degree)),)),)
     if answers_moved is None:
         raise _several(len(parts))
     # A record that moves meets halves: of the parts that it leaves, and of those that it enters.
-    return (Choice(tuple(_times(law, Fraction(1, answers_moved)) for law in parts), degree * answers_moved),)
+    return (Choice(tuple(times(law, Fraction(1, answers_moved)) for law in parts), degree * answers_moved),)
 
 
 def _mixes(choice: Choice) -> tuple[Law, ...]:
@@ -843,7 +888,7 @@ def _mixes(choice: Choice) -> tuple[Law, ...]:
     if choice.times > MOST_ALTERNATIVES or number_of_laws([choice]) > MOST_ALTERNATIVES:
         raise _too_many()
     mixes = (
-        tuple(loss for i in set(picks) for loss in _times(choice.options[i], Fraction(picks.count(i))))
+        tuple(loss for i in set(picks) for loss in times(choice.options[i], Fraction(picks.count(i))))
         for picks in itertools.combinations_with_replacement(range(len(choice.options)), choice.times)
     )
     return tuple(dict.fromkeys(merged_law(mix) for mix in mixes))
@@ -877,7 +922,12 @@ def _has(more: dict[int, int], less: dict[int, int]) -> bool:
     return all(more.get(place, 0) >= n for place, n in less.items())
 
 
-def _times(law: Law, share: Fraction) -> Law:
+def times(law: Law, share: Fraction) -> Law:
+    """The law so many times.
+
+    Raises:
+        BudgetError: a multiplicity becomes no whole number.
+    """
     scaled = []
     for factor in law:
         multiplicity = factor.multiplicity * share
@@ -921,8 +971,8 @@ def _statements(event: PrivacyEvent) -> Iterator[str]:
 
 def _several(n: int) -> BudgetError:
     return BudgetError(
-        f"an event may take {n} ways, none of which covers the others, so no single loss law describes it. Use "
-        "compose, which takes the largest privacy profile among all cases."
+        f"an event may take {n} ways, none of which covers the others, so no single loss law describes it. Ask "
+        "for its guarantee, which takes the largest privacy profile among all cases."
     )
 
 

@@ -296,16 +296,30 @@ def exact_number(value: Fraction | int | str, where: str) -> Fraction:
     raise BudgetError(f"{where} must be an exact number, got {as_given(value)}. {advice}")
 
 
-def count_of(value: int, where: str, least: int = 1) -> int:
+MOST_ANSWERS: Final = 10**12
+"""Largest multiplicity of an event: with 10^15 answers floats no longer tell their losses apart."""
+
+
+def multiplicity_of(value: int, event: str) -> int:
+    """How many answers or samples an event has.
+
+    Raises:
+        BudgetError: it is no whole number, or not between 1 and 10^12.
+    """
+    return count_of(value, f"multiplicity of {event}", most=MOST_ANSWERS)
+
+
+def count_of(value: int, where: str, least: int = 1, most: int | None = None) -> int:
     """A whole number, such as a multiplicity.
 
     Args:
         value: An integer (also of numpy), or a Fraction, a Decimal or text of a whole number.
         where: What the number is, for the error.
         least: The smallest number allowed.
+        most: The largest number allowed, if there is one.
 
     Raises:
-        BudgetError: it is no whole number, or below the least.
+        BudgetError: it is no whole number, below the least or above the most.
     """
     number = exact_value(value)
     # A multiplicity that was cut to a whole number would cost too little: refuse, do not round.
@@ -313,6 +327,8 @@ def count_of(value: int, where: str, least: int = 1) -> int:
         raise BudgetError(
             f"{where} must be an integer of {least} or more, got {as_given(value)}. Leave the event out."
         )
+    if most is not None and number > most:
+        raise BudgetError(f"{where} must be at most {most}, got {as_given(value)}. Check its exponent.")
     return int(number)
 
 

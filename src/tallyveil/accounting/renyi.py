@@ -11,12 +11,14 @@ Three subjects follow each other: divergences of single losses and of their sums
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import flint
+import numpy as np
 from flint import arb
 
 from tallyveil.accounting.costs import cost_function, folded_cost
@@ -37,7 +39,9 @@ from tallyveil.accounting.losses import (
     NormalLoss,
     ResponseLoss,
     SampledLoss,
+    SelectedLoss,
     loss_law_of,
+    merged_law,
     mirrored,
 )
 from tallyveil.accounting.numbers import (
@@ -50,6 +54,7 @@ from tallyveil.accounting.numbers import (
     log_of,
     round_up,
 )
+from tallyveil.arrays import Floats
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
 from tallyveil.noise.balls import precision, rational
@@ -165,6 +170,8 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
     (Mironov 2017, Proposition 6).
 
     A sample has ln E exp((alpha - 1) L) / (alpha - 1), from its transform on the real line (`engines/sampled.py`).
+
+    The best of a random number of results has the bounds of docs/proofs/real-noise.md, section 12.
     """
     if (rho := _rho_of_loss(loss)) is not None:
         # Exact, as these divergences are at most rho times the order.
@@ -174,6 +181,8 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
     match loss:
         case SampledLoss() if _takes(loss, excess):
             ball = log_moment_of_sample(loss, excess) / x
+        case SelectedLoss():
+            ball = _selected_ball(replace(loss, multiplicity=1), excess)
         case LaplaceLoss():
             ball, most = _laplace_ball(loss, x), -loss.offset
         case ExponentialLoss(epsilon):
@@ -203,7 +212,7 @@ def _takes(loss: SampledLoss, excess: Fraction) -> bool:
     return takes_sample(loss) and not loss.failure and excess <= largest_tilt(loss)
 
 
-def _searched_divergence(loss: AnyLoss, excess: float) -> float:
+def _searched_divergence(loss: AnyLoss, excess: float) -> float:  # noqa: PLR0911 (one return a kind)
     if (rho := _rho_of_loss(loss)) is not None:
         return as_float(rho) * (1 + excess)
     match loss:
@@ -212,6 +221,9 @@ def _searched_divergence(loss: AnyLoss, excess: float) -> float:
             if not _LEAST_EXCESS <= excess <= largest_tilt(loss):
                 return math.inf
             return moments_of_sample(loss, excess)[0] / excess
+        case SelectedLoss():
+            single = replace(loss, multiplicity=1)
+            return _searched_selection(single)(max(excess, _least_order(single)))
         case LaplaceLoss():
             return _laplace(loss, excess)
         case ExponentialLoss(epsilon):
@@ -228,10 +240,136 @@ def _searched_divergence(loss: AnyLoss, excess: float) -> float:
             raise _no_divergence(loss)
 
 
+_EXCESSES: Final = np.exp(np.arange(-60, 401) / 4)
+"""Excesses at which the divergence of one run is tabulated, to choose an order of it; the choice is refined."""
+
+_SAVED: Final = np.array([saved(excess) for excess in _EXCESSES.tolist()])
+
+
+@lru_cache(maxsize=256)
+def _table(base: Law) -> Floats:
+    return np.array([searched_divergence(base, excess) for excess in _EXCESSES.tolist()])
+
+
+def _refined(values: Floats, at: Callable[[float], float]) -> float:
+    """An excess at which a function is small, whose values at `_EXCESSES` are given."""
+    usual = float(_EXCESSES[int(np.argmin(values))])
+    middle = math.log(usual)
+    found = math.exp(
+        least_point(lambda logarithm: at(math.exp(logarithm)), middle - 0.25, middle + 0.25, 1e-8)
+    )
+    # Beside the usual one there may be orders at which a sample has no divergence.
+    return found if at(found) <= at(usual) else usual
+
+
+def _minimum(values: Floats) -> float:
+    """About the least value of a smooth function with these values at `_EXCESSES`: that of a parabola through three."""
+    place = int(np.argmin(values))
+    least = float(values[place])
+    if 0 < place < values.size - 1 and np.isfinite(values[place - 1 : place + 2]).all():
+        before, after = float(values[place - 1]), float(values[place + 1])
+        least -= (after - before) ** 2 / max(8 * (after - 2 * least + before), 1e-300)
+    return least
+
+
+def _log_gamma(gamma: Fraction) -> arb:
+    # With all digits, also beside 1.
+    return rational(gamma).log() if 2 * gamma < 1 else (-rational(1 - gamma)).log1p()
+
+
+def log_mean_of_runs(eta: Fraction | None, parameter: Fraction) -> arb:
+    """Logarithm of the mean number of runs of a selection; the parameters are those of `SelectedLoss`."""
+    if eta is None:
+        return rational(parameter).log()
+    # Of an eta near 0 these differences keep their digits.
+    log_gamma = _log_gamma(parameter)
+    quotient = rational(eta) / -(rational(eta) * log_gamma).expm1() if eta else -1 / log_gamma
+    return (quotient * rational((1 - parameter) / parameter)).log()
+
+
+def _back(loss: SelectedLoss) -> Law:
+    """The law of one run for the opposite change: the order of the results is seen from the other population."""
+    return merged_law(mirrored(loss.base))
+
+
+@lru_cache(maxsize=256)
+def _searched_selection(loss: SelectedLoss) -> Callable[[float], float]:
+    """The bound of one selection in floats, as a function of the excess of its first order."""
+    with precision(BITS):
+        log_mean = float(log_mean_of_runs(loss.eta, loss.parameter))
+    back = _table(_back(loss))
+    if loss.eta is not None:
+        added = as_float(1 + loss.eta) * _second_order(loss)[1]
+        return lambda excess: searched_divergence(loss.base, excess) + added + log_mean / excess
+    mean, nearest = as_float(loss.parameter), float(back.min())
+    least = math.log(max(min(nearest / 2, -math.expm1(-nearest)), 1e-300)) / 2
+
+    def bound(excess: float) -> float:
+        log_delta = min(least, _minimum(_EXCESSES * (back - math.log1p(1 / excess)) - _SAVED))
+        log_most = log_mean + mean * excess * math.exp(log_delta)
+        run = excess * searched_divergence(loss.base, excess)
+        # ln[1 + M (exp(run) - 1)], where both M and the exponential may be far too large for floats.
+        if not 0 < run + abs(log_most) < math.inf:
+            return math.inf
+        return float(np.logaddexp(0.0, log_most + run + math.log(-math.expm1(-max(run, 1e-300))))) / excess
+
+    return bound
+
+
+@lru_cache(maxsize=256)
+def _second_order(loss: SelectedLoss) -> tuple[float, float]:
+    """The excess of the best second order of a negative binomial selection, and what 1 + eta is multiplied by there."""
+    log_gamma = log_of(loss.parameter)
+
+    def added(excess: float) -> float:
+        return (excess * searched_divergence(_back(loss), excess) - log_gamma) / (1 + excess)
+
+    best = _refined((_EXCESSES * _table(_back(loss)) - log_gamma) / (1 + _EXCESSES), added)
+    return best, added(best)
+
+
+def _second_of_poisson(loss: SelectedLoss, allowed: float) -> float:
+    """The excess of the order at which the delta of one run at an epsilon is bounded."""
+
+    def log_delta(excess: float) -> float:
+        return excess * (searched_divergence(_back(loss), excess) - allowed) - saved(excess)
+
+    return _refined(_EXCESSES * (_table(_back(loss)) - allowed) - _SAVED, log_delta)
+
+
+@lru_cache(maxsize=256)
+def _least_order(loss: SelectedLoss) -> float:
+    """The excess at which the bound of a selection is least: a divergence of a lower order is no larger."""
+    bound = _searched_selection(loss)
+    return _refined(np.array([bound(excess) for excess in _EXCESSES.tolist()]), bound)
+
+
+def _selected_ball(loss: SelectedLoss, excess: Fraction) -> arb:
+    """Upper bound of the divergence of one selection (docs/proofs/real-noise.md, section 12)."""
+    first = max(excess, Fraction(_least_order(loss)))
+    x, run = rational(first), rational(certified_divergence(loss.base, first))
+    log_mean = log_mean_of_runs(loss.eta, loss.parameter)
+    allowed = (1 / x).log1p()
+    second = Fraction(
+        _second_of_poisson(loss, float(allowed)) if loss.eta is None else _second_order(loss)[0]
+    )
+    x2, back = rational(second), rational(certified_divergence(_back(loss), second))
+    if loss.eta is not None:
+        added = (x2 * back - _log_gamma(loss.parameter)) / (1 + x2)
+        return run + rational(1 + loss.eta) * added + log_mean / x
+    # Delta is at most the total variation, which the least divergence bounds (Pinsker; Bretagnolle and Huber).
+    lowest = Fraction(_EXCESSES[int(np.argmin(_table(_back(loss))))])
+    least = rational(certified_divergence(_back(loss), lowest))
+    total_variation = (least / 2).min(-(-least).expm1())
+    log_delta = (x2 * (back - allowed) - saved_ball(x2)).min(total_variation.log() / 2)
+    log_most = log_mean + rational(loss.parameter) * x * log_delta.exp()
+    return (log_most.exp() * (x * run).expm1()).log1p() / x
+
+
 def _no_divergence(loss: AnyLoss) -> BudgetError:
     return BudgetError(
         f"{as_given(loss)} has no finite Renyi divergence at this order, or none that is computed. Ask for its "
-        "guarantee by itself (compose), and state that as ApproximateDP.",
+        "guarantee by itself, and state that as ApproximateDP.",
         code="no-cost",
     )
 

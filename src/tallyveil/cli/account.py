@@ -1,6 +1,5 @@
 """`tallyveil account`: the exact privacy guarantee of noise, and the least noise for a stated guarantee."""
 
-import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import wraps
@@ -20,7 +19,7 @@ from tallyveil.cli.frame.arguments import (
     ReleaseFilePath,
     group_of_commands,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     from tallyveil.accounting.guarantee import Guarantee
@@ -312,7 +311,7 @@ def secrets(plan: ReleaseFilePath, as_json: AsJson = False) -> None:
     release = make(plan)
     rows = release.secrets().to_dicts()
     if as_json:
-        say(json.dumps(rows, indent=2))
+        say_json(rows, indent=2)
         return
     unit = release.content.budget_unit
     table = plain_table(texts=("secret",), numbers=(unit, "epsilon <="))
@@ -415,7 +414,7 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
     """Print an answer as lines of words, or as JSON."""
     if as_json:
         # default=float: fractions become numbers, which JSON has.
-        say(json.dumps(answer, indent=2, default=float))
+        say_json(answer, indent=2)
         return
 
     from tallyveil.cli.frame.screen import Screen, headed
@@ -428,6 +427,7 @@ def _print_answer(answer: dict[str, Any], as_json: bool) -> None:
 def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     """A value for reading: bounds are rounded outwards, a float is an upper bound, a Fraction is exact."""
     from tallyveil.accounting.numbers import Bounds, at_most, short_decimal, within
+    from tallyveil.printable import in_one_line
 
     if isinstance(value, dict):
         # Outwards: shown digits must still enclose the number.
@@ -439,7 +439,7 @@ def _in_words(value: Any) -> str:  # noqa: PLR0911 (one return a kind)
     if isinstance(value, list):
         if value and isinstance(value[0], dict):
             return "\n" + "\n".join(f"  {_in_words(item)}" for item in value)
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(in_one_line(str(item)) for item in value) or "none"
     # Rounded up, because a float is an upper bound here.
     if isinstance(value, float):
         return at_most(value)

@@ -1,6 +1,5 @@
 """`tallyveil evaluate`: errors of a release against the true counts, which declassifies records."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, NotPrivate, Quiet, names_if_any
 from tallyveil.cli.frame.tables import GroupedRows, not_private_screen, plain_table, show_parameters
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,7 +53,7 @@ def evaluate(
     else:
         record = errors.evaluation.to_mapping()
     if as_json:
-        say(json.dumps(record))
+        say_json(record)
     elif quiet:
         return
     elif isinstance(errors, TableErrors):

@@ -1,13 +1,12 @@
 """`tallyveil geography`: geography tables from public files. No records are opened."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tallyveil.cli.frame.arguments import AsJson, Quiet, group_of_commands
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 geography = group_of_commands("geography", "Make geography and entity tables from public files.")
 
@@ -77,7 +76,7 @@ def import_files(
         out, baf=baf or (), grf=grf or (), facilities=facilities, zcta=zcta, areas=areas or ()
     )
     if as_json:
-        say(json.dumps(imported.report, indent=2))
+        say_json(imported.report, indent=2)
     elif not quiet:
         for line in report_lines(imported.report):
             say(line)

@@ -1,6 +1,5 @@
 """`tallyveil intervals`: an unbiased estimate, a standard error and an interval beside every published count."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from tallyveil.cli.frame.arguments import (
 )
 from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import GroupedRows, plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -175,7 +174,7 @@ def intervals(
     if as_json:
         # The list of files is long, and is in the folder.
         record = {key: value for key, value in outcome.manifest.items() if key != "files"}
-        say(json.dumps({**record, **marks.entry()}))
+        say_json({**record, **marks.entry()})
     elif not quiet:
         _say_marks(marks)
         _show(outcome.manifest, release, release / "report.html")
@@ -219,7 +218,7 @@ def _show_districts(districts: "DistrictsOfFile", release: Path, as_json: bool) 
     if as_json:
         listed = [{"district": name, **_record(district)} for name, district in by_name.items()]
         record = {"column": column, "districts": listed} if column is not None else _record(by_name[""])
-        say(json.dumps({**record, **marks.entry()}))
+        say_json({**record, **marks.entry()})
         return
     _say_marks(marks)
     if column is None:

@@ -1,6 +1,5 @@
 """`tallyveil plan`: show the cost and the expected accuracy of a release before any data is opened."""
 
-import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,7 @@ from tallyveil.cli.explore import OpenIt, Shown, give_site
 from tallyveil.cli.frame.arguments import ENTITIES, FAMILIES, AsJson, Quiet, names_if_any
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import GroupedRows, plain_table, show_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 from tallyveil.cli.programme import show_programme
 from tallyveil.cli.spine import show_changes
 
@@ -137,7 +136,7 @@ def plan(
 
     # The schema is of no release, so that it needs no file.
     if schema:
-        say(json.dumps(release_file_schema(), indent=2))
+        say_json(release_file_schema(), indent=2)
         return
     areas, asked = names_if_any(families, "--families"), names_if_any(queries, "--queries")
     if release_file is None:
@@ -194,7 +193,7 @@ def plan(
 
         better = optimise(release_file, aims, out=out, keys=keys, people=people)
         if as_json:
-            say(json.dumps(_better_shares_record(better), indent=2))
+            say_json(_better_shares_record(better), indent=2)
         elif not quiet:
             _show_better_shares(better, out)
         return
@@ -202,7 +201,7 @@ def plan(
         blocks=blocks, people=people, geography=geography, families=areas, entities=entities, queries=asked
     )
     if as_json:
-        say(json.dumps(forecast.to_mapping(), indent=2))
+        say_json(forecast.to_mapping(), indent=2)
     elif not quiet:
         _show(forecast)
 
@@ -221,7 +220,7 @@ def _plan_programme(
 
     forecast = plan_programme(path).forecast(blocks=blocks, people=people, geography=geography)
     if as_json:
-        say(json.dumps(forecast.to_mapping(), indent=2))
+        say_json(forecast.to_mapping(), indent=2)
     elif not quiet:
         show_programme(forecast)
         _show_warnings(forecast.warnings)

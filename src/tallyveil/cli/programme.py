@@ -1,6 +1,5 @@
 """What `tallyveil plan` and `tallyveil run` print of a programme: its plan, and its finished releases."""
 
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.summary import release_summary
 from tallyveil.cli.frame.tables import plain_table, show_marks
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def finish_programme(programme: "Programme", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of a programme, whose folder is named as the user named it."""
     if as_json:
-        say(json.dumps(_programme_summary(programme, out)))
+        say_json(_programme_summary(programme, out))
     elif not quiet:
         _show_programme_summary(programme, out)
 

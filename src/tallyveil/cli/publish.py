@@ -1,6 +1,5 @@
 """`tallyveil publish`, `copy` and `report`: a finished release in other forms, in another place, or with a new page."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,7 @@ from tallyveil.cli.frame.arguments import (
     names_if_any,
     names_of,
 )
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     from tallyveil.products.topdown.pl94.publication import Publication
@@ -56,7 +55,7 @@ def pl94(
 
     publication = publish_pl94(persons, out, units, csv=csv)
     if as_json:
-        say(json.dumps(publication.content))
+        say_json(publication.content)
     elif not quiet:
         _show_publication(publication, out)
 
@@ -97,7 +96,7 @@ def dhc(
     names = names_if_any(tables, "--named")
     publication = publish_dhc(releases, out, tables=names, microdata=microdata, csv=csv)
     if as_json:
-        say(json.dumps(publication.content))
+        say_json(publication.content)
     elif not quiet:
         _show_publication(publication, out)
 

@@ -1,6 +1,5 @@
 """`tallyveil safetab`: adaptive tabulation of detailed population groups."""
 
-import json
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +21,7 @@ from tallyveil.cli.frame.arguments import (
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.summary import opened_summary
 from tallyveil.cli.frame.tables import GroupedRows, not_private_screen, plain_table, show_parameters
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,7 +95,7 @@ def plan(
 
     record = plan_safetab(params, data, delta=delta, out=out)
     if as_json:
-        say(json.dumps(record, indent=2))
+        say_json(record, indent=2)
     elif not quiet:
         (_show_group_plan if is_group_file(params) else _show_plan)(record)
 
@@ -176,7 +175,7 @@ def run(
     manifest = finished.manifest
     if as_json:
         summary = run_summary(manifest, out, finished.already_finished)
-        say(json.dumps({**summary, "privacy": list(manifest.privacy.values())}))
+        say_json({**summary, "privacy": list(manifest.privacy.values())})
     elif not quiet:
         show = _show_group_summary if is_group_file(params) else _show_summary
         show(manifest, out, finished.already_finished)
@@ -229,7 +228,7 @@ def evaluate(
 
         marked = {"protected": False, "warning": WARNING}
         tables = {name: frame.to_dicts() for name, frame in errors.tables.items()}
-        say(json.dumps({**marked, **tables}))
+        say_json({**marked, **tables})
     elif not quiet:
         _show_errors(errors)
 
@@ -268,7 +267,7 @@ def households(
             params, data, out, published=published, insecure_test_key=insecure_test_key, observer=observer
         )
     if as_json:
-        say(json.dumps(run_summary(finished.manifest, out, finished.already_finished)))
+        say_json(run_summary(finished.manifest, out, finished.already_finished))
     elif not quiet:
         _show_households(finished.manifest, out, finished.already_finished)
 
@@ -319,7 +318,7 @@ def calibrate(
         params, out, margins=margins, epsilon=epsilon, formula=formula.value, delta=delta
     )
     if as_json:
-        say(json.dumps(record, indent=2))
+        say_json(record, indent=2)
     elif not quiet:
         _show_plan(record)
         say(str(out))

@@ -1,6 +1,5 @@
 """`tallyveil selftest`: compare what this installation computes with known answers."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ import typer
 from tallyveil.cli.frame.arguments import AsJson, Quiet
 from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     from tallyveil.selftest.answers import KnownAnswer
@@ -43,7 +42,7 @@ def selftest(
             "versions": library_versions(),
             "answers": [asdict(known) for known in answers],
         }
-        say(json.dumps(record, indent=2))
+        say_json(record, indent=2)
     elif not quiet:
         show_answers(answers)
     if wrong:

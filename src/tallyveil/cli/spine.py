@@ -1,6 +1,5 @@
 """`tallyveil spine`: make and compare spines, from public geography alone. No records are opened."""
 
-import json
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
@@ -21,7 +20,7 @@ from tallyveil.cli.frame.arguments import (
     names_if_any,
 )
 from tallyveil.cli.frame.tables import show_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -404,7 +403,7 @@ def _show_rows(frame: "pl.DataFrame", parameters: list[dict[str, Any]], as_json:
     from tallyveil.cli.frame.tables import show_parameters
 
     if as_json:
-        say(json.dumps({"areas": frame.to_dicts(), "privacy": parameters}, indent=2))
+        say_json({"areas": frame.to_dicts(), "privacy": parameters}, indent=2)
         return
     show_table(
         [
@@ -462,7 +461,7 @@ def _show_fitted(fitted: "FittedSpine", as_json: bool) -> None:
 def _show_recipe(lines: "Sequence[tuple[int, str, str]]", name: str, as_json: bool) -> None:
     """Print the geounits that make an entity."""
     if as_json:
-        say(json.dumps([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines]))
+        say_json([{"sign": sign, "geolevel": level, "geocode": code} for sign, level, code in lines])
         return
     say(f"{name} is {len(lines)} geounits:")
     for sign, level, code in lines:

@@ -1,6 +1,5 @@
 """`tallyveil status`: how far a run has come, asked from another terminal."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 from tallyveil.cli.frame.arguments import AsJson
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import show_marks
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     from tallyveil.runs.status import LedgerStatus, RunStatus, StageUnderWay
@@ -30,7 +29,7 @@ def status(
     state = look(folder)
     # As plain data also for a folder that holds nothing, so that programs can ask any folder.
     if as_json:
-        say(json.dumps(status_record(state)))
+        say_json(status_record(state))
     else:
         show_status(state)
 

@@ -1,6 +1,5 @@
 """`tallyveil study`: recompute the tables and figures of a paper and compare them with its printed numbers."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 from tallyveil.cli.frame.arguments import AsJson, PlotFormat, Plots, Quiet
 from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.tables import plain_table
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     from tallyveil_studies.exhibit import Exhibit, Findings, StudyInputs
@@ -112,7 +111,7 @@ def study(
             exhibits = _recompute(chosen[paper], folder, inputs, plots, skip=everything, quiet=silent)
             records.append({"paper": paper.value, "out": str(folder), "exhibits": exhibits})
     if as_json:
-        say(json.dumps(records))
+        say_json(records)
 
 
 def _inputs(

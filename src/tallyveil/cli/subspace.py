@@ -1,6 +1,5 @@
 """`tallyveil subspace`: release one table whose invariants stay exact, and describe its noise."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from tallyveil.cli.frame.arguments import (
     group_of_commands,
 )
 from tallyveil.cli.frame.screen import Screen, headed
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
     from tallyveil.files.manifest import Manifest
@@ -75,7 +74,7 @@ def release(
             "already_finished": finished.already_finished,
             "out": str(out),
         }
-        say(json.dumps(record))
+        say_json(record)
     elif not quiet:
         _show(manifest, out, finished.already_finished)
 
@@ -111,7 +110,7 @@ def diagnose(
     table = diagnose_table(table_file, out, draws=draws, plots=plots.value)
     record = table.record
     if as_json:
-        say(json.dumps(record, indent=2))
+        say_json(record, indent=2)
     if as_json or quiet:
         return
     _show_noise(record)

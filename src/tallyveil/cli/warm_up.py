@@ -1,6 +1,5 @@
 """`tallyveil warm-up`: compile what a release would compile at its first use, or remove what was compiled."""
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -9,7 +8,7 @@ import typer
 
 from tallyveil.cli.demo import demo
 from tallyveil.cli.frame.arguments import AsJson, Quiet
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 
 BLOCKS = 1000
 """As many as `tallyveil demo` makes: counties, tracts and block groups have several children each, and answers of the
@@ -47,7 +46,7 @@ def warm_up(
             f"{folder} has {_megabytes(size)} of compiled kernels, of all installations of this user."
         )
     if as_json:
-        say(json.dumps({"folder": str(folder), "removed": remove, "bytes": size}))
+        say_json({"folder": str(folder), "removed": remove, "bytes": size})
     elif not quiet:
         say(text)
 

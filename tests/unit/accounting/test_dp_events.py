@@ -146,9 +146,9 @@ def test_events_within_events() -> None:
     [
         (theirs.UnsupportedDpEvent(), "unbounded", "UnsupportedDpEvent"),
         (
-            theirs.RepeatAndSelectDpEvent(theirs.GaussianDpEvent(1.0), 10.0, 1.0),
+            theirs.RepeatAndSelectDpEvent(theirs.UnsupportedDpEvent(), 10.0, 1.0),
             "unbounded",
-            "RepeatAndSelectDpEvent",
+            "UnsupportedDpEvent",
         ),
         (
             theirs.SampledWithReplacementDpEvent(9, 3, theirs.GaussianDpEvent(1.0)),

@@ -196,7 +196,10 @@ def test_one_sample_of_a_normal_answer(q: str, mu_squared: str) -> None:
 
 
 @pytest.mark.parametrize("event", [RandomizedResponse(1, 4), DiscreteLaplace(1), ApproximateDP(1, "1/100")])
-def test_three_samples_by_every_combination(event) -> None:
+@pytest.mark.parametrize(
+    "epsilons", [("-1/2", "1/3", "1"), pytest.param(("0", "0.8"), marks=pytest.mark.nightly)]
+)
+def test_three_samples_by_every_combination(event, epsilons) -> None:
     found, q = composed(PoissonSampled(event, "0.3", 3)), mpf(3) / 10
     with mp.workdps(40):
         fails = number(event.delta) if isinstance(event, ApproximateDP) else mpf(0)
@@ -206,7 +209,7 @@ def test_three_samples_by_every_combination(event) -> None:
         if fails:
             removed += [(inf, q * fails), (log(1 - q), (1 - q) * fails)]
             added += [(-log(1 - q), fails)]
-        for epsilon in ("-1/2", "0", "1/3", "0.8", "1"):
+        for epsilon in epsilons:
             true = max(enumerated_delta([law] * 3, number(epsilon)) for law in (removed, added))
             encloses(found, epsilon, true, 1e-4)
 

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import flint
 import mpmath
@@ -217,14 +218,18 @@ def integrated(term) -> mpmath.mpf:
     return mpmath.quad(term, [-80, -20, -8, -3, 0, 1, 2, 4, 6, 9, 14, 20, 30, 80])
 
 
+@cache
+def sum_of_weights(prec: int) -> mpmath.mpf:
+    """Of discrete Gaussian noise of variance 3, at the precision at work."""
+    return mpmath.jtheta(3, 0, mpmath.exp(-mpmath.mpf(1) / 6))
+
+
 SAMPLES = [
     (Gaussian("4", "2"), mpmath.npdf, lambda x: mpmath.npdf(x - 1), integrated),
     (
         DiscreteGaussian(3, 2),
-        lambda x: mpmath.exp(-(mpmath.mpf(x) ** 2) / 6) / mpmath.jtheta(3, 0, mpmath.exp(-mpmath.mpf(1) / 6)),
-        lambda x: (
-            mpmath.exp(-(mpmath.mpf(x - 2) ** 2) / 6) / mpmath.jtheta(3, 0, mpmath.exp(-mpmath.mpf(1) / 6))
-        ),
+        lambda x: mpmath.exp(-(mpmath.mpf(x) ** 2) / 6) / sum_of_weights(mpmath.mp.prec),
+        lambda x: mpmath.exp(-(mpmath.mpf(x - 2) ** 2) / 6) / sum_of_weights(mpmath.mp.prec),
         summed_over(120),
     ),
     (

@@ -77,3 +77,9 @@ def test_a_study(folder, command):
     assert paper["paper"] == "geographic-spines"
     (exhibit,) = paper["exhibits"]
     assert all(Path(path).is_file() for path in exhibit["files"])
+
+
+def test_an_infinite_epsilon_is_a_text(command):
+    words = "account epsilon --approximate-dp 1:1e-3 --delta 1e-6 --json"
+    said = json.loads(command(*words.split()), parse_constant=pytest.fail)
+    assert said["epsilon"] == {"lower": "Infinity", "upper": "Infinity"}

@@ -26,8 +26,7 @@ from tallyveil.estimation.problem import (
 from tallyveil.kernels.compiled import all_compiled, compiled
 from tallyveil.kernels.family.descent import equal_parts, row_activity
 from tallyveil.kernels.family.face import BY_ANSWERS, BY_DIAGONAL, BY_INVERSES, Signs
-from tallyveil.kernels.family.face_solution import Missing, correct, correct_among_answers
-from tallyveil.kernels.family.polish import Swaps, polish, reduced_costs, residual, squared_deviation
+from tallyveil.kernels.family.polish import Swaps, Walk, polish, reduced_costs, residual, squared_deviation
 from tallyveil.kernels.family.program import Point
 from tallyveil.kernels.family.solver import PARTS, solve_pass, solve_program
 
@@ -229,17 +228,24 @@ def test_many_rows_are_solved_as_a_dense_system_is(together):
 
 def compare_with_dense_system(program, twin, seed, manner):
     """Compare one solution of a random face; returns whether it was found among the answers."""
-    detailed, root = not program.ridge.any(), not program.has_sums
+    root = not program.has_sums
     rng = np.random.default_rng([5, seed])
     free = program.allowed & (rng.random(program.allowed.shape) < 0.7)
     free[0] |= program.allowed[0]
     side = np.where(rng.random(program.row_group.size) < 0.6, rng.choice([-1, 1], program.row_group.size), 0)
+    side[np.isinf(np.where(side == 1, twin.rows.upper, twin.rows.lower))] *= -1  # the bound that there is
     compliance = 2.0**-4
     ok, face = parts().faces.list_face(program, Signs(free, side), compliance, manner)
     assert ok
-    costs = rng.normal(size=free.shape)
-    missing_rows, missing_cells = rng.normal(size=side.size), rng.normal(size=program.sums.size)
-    point = Point(np.zeros(free.shape), np.zeros(program.sums.size), np.zeros(side.size))
+    x, cell_price, row_price = random_point(program, seed)
+    if root:
+        cell_price[:] = 0.0
+    start = as_point(twin, x, cell_price, row_price)
+    centre = rng.normal(size=side.size)
+    costs = reduced_cost(twin, start)
+    bound = np.where(side == 1, twin.rows.upper, twin.rows.lower)
+    missing_rows = bound - twin.rows.matrix @ start.x - face.compliance * (row_price - centre)
+    missing_cells = np.zeros(program.sums.size) if root else twin.sums - x.sum(axis=0)
     own = np.flatnonzero(free[twin.child, twin.cell])
     bind = np.flatnonzero(side != 0)
     full = block_diag(*twin.hessian[twin.kind])
@@ -253,21 +259,24 @@ def compare_with_dense_system(program, twin, seed, manner):
     system[n : n + m, n : n + m] = np.eye(m) * compliance / program.row_stiffness
     system[:n, n + m :], system[n + m :, :n] = -sums.T, sums
     system[n + m :, n + m :] = np.diag((sums.sum(axis=1) == 0).astype(float)) + 1e-13 * np.eye(g)
-    right = np.concatenate(
-        [-costs[twin.child, twin.cell][own], missing_rows[bind], missing_cells * (sums.sum(axis=1) > 0)]
-    )
+    right = np.concatenate([-costs[own], missing_rows[bind], missing_cells * (sums.sum(axis=1) > 0)])
     solved = np.linalg.solve(system, right)
-    enough = 1e-9 * np.abs(solved).max()
-    missing = Missing(missing_rows, missing_cells)
-    if face.answers.begin.size:
-        correct_among_answers(face, costs, missing, enough, point)
-    else:
-        settled = correct(program, face, costs, missing, enough, point)
-        assert settled or not detailed
+    point = Point(x.copy(), cell_price.copy(), row_price.copy())
+    walk = Walk(
+        Signs(free, side),
+        point._replace(row_price=centre),
+        point,
+        np.empty(x.shape),
+        np.empty(side.size),
+        Signs(free, side),
+        0.0,
+        0.0,
+    )
+    parts().faces.solve_face(program, face, walk, 1e-9 * float(np.abs(solved).max()), False)
     # a child that nothing measures has a ridge alone, 16,384 times softer than its siblings
     atol = np.abs(solved).max() * (1e-4 if (twin.ridge > 0).any() and len(twin.hessian) > 1 else 1e-6)
-    np.testing.assert_allclose(point.x[twin.child, twin.cell][own], solved[:n], atol=atol)
-    np.testing.assert_allclose(point.row_price[bind], solved[n : n + m], atol=atol)
+    np.testing.assert_allclose((point.x - x)[twin.child, twin.cell][own], solved[:n], atol=atol)
+    np.testing.assert_allclose((point.row_price - row_price)[bind], solved[n : n + m], atol=atol)
     return face.answers.begin.size > 0
 
 

@@ -13,7 +13,8 @@ Any other law is taken apart:
 
 1. Failures are taken out: with probability D everything is revealed, otherwise the rest counts.
 2. One normal loss alone has a closed form.
-3. Losses of which only rho is known: Renyi divergences from above, and a normal loss of the same rho from below.
+3. Losses of which only Renyi divergences are known: by these from above. From below a normal loss of the same rho
+   stands for a rho, and one run for the best of several.
 4. Samples of fixed size: from above the losses of the pair that covers each sample, from below those of a record
    that all samples move in the same way.
 5. All others: enumeration of a few finite losses, or the dithered contour.
@@ -51,6 +52,7 @@ from tallyveil.accounting.engines.tails import (
 )
 from tallyveil.accounting.engines.tilted_fft import MAX_LENGTH, TiltedFFT
 from tallyveil.accounting.losses import (
+    UNKNOWN_LAW,
     AnyLoss,
     ChoiceLoss,
     ConcentratedLoss,
@@ -65,12 +67,14 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampleBase,
     SampledLoss,
+    SelectedLoss,
     cost_hint,
     further,
     lattice_of,
     merged,
     merged_law,
     of_integers,
+    times,
 )
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.renyi import searched_divergence
@@ -412,13 +416,13 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     if not further(law):
         return choose_engine(of_integers(law), wanted, width)
     # Divergences add up (docs/proofs/real-noise.md, section 6).
-    lower = merged_law(tuple(map(_attained, law)))
-    if any(isinstance(loss, ConcentratedLoss) for loss in law):
+    lower = merged_law(tuple(attained for loss in law for attained in _attained(loss)))
+    if any(isinstance(loss, UNKNOWN_LAW) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
         searched_divergence(law, 1.0)
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
-    if any(_attained(loss) != loss for loss in law) and not _is_one_of_fixed_size(law):
+    if lower != merged_law(law) and not _is_one_of_fixed_size(law):
         upper = _without_rho(law, wanted, width)
         return Between(upper, engine_for(lower, wanted, width), law, lower, _chord(law))
     # Merged, so that all normal answers are this one.
@@ -505,7 +509,7 @@ def standing(law: Law, *, covering: bool) -> tuple[Listable, ...]:
                 assert not isinstance(base, NormalLoss | ExponentialLoss)
                 listable.append(replace(loss, base=base))
         else:
-            assert not isinstance(loss, FailureLoss | ConcentratedLoss)
+            assert not isinstance(loss, FailureLoss | UNKNOWN_LAW)
             stand = _stand(loss, covering)
             if stand is not None:
                 assert not isinstance(stand, NormalLoss | ExponentialLoss | MixtureLoss | ChoiceLoss)
@@ -576,17 +580,20 @@ def _is_one_of_fixed_size(law: Law) -> bool:
             return False
 
 
-def _attained(loss: AnyLoss) -> AnyLoss:
-    """A loss that some mechanism has of which the same is known."""
+def _attained(loss: AnyLoss) -> Law:
+    """Losses that some mechanism has of which the same is known."""
     match loss:
         case ConcentratedLoss():
-            return NormalLoss(2 * loss.rho, loss.multiplicity)
+            return (NormalLoss(2 * loss.rho, loss.multiplicity),)
         case SampledLoss(ChoiceLoss(_, (q, base))):
-            return SampledLoss(base, q, added=loss.added, multiplicity=loss.multiplicity)
+            return (SampledLoss(base, q, added=loss.added, multiplicity=loss.multiplicity),)
         case SampledLoss(changed=True):
-            return replace(loss, changed=False)
+            return (replace(loss, changed=False),)
+        # One run, if all results are equally good; nothing, if there may be no run.
+        case SelectedLoss(base, eta):
+            return () if eta is None else times(base, Fraction(loss.multiplicity))
         case _:
-            return loss
+            return (loss,)
 
 
 def _chord(law: Law) -> float:

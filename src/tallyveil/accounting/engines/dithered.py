@@ -59,8 +59,8 @@ from tallyveil.accounting.engines.tails import (
     log_rest,
 )
 from tallyveil.accounting.losses import (
+    UNKNOWN_LAW,
     Base,
-    ConcentratedLoss,
     ExponentialLoss,
     FailureLoss,
     GaussianLoss,
@@ -754,7 +754,8 @@ def _chord(contour: DitheredContour, here: Bounds) -> Fraction:
     """A chord over which the width of delta's bounds and the bending of delta cost the slope about the same."""
     # Relative to the slope, a width w of delta's bounds costs about w / (|s| c) over a chord of length c, and the
     # bending |s| c / 2: equal at this c. The floor of 1e-15 keeps the chord above rounding where both bounds agree.
-    return Fraction(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt))
+    # A tiny tilt would make it so long that its exponential overflows.
+    return Fraction(min(math.sqrt(2 * max(here.width, 1e-15)) / abs(contour.tilt), 100))
 
 
 def _slopes(
@@ -1170,7 +1171,7 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
 
 def _made(factors: Law, width: float) -> Dithered | str:
     merged = merged_law(factors)
-    known = [loss for loss in merged if not isinstance(loss, FailureLoss | ConcentratedLoss)]
+    known = [loss for loss in merged if not isinstance(loss, FailureLoss | UNKNOWN_LAW)]
     if len(known) < len(merged):
         return "it needs losses whose transform is known"
     wide, others = _split(known)

@@ -678,6 +678,8 @@ def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> t
         slip = np.full(values.size, fft_error(length) * float(mass.sum()) * 1.01)
         raised, error = power_with_error(values, np.abs(values), slip, n)
         moduli = np.abs(raised)
+        if not np.isfinite(error).all():
+            return np.zeros(length), math.inf
         off = size * error + off * (moduli + error) + 8 * UNIT * size * moduli
         size = size * moduli
         product = product * raised
@@ -707,7 +709,9 @@ def _summed(law: GriddedLaw, epsilon: Fraction) -> tuple[float, float]:
     values = np.exp(-law.tilt * distance) * -np.expm1(-distance)
     terms = law.weights[begin:] * values
     rounding = UNIT * float((np.abs(terms) * (8 * law.tilt * distance + 80)).sum())
-    return float(terms.sum()), 1.01 * (law.entry_error * float(values.sum()) + law.lost + rounding)
+    return float(terms.sum()), 1.01 * (
+        law.entry_error * max(float(values.sum()), 1e-300) + law.lost + rounding
+    )
 
 
 def _excess(law: GriddedLaw, epsilon: Fraction, log_delta: float) -> float:

@@ -280,10 +280,14 @@ def power_with_error(values: Complexes, size: Floats, off: Floats, n: int) -> tu
     """values^n and a bound on its error; `size` are the moduli of the values, and `off` bounds their errors."""
     # |F| + e bounds the true modulus, so its power bounds that of the true value; the difference from |F|^n is the
     # error.
-    powered, worst, least = power_of(values, n), _real_power(size + off, n), _real_power(size, n)
     slack = 8 * (n + 2) * UNIT
-    # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.
-    return powered, np.maximum(worst * (1 + slack) - least * (1 - slack), 0.0) + 1e-300
+    with np.errstate(over="ignore", invalid="ignore"):
+        powered, worst, least = power_of(values, n), _real_power(size + off, n), _real_power(size, n)
+        # (|F| + e)^n - |F|^n, and the roundings of all three powers; where it cancels, the slack is the bound.
+        error = np.maximum(worst * (1 + slack) - least * (1 - slack), 0.0) + 1e-300
+    # A power beyond every float, of very many answers, says nothing.
+    known = np.isfinite(powered) & np.isfinite(error)
+    return np.where(known, powered, 0), np.where(known, error, math.inf)
 
 
 def power_of(values: Complexes, n: int) -> Complexes:

@@ -37,8 +37,10 @@ from tallyveil.accounting.losses import (
     ResponseLoss,
     SampleBase,
     SampledLoss,
+    SelectedLoss,
+    mirrored,
 )
-from tallyveil.accounting.numbers import Bounds
+from tallyveil.accounting.numbers import Bounds, as_float
 from tallyveil.arrays import Floats
 from tallyveil.noise.balls import between_zero_and, precision, rational
 
@@ -272,6 +274,9 @@ def greatest_bounds(law: Law) -> Bounds:
             case SampledLoss():
                 bounds = _greatest_of_sample(loss)
                 sampled.append(Bounds(bounds.lower * loss.multiplicity, bounds.upper * loss.multiplicity))
+            case SelectedLoss():
+                bounds = _greatest_of_selection(loss)
+                sampled.append(Bounds(bounds.lower * loss.multiplicity, bounds.upper * loss.multiplicity))
             case FailureLoss():
                 pass
             case _:
@@ -282,6 +287,14 @@ def greatest_bounds(law: Law) -> Bounds:
     # One rounding for the sum; the factor below covers it and the products with multiplicities.
     lower, upper = math.fsum(bounds.lower for bounds in ends), math.fsum(bounds.upper for bounds in ends)
     return Bounds(lower * (1 - 1e-15), upper * (1 + 1e-15))
+
+
+def _greatest_of_selection(loss: SelectedLoss) -> Bounds:
+    """That of one run, and what the order of the results adds (docs/proofs/real-noise.md, section 12)."""
+    run, back = greatest_bounds(loss.base), greatest_bounds(mirrored(loss.base)).upper
+    if loss.eta is None:
+        return Bounds(0.0, run.upper + as_float(loss.parameter) * min(back / 2, 1.0) * (1 + 1e-15))
+    return Bounds(run.lower, run.upper + as_float(1 + loss.eta) * back * (1 + 1e-15))
 
 
 def _greatest_of_sample(loss: SampledLoss) -> Bounds:

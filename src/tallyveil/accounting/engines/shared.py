@@ -48,8 +48,8 @@ from tallyveil.accounting.engines.loss_transform import UNIT, GaussianFactors, d
 from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, moments
 from tallyveil.accounting.engines.tails import log_bounds_of
 from tallyveil.accounting.losses import (
+    UNKNOWN_LAW,
     Choice,
-    ConcentratedLoss,
     FailureLoss,
     Law,
     NormalLoss,
@@ -360,7 +360,7 @@ def takes(choices: Sequence[Choice]) -> bool:
     """
     losses = {loss for choice in choices for law in choice.options for loss in law}
     return sum(choice.times for choice in choices) <= _MOST_TAKEN and not any(
-        isinstance(loss, FailureLoss | ConcentratedLoss | SampledLoss) for loss in losses
+        isinstance(loss, FailureLoss | UNKNOWN_LAW | SampledLoss) for loss in losses
     )
 
 

@@ -360,7 +360,8 @@ def tails_by_chords(engine: KnowsDelta, epsilon: float | Fraction, length: float
     """
     # The chord's ends are exact fractions, so the engine is asked at exactly the epsilons that the formulas assume. A
     # chord shorter than 1e-9 would divide the width of delta's bounds by a number that rounding decides.
-    exact, chord = within_floats(epsilon), Fraction(max(length, 1e-9))
+    # One longer than 100 would say no more, and soon overflow.
+    exact, chord = within_floats(epsilon), Fraction(min(max(length, 1e-9), 100))
     before, here, after = engine.log_deltas([exact - chord, exact, exact + chord])
     e, d = float(exact), float(chord)
     # No loss above epsilon: delta and both probabilities are 0, and the logarithms below would be of 0.

@@ -35,9 +35,11 @@ from tallyveil.accounting.events import (
     Neighbours,
     NonPrivateEvent,
     ParallelEvent,
+    PoissonRepeatAndSelect,
     PoissonSampled,
     PrivacyEvent,
     RandomizedResponse,
+    RepeatAndSelect,
     SampledWithoutReplacement,
     SampledWithReplacement,
     SequentialEvent,
@@ -197,6 +199,14 @@ _KINDS: Mapping[
     "truncated_poisson_sampled": (
         TruncatedPoissonSampled,
         {"event": _event, "probability": _text, "largest": _given, "records": _given, "multiplicity": _given},
+    ),
+    "repeat_and_select": (
+        RepeatAndSelect,
+        {"event": _event, "gamma": _text, "eta": _text, "multiplicity": _given},
+    ),
+    "poisson_repeat_and_select": (
+        PoissonRepeatAndSelect,
+        {"event": _event, "mean": _text, "multiplicity": _given},
     ),
     "sequential": (SequentialEvent, {"events": _events}),
     "parallel": (ParallelEvent, {"events": _events, "degree": _given}),
@@ -379,7 +389,7 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
         # Whatever a changed line can raise, also by a fraction over 0 or by nesting without end.
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, BudgetError) as error:
             raise StoreError(
-                f"line {number} of the ledger {path} is corrupt: {error!r:.300}. "
+                f"line {number} of the ledger {path} is corrupt: {_in_words(error):.300}. "
                 "A ledger is only ever appended to: restore the file from a copy."
             ) from error
     content = chain.content()
@@ -390,6 +400,18 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
             "Restore it from a copy."
         )
     return content
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case KeyError():
+            return f"it lacks the key {error}"
+        case TypeError():
+            return "a value is of another kind than a ledger writes"
+        case RecursionError():
+            return "it is nested without end"
+        case _:
+            return str(error)
 
 
 class _Chain:

@@ -4,7 +4,6 @@ One grammar holds for all commands: a flag of one name has one type, one metavar
 the same sentence everywhere, and a command may add what it does with it. A test holds this.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.printable import has_bytes
 
@@ -161,7 +160,7 @@ def give(record: Mapping[str, Any], lines: Iterable[str], *, quiet: bool, as_jso
         as_json: Whether the result is printed as JSON, also if `quiet` is given.
     """
     if as_json:
-        say(json.dumps(record))
+        say_json(record)
     elif not quiet:
         for line in lines:
             say(line)

@@ -1,6 +1,5 @@
 """What a long command shows while it works: progress bars, JSON lines, or nothing."""
 
-import json
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
@@ -8,7 +7,7 @@ from typing import Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tallyveil.cli.frame.screen import Screen, headed
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 from tallyveil.printable import shown
 from tallyveil.runs.observer import Observer, SilentObserver
 
@@ -77,7 +76,7 @@ class JsonObserver:
         self._line({"event": "warning", "message": message})
 
     def _line(self, item: dict[str, object]) -> None:
-        say(json.dumps(item), err=True)
+        say_json(item, err=True)
 
 
 def observer_for(quiet: bool, as_json: bool) -> AbstractContextManager[Observer]:

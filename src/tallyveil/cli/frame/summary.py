@@ -1,11 +1,10 @@
 """The closing summary of a release or of measurements, for every command that makes one."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.frame.tables import show_marks
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     from tallyveil.api.opened import Measurements
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 def finish_release(release: "Release", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of a release, whose folder is named as the user named it."""
     if as_json:
-        say(json.dumps(release_summary(release.manifest, out, release.already_finished)))
+        say_json(release_summary(release.manifest, out, release.already_finished))
     elif not quiet:
         _show_summary(release.manifest, out, release.already_finished)
 
@@ -99,7 +98,7 @@ def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> No
 def finish_measurements(measurements: "Measurements", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of measurements, drawn or imported."""
     if as_json:
-        say(json.dumps(_measurements_summary(measurements, out)))
+        say_json(_measurements_summary(measurements, out))
     elif not quiet:
         _show_measurements(measurements, out)
 

@@ -1,12 +1,11 @@
 """Tables on the terminal: rows of names and numbers, and privacy parameters beside a claim of accuracy."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.cli.frame.screen import Screen, headed
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +65,7 @@ def not_private_screen() -> Screen:
 def show_table(headings: list[str], rows: list[list[Any]], as_json: bool) -> None:
     """Print rows under headings, or as JSON."""
     if as_json:
-        say(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
+        say_json([dict(zip(headings, row, strict=True)) for row in rows], indent=2)
         return
     table = plain_table()
     for place, heading in enumerate(headings):

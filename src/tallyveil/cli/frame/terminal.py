@@ -4,10 +4,13 @@ Names come from unknown sources. The name of a release, a CSV header or a folder
 that rich reads as markup. So commands print only with `say` and with `Screen` of `screen`. A test checks this.
 """
 
+import json
+import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import typer
@@ -21,6 +24,25 @@ LONGEST_MESSAGE = 10_000
 def say(text: str, *, err: bool = False) -> None:
     """Print a line of text, on standard error if `err` is true."""
     typer.echo(shown(text), err=err)
+
+
+def say_json(value: object, *, indent: int | None = None, err: bool = False) -> None:
+    """Print a value as JSON, which has no infinity: that is the text "Infinity", which float() of Python reads."""
+    say(json.dumps(_in_json(value), indent=indent, allow_nan=False), err=err)
+
+
+def _in_json(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _in_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_in_json(item) for item in value]
+        case Fraction():
+            return _in_json(float(value))
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value
 
 
 def say_error(code: str, message: str) -> None:

@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import mp, mpc, mpf
-from tests.samples import every
 
 from tallyveil.accounting.conversion import epsilon_at
 from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, _inverses
@@ -164,8 +163,8 @@ def test_inverse_transforms_are_their_series() -> None:
         for text in ("1/100000", "7/10", "5", "11", "13", "300"):
             x, count = Fraction(text), 6
             found = _inverses(rational(x), count, 200)
+            terms = [to_mp(x) ** i / mpmath.factorial(i) for i in range(1200)]
             for k in range(count):
-                terms = [to_mp(x) ** i / mpmath.factorial(i) for i in range(1200)]
                 series = (
                     sum(mpf(0.5) ** i * terms[k + i] for i in range(900)),
                     sum(mpf(-0.5) ** i * terms[k + i] for i in range(900)),
@@ -301,7 +300,9 @@ def check_contour(seed: int, widths: list[float]) -> None:
         assert true.lower <= found.upper
 
 
-@pytest.mark.parametrize("seed", every(4, range(4000, 4024)))
+@pytest.mark.parametrize(
+    "seed", [4000, 4004, 4012, 4016, 4020, pytest.param(4008, marks=pytest.mark.nightly)]
+)
 def test_the_contour_encloses_what_enumeration_gives(seed: int) -> None:
     check_contour(seed, [1e-1, 1e-2])
 

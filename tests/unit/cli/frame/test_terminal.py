@@ -1,16 +1,19 @@
 """Text of strangers on the terminal: no command, no markup, no crash."""
 
+import json
+import math
 import os
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 
 import pytest
 from rich.table import Table
 
 from tallyveil.cli.frame.progress import BarObserver, JsonObserver
 from tallyveil.cli.frame.screen import Screen, headed
-from tallyveil.cli.frame.terminal import say
+from tallyveil.cli.frame.terminal import say, say_json
 from tallyveil.cli.main import main
 
 HOSTILE = [
@@ -168,3 +171,16 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "6,000,000.00" in said
     assert "±4,801.00" in said
+
+
+def test_json_has_no_infinities(capsys):
+    record = {
+        "bounds": [math.inf, -math.inf],
+        "none": math.nan,
+        "half": Fraction(1, 2),
+        "nested": ({"a": 1},),
+    }
+    say_json(record)
+    said = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert said == {"bounds": ["Infinity", "-Infinity"], "none": "NaN", "half": 0.5, "nested": [{"a": 1}]}
+    assert float(said["bounds"][0]) == math.inf

@@ -1,5 +1,6 @@
 """The tables of persons and units: which records each column counts."""
 
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -26,6 +27,7 @@ AREAS = pl.Series("geocode", ["a", "b", "c"])
 ALL = [name for records in PRESETS for name in table_names(records)]
 
 
+@cache
 def made_up(records: str, n_records: int = 4_000) -> tuple[PublicCounts, pl.DataFrame]:
     """Random records of possible cells, as counts and one row for each with labels and variables of the household."""
     schema = preset_of(records)
@@ -59,18 +61,15 @@ def made_up(records: str, n_records: int = 4_000) -> tuple[PublicCounts, pl.Data
     )
 
 
-MADE = {records: made_up(records) for records in PRESETS}
-
-
 def rows_of(table: DhcTable) -> pl.DataFrame:
-    counts, _ = MADE[table.records]
+    counts, _ = made_up(table.records)
     return pl.concat(table_frames(counts, AREAS, table.layout, table.schema(preset_of(table.records))))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_totals_count_each_record_of_the_universe_once(name: str):
     table = load_table(name)
-    rows, counts = rows_of(table), MADE[table.records][0]
+    rows, counts = rows_of(table), made_up(table.records)[0]
     total = table.layout.columns[0]
     if table.tallies:
         assert len(total.counts) > len(set(total.counts))
@@ -169,7 +168,7 @@ COUNTED = {
 @pytest.mark.parametrize(("name", "path"), COUNTED)
 def test_columns_count_the_records_that_their_labels_speak_of(name: str, path: str):
     table = load_table(name)
-    _, records = MADE[table.records]
+    _, records = made_up(table.records)
     (column,) = label_rows((table.layout,)).filter(path=path)["column"]
     wanted = [records.filter(COUNTED[name, path], area=area).height for area in range(3)]
     assert rows_of(table)[column].to_list() == wanted
