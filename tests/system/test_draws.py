@@ -1,4 +1,4 @@
-"""`tallyveil draws`: whole tables that agree with everything public, the same for any number of threads, and only if chains agree."""
+"""`tallyveil draws`: whole tables that agree with everything public, for any number of threads, if chains agree."""
 
 import json
 
@@ -14,7 +14,9 @@ from tallyveil.errors import TallyveilError
 def release(make_small_inputs, tmp_path_factory):
     """A finished release of 48 blocks."""
     folder = tmp_path_factory.mktemp("draws")
-    return tallyveil.run(make_small_inputs(folder / "inputs"), folder / "release", insecure_test_key="draws").path
+    return tallyveil.run(
+        make_small_inputs(folder / "inputs"), folder / "release", insecure_test_key="draws"
+    ).path
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,9 @@ def test_every_draw_agrees_with_invariants_and_bounds(release, made):
     assert (draws[with_limits["lower"].is_null().to_numpy()] == 0).all()
     assert (draws >= with_limits["lower"].fill_null(0).to_numpy()[:, None]).all()
     # No young person lives in barracks: a structural zero of the schema.
-    cells = made.values("Block", "age*home").filter((pl.col("age") == "young") & (pl.col("home") == "barracks"))
+    cells = made.values("Block", "age*home").filter(
+        (pl.col("age") == "young") & (pl.col("home") == "barracks")
+    )
     assert (cells["draws"].to_numpy() == 0).all()
 
 
@@ -50,7 +54,9 @@ def test_tables_say_what_draws_say(made):
     inside = (draws >= table["lower"].to_numpy()[:, None]) & (draws <= table["upper"].to_numpy()[:, None])
     assert (inside.mean(axis=1) >= 0.9).all()
     # Sums of blocks are those of towns, draw by draw.
-    blocks = made.values("Block", "age")["draws"].to_numpy().reshape(8, 6, 3, 100).sum(axis=1).reshape(24, 100)
+    blocks = (
+        made.values("Block", "age")["draws"].to_numpy().reshape(8, 6, 3, 100).sum(axis=1).reshape(24, 100)
+    )
     assert (blocks == draws).all()
     assert "too narrow" in repr(made)
     assert made.description["convergence"]["reduction"] <= 1.01
@@ -97,7 +103,9 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
     from tallyveil.estimation.posterior.chain import Chain
 
     run = Chain.run
-    monkeypatch.setattr(Chain, "run", lambda chain, sweeps, **how: 0 if chain.number == 1 else run(chain, sweeps, **how))
+    monkeypatch.setattr(
+        Chain, "run", lambda chain, sweeps, **how: 0 if chain.number == 1 else run(chain, sweeps, **how)
+    )
     with pytest.raises(TallyveilError, match="Nothing was written") as raised:
         tallyveil.make_draws(release, tmp_path / "d", number=2, sweeps=500)
     assert raised.value.code == "draws-not-converged"
@@ -105,7 +113,9 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
 
 
 def test_draws_of_another_release_are_refused(release, made, make_small_inputs, tmp_path):
-    other = tallyveil.run(make_small_inputs(tmp_path / "in"), tmp_path / "other", insecure_test_key="other").path
+    other = tallyveil.run(
+        make_small_inputs(tmp_path / "in"), tmp_path / "other", insecure_test_key="other"
+    ).path
     with pytest.raises(TallyveilError, match="another release"):
         tallyveil.open_draws(made.path, other)
 

@@ -73,9 +73,14 @@ class Chain:
         # Coarser geolevels take turns: sums of families are known well, so that few such moves succeed.
         n_coarser = len(problem.tree.ancestor) - 2
         coarser = [2 + self.sweep % n_coarser] if n_coarser else []
+        attributes = list(_attributes(self.problem))
         for row in [1] * SIBLINGS + coarser:
-            moves += shift_between_blocks(rng, problem, prior, state, row)
-        for stride, size in _attributes(self.problem):
+            moves += shift_between_blocks(rng, problem, prior, state, row, 1, 1)
+        # Limits may leave a block with cells that its siblings do not have: people then change both at once.
+        for row in [1, *coarser]:
+            changed = attributes[self.sweep % len(attributes)]
+            moves += shift_between_blocks(rng, problem, prior, state, row, *changed)
+        for stride, size in attributes:
             moves += shift_between_cells(rng, problem, prior, state, stride, size)
         moves += add_or_remove(rng, problem, prior, state)
         return moves

@@ -30,6 +30,7 @@ from tallyveil.kernels.posterior.updates import (
     log_classes,
     log_divisions,
     tables_of,
+    walk_class_shares,
 )
 
 CLASSES: Final = np.array([0.5, 2, 8, 32, 128, 512])
@@ -44,11 +45,15 @@ SIZE_BEGINS: Final = np.array([0, 10, 20, 40, 80, 160, 320])
 CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
 
-WALKS: Final = (0.5, 0.08)
-"""Widths of random walks of the logarithms of concentrations: for groups of few persons, and of many."""
+WALKS: Final = (1.5, 0.5, 0.15, 0.05)
+"""Widths of random walks of the logarithms of concentrations: from those of groups of few persons to those of many."""
 
-CLASS_WALKS: Final = (1.0, 0.2)
-"""Widths of random walks of the logarithms of ratios of two class shares: for size classes of few blocks and of many."""
+CLASS_WALKS: Final = np.array([1.0, 0.2])
+"""Widths of random walks of logarithms of ratios of two class shares: for size classes of few blocks and of many."""
+
+TURNS: Final = 4
+"""Turns of the updates of the laws of sizes and of emptiness in a sweep. Their parameters hold each other back, and a
+turn costs a hundredth of a sweep."""
 
 BASE: Final = 0.5
 """Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
@@ -200,38 +205,13 @@ def _classes(
     # Blocks of one person and of none say nothing about the shares.
     telling = state.people[:, 0] > 1
     class_shares = np.exp(log_class_share)
+    # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
     for size in range(len(class_shares)):
-        # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
-        class_shares[size] = _mixed(rng, likely[telling & (size_class == size)], class_shares[size])
+        walk_class_shares(rng, likely[telling & (size_class == size)], class_shares[size], CLASS_WALKS)
     cumulated = np.cumsum(class_shares[size_class] * likely, axis=1)
     level = rng.random(len(likely)) * cumulated[:, -1]
     block_class = np.minimum((cumulated <= level[:, None]).sum(axis=1), len(CLASSES) - 1)
     return np.log(class_shares), block_class
-
-
-def _mixed(rng: Generator, likely: Floats, shares: Floats) -> Floats:
-    """Shares of the classes after random walks of the ratio of every two of them, under Jeffreys' Dirichlet law."""
-    mixture = likely @ shares
-    for width in CLASS_WALKS:
-        for k in range(len(shares)):
-            for other in range(k):
-                both = shares[k] + shares[other]
-                ratio = shares[k] / shares[other] * np.exp(width * rng.standard_normal())
-                new = (
-                    np.clip(both * ratio / (1.0 + ratio), LEAST, both - LEAST)
-                    if both > 3 * LEAST
-                    else shares[k]
-                )
-                added = new - shares[k]
-                # Rounding may leave a probability of a block just below 0.
-                moved = np.maximum(mixture + added * (likely[:, k] - likely[:, other]), 1e-300)
-                log = np.log(moved / mixture).sum()
-                # The law of a share and the walk's logarithm as the variable give the square root of both shares.
-                log += 0.5 * np.log(new * (both - new) / (shares[k] * shares[other]))
-                if np.log1p(-rng.random()) < log:
-                    shares[k], shares[other] = new, both - new
-                    mixture = likely @ shares
-    return shares
 
 
 def _walked(
@@ -327,20 +307,19 @@ def _sizes(
     """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
     tree = problem.kernel.tree
     begin = tree.begin[tree.level_begin[1] : tree.level_begin[2]]
-    mean = parameters.size_mean.copy()
+    mean, shape = parameters.size_mean.copy(), parameters.size_shape
+    centre, spread = parameters.size_centre, parameters.size_spread
     sizes = state.people[:, 0].astype(np.int64)
-    shape = draw_sizes(
-        rng, sizes, begin, mean, parameters.size_shape, parameters.size_centre, parameters.size_spread
-    )
-    logs = np.log(mean)
     (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
-    precision = len(logs) / parameters.size_spread**2 + 1.0 / prior_sd**2
-    expected = (logs.sum() / parameters.size_spread**2 + prior_centre / prior_sd**2) / precision
-    centre = float(rng.normal(expected, precision**-0.5))
-    square = (prior_scale + 0.5 * ((logs - centre) ** 2).sum()) / rng.standard_gamma(
-        prior_shape + len(logs) / 2.0
-    )
-    return mean, float(shape), centre, float(np.sqrt(square))
+    for _ in range(TURNS):
+        shape = draw_sizes(rng, sizes, begin, mean, shape, centre, spread)
+        logs = np.log(mean)
+        precision = len(logs) / spread**2 + 1.0 / prior_sd**2
+        expected = (logs.sum() / spread**2 + prior_centre / prior_sd**2) / precision
+        centre = float(rng.normal(expected, precision**-0.5))
+        square = prior_scale + 0.5 * ((logs - centre) ** 2).sum()
+        spread = float(np.sqrt(square / rng.standard_gamma(prior_shape + len(logs) / 2.0)))
+    return mean, float(shape), centre, spread
 
 
 def _emptiness(
@@ -355,10 +334,12 @@ def _emptiness(
     # Empty and occupied blocks are a division like that of persons, in two groups.
     count = np.stack([none + some, none, some], axis=1)
     parent, zero = np.array([-1, 0, 0], np.int32), np.zeros(n, np.int32)
-    mean = np.array([[1.0, parameters.empty_mean, 1.0 - parameters.empty_mean]])
     tied = np.array([0, -1, -1])
-    near = _walked(rng, count, zero, parent, mean, np.full(3, parameters.empty_near), tied)
-    tables = tables_of(rng, count, zero, parent, mean, near[None, :], zero.astype(np.int64))
-    expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
+    expected, near = parameters.empty_mean, np.full(3, parameters.empty_near)
+    for _ in range(TURNS):
+        mean = np.array([[1.0, expected, 1.0 - expected]])
+        near = _walked(rng, count, zero, parent, mean, near, tied)
+        tables = tables_of(rng, count, zero, parent, mean, near[None, :], zero.astype(np.int64))
+        expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
     empty = rng.beta(near[0] * expected + none, near[0] * (1.0 - expected) + some)
     return np.clip(empty, LEAST, 1.0 - LEAST), expected, float(near[0])

@@ -293,7 +293,7 @@ def _sparse(counts: Int32s) -> SparseCounts:
 def _not_converged(convergence: Convergence) -> SolverError:
     return SolverError(
         f"the chains do not agree after {convergence.sweeps:,} sweeps. Of {convergence.n_watched:,} watched quantities "
-        f"the largest R-hat is {convergence.reduction:.3f} (wanted at most {MOST_REDUCTION}) and the smallest effective "
+        f"the largest R-hat is {convergence.reduction:.3f} (wanted at most {MOST_REDUCTION}) and the least effective "
         f"sample size {convergence.effective:.0f} (wanted at least {LEAST_SIZE:.0f}); the 99th percentile of R-hat is "
         f"{convergence.at_families:.3f} at families and {convergence.at_blocks:.3f} at blocks (wanted at most "
         f"{MOST_AT_SMALL}). Nothing was written. Allow more sweeps; chains that still disagree then have a law that "

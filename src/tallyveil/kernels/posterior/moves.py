@@ -356,9 +356,17 @@ def shift(
 
 
 @njit(nogil=True, cache=True)
-def shift_between_blocks(rng: Any, problem: Problem, prior: Prior, state: State, geolevel: int) -> int:
-    """Pair the blocks of each geounit of a geolevel, and shift persons of every cell between the two of a pair.
+def shift_between_blocks(
+    rng: Any, problem: Problem, prior: Prior, state: State, geolevel: int, stride: int, size: int
+) -> int:
+    """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
 
+    Args:
+        rng: Generator.
+        problem, prior, state: The law and the state.
+        geolevel: Row of `Tree.ancestor`.
+        stride, size: As for `shift_between_cells`: a person changes the level of this attribute and the block at once.
+            With a size of 1 a person keeps the cell.
     Returns:
         Number of moves that were tried.
     """
@@ -371,14 +379,19 @@ def shift_between_blocks(rng: Any, problem: Problem, prior: Prior, state: State,
     for u in range(begin.size - 1):
         first, n = begin[u], begin[u + 1] - begin[u]
         turn = int(rng.random() * n)
+        turn_of_level = 1 if size == 2 else int(rng.random() * size)
         for i in range(n):
             j = (turn - i) % n
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
             for c in range(n_cells):
-                if state.people[b, first_cell + c] + state.people[b2, first_cell + c] > 0:
-                    shift(rng, problem, prior, state, logs, b, c, b2, c)
+                level = c // stride % size
+                c2 = c + ((turn_of_level - level) % size - level) * stride
+                if size > 1 and c2 == c:
+                    continue
+                if state.people[b, first_cell + c] + state.people[b2, first_cell + c2] > 0:
+                    shift(rng, problem, prior, state, logs, b, c, b2, c2)
                     moves += 1
     return moves
 
@@ -405,7 +418,8 @@ def shift_between_cells(
     for b in range(state.people.shape[0]):
         if state.people[b, 0] == 0:
             continue
-        turn = int(rng.random() * size)
+        # Of two levels the only pairing; else any.
+        turn = 1 if size == 2 else int(rng.random() * size)
         for c in range(n_cells):
             level = c // stride % size
             other = (turn - level) % size

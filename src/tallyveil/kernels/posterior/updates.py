@@ -149,6 +149,39 @@ def log_classes(
     return logs
 
 
+@njit(nogil=True, cache=True)
+def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Floats) -> None:
+    """Random walks of the ratio of every two shares of classes, under Jeffreys' Dirichlet law, with the classes summed
+    out.
+
+    Args:
+        rng: Generator.
+        likely: Probability of each block's divisions under each class, up to a factor of the block; shape (blocks,
+            classes).
+        shares: Shares of the classes; changed.
+        widths: Width of each walk of a logarithm of a ratio.
+    """
+    for width in widths:
+        for k in range(1, shares.size):
+            for other in range(k):
+                both = shares[k] + shares[other]
+                ratio = shares[k] / shares[other] * np.exp(width * rng.standard_normal())
+                new, rest = both * ratio / (1.0 + ratio), both / (1.0 + ratio)
+                if min(new, rest) < LEAST_SHARE:
+                    continue
+                # The law of a share, with the walk's logarithm as the variable, is the square root of both shares.
+                log = 0.5 * np.log(new * rest / (shares[k] * shares[other]))
+                for b in range(likely.shape[0]):
+                    before = 0.0
+                    for i in range(shares.size):
+                        before += shares[i] * likely[b, i]
+                    after = before + (new - shares[k]) * (likely[b, k] - likely[b, other])
+                    # Rounding may leave a probability just below 0.
+                    log += np.log(max(after, LEAST_SHARE) / before)
+                if np.log(1.0 - rng.random()) < log:
+                    shares[k], shares[other] = new, rest
+
+
 @internal
 def _log_size(size: Integers, first: int, last: int, mean: float, shape: float) -> float:
     """Logarithm of the law of the sizes above 0 of blocks first .. last - 1: a negative binomial without 0."""
