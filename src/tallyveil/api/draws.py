@@ -144,7 +144,9 @@ class Draws:
         original, group = self._release.hierarchies.original, self._release.schema.query(query)
         codes = original.geocodes[self._level(area)].text
         columns = pl.DataFrame(label_columns(group, np.arange(group.size))).drop(summed_out(group))
-        return pl.DataFrame({"geocode": codes}).join(columns, how="cross", maintain_order="left_right")
+        areas = pl.DataFrame({"geocode": codes})
+        # A frame without columns has no rows either.
+        return areas.join(columns, how="cross", maintain_order="left_right") if columns.width else areas
 
 
 @checked

@@ -31,9 +31,10 @@ CHAINS: Final = 4
 SEGMENTS: Final = 52
 """Parts of the sweeps done so far, each of which ends with a state that may become a draw: 26 of each chain, 104 of
 all. With more, states are so near each other that they say little more. A quarter of it is a whole number."""
-ROWS: Final = 8
-"""Moments of a segment at which parameters and coarse counts are remembered: 208 of the second half of each chain, and
-twice as many of all chains as the effective size that is wanted."""
+ROWS: Final = 16
+"""Moments of a segment at which parameters and coarse counts are remembered, 208 of each quarter of a chain. The largest
+R-hat of some thousand quantities of independent draws is then about 1.008; with half as many moments it would be above
+1.01."""
 FIRST_SWEEPS: Final = SEGMENTS * ROWS
 """Sweeps before the chains are compared for the first time. About 100 are needed to forget where they began."""
 LONGEST: Final = 32 * FIRST_SWEEPS

@@ -74,7 +74,7 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
     parameters = replace(parameters, block_class=np.array([0, 2, 3, 5]), size_shape=1.3)
-    got, expected = distance(problem, states[0], states, 20_000, parameters)
+    got, expected = distance(problem, states[0], states, 6_000, parameters)
     assert len(states) == 816
     # A chain's visits are correlated: some times the distance of independent draws.
     assert got < 2.0 * expected
@@ -89,7 +89,7 @@ def test_limits_cut_the_law_and_nothing_else():
     race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
-    got, expected = distance(problem, states[0], states, 20_000)
+    got, expected = distance(problem, states[0], states, 6_000)
     assert got < 2.0 * expected
 
 
@@ -105,12 +105,12 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     chain = Chain.begin(problem, 5, 0, states[5])
     chain.parameters = parameters
     visits = np.zeros(len(expected))
-    for _ in range(20_000):
+    for _ in range(8_000):
         chain.run(1, fixed=True)
         if chain.counts().tobytes() in chain_states:
             visits[chain.counts().sum()] += 1
-    assert visits.sum() > 19_950  # hardly any table is larger than those enumerated
-    assert np.abs(visits / visits.sum() - expected).max() < 0.016
+    assert visits.sum() > 7_900  # hardly any table is larger than those enumerated
+    assert np.abs(visits / visits.sum() - expected).max() < 0.025
 
 
 def test_a_wrong_likelihood_or_prior_is_noticed():
@@ -129,11 +129,11 @@ def test_a_wrong_likelihood_or_prior_is_noticed():
     law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
     number = {x.tobytes(): i for i, x in enumerate(states)}
     visits = np.zeros(len(states))
-    for _ in range(10_000):
+    for _ in range(6_000):
         chain.run(1, fixed=True)
         visits[number[chain.counts().tobytes()]] += 1
-    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 10_000)).sum()
-    assert 0.5 * np.abs(visits / 10_000 - law).sum() > 3.0 * expected
+    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 6_000)).sum()
+    assert 0.5 * np.abs(visits / 6_000 - law).sum() > 2.5 * expected
 
 
 def statistics(parameters, sizes):
@@ -158,18 +158,19 @@ def statistics(parameters, sizes):
     return np.array(logs)
 
 
-def test_parameters_and_counts_have_their_joint_law():
+@pytest.mark.parametrize("size", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
+def test_parameters_and_counts_have_their_joint_law(size):
     """Geweke 2004: counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
     problem = problem_of(blocks, None)
     rng = np.random.default_rng(41)
     independent, successive = [], []
-    for _ in range(3_000):
+    for _ in range(2 * size):
         parameters = drawn_parameters(rng, problem)
         counts, classes = drawn_counts(rng, problem, parameters)
         independent.append(statistics(replace(parameters, block_class=classes), counts.sum(axis=1)))
     parameters = drawn_parameters(rng, problem)
-    for _ in range(12_000):
+    for _ in range(5 * size):
         counts, classes = drawn_counts(rng, problem, parameters)
         parameters = replace(parameters, block_class=classes)
         parameters = updated(rng, problem, problem.state(counts), parameters)
