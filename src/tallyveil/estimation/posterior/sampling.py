@@ -32,7 +32,7 @@ SEGMENTS: Final = 52
 """Parts of the sweeps done so far, each of which ends with a state that may become a draw: 26 of each chain, 104 of
 all. With more, states are so near each other that they say little more. A quarter of it is a whole number."""
 ROWS: Final = 16
-"""Moments of a segment at which parameters and coarse counts are remembered, 208 of each quarter of a chain. The largest
+"""Moments of a segment at which parameters and coarse counts are kept, 208 of each quarter of a chain. The largest
 R-hat of some thousand quantities of independent draws is then about 1.008; with half as many moments it would be above
 1.01."""
 FIRST_SWEEPS: Final = SEGMENTS * ROWS
