@@ -387,7 +387,7 @@ def test_a_household_of_a_stated_guarantee_has_an_upper_bound(account):
     assert set(json.loads(account(*flags, "1/10"))["epsilon"]) == {"lower", "upper"}
     # One person has no epsilon at this delta, and so neither has a household.
     none = json.loads(account(*flags, "1/10:1e-3"))
-    assert none["textbook"]["epsilon"]["upper"] == none["epsilon"]["upper"] == float("inf")
+    assert none["textbook"]["epsilon"]["upper"] == none["epsilon"]["upper"] == "Infinity"
 
 
 def test_a_household_of_a_release_file_and_of_a_product(account, small_release):

@@ -131,7 +131,7 @@ def test_a_look_without_protection_is_entered_and_costs_nothing(path: Path) -> N
 
 def test_a_non_private_event_cannot_pass_as_a_spend(path: Path) -> None:
     with Ledger(path, DECLARED, "run-1") as ledger:
-        with pytest.raises(BudgetError, match=r"Ledger\.declassify"):
+        with pytest.raises(BudgetError, match=r"enters it as a declassification"):
             ledger.spend(SequentialEvent((THIRD, LOOK)), "both", "both")
         assert ledger.entries == ()
 

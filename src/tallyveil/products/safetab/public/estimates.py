@@ -30,6 +30,7 @@ probability 0.96**2 + 2 x 0.02**2 = 0.9224, so its margin is 1.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
@@ -132,19 +133,41 @@ class NoisePair:
         low, high = -((limit + self.b * values) // self.a), (limit - self.b * values) // self.a
         return float(self.second.probabilities @ self.first.within(low, high))
 
-    def margin(self) -> float:
-        """Smallest multiple m of 1/64 for which at least 95 % of the weighted sum is in [-m, m]."""
+    def margin(self, guess: float) -> float:
+        """Smallest multiple m of 1/64 for which at least 95 % of the weighted sum is in [-m, m], but not 0.
+
+        Args:
+            guess: Where the search begins. The margin is the same for every guess.
+        """
         wanted = float(CONFIDENCE) + _TOLERANCE
-        high = 1
-        # Doubling finds an upper end in log steps; the bisection keeps it.
-        while self.coverage(high) < wanted:
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.coverage(middle) >= wanted else (middle, high)
-        # With high = 1 the loop does not run, and low is 0.
-        return (low if low and self.coverage(low) >= wanted else high) / MARGIN_STEPS
+        # Every term of a coverage rises with the margin and they are added in one order, so the coverage rises too.
+        steps = first_enough(lambda steps: self.coverage(steps) >= wanted, round(guess * MARGIN_STEPS))
+        return max(steps, 1) / MARGIN_STEPS
+
+
+def first_enough(enough: Callable[[int], bool], start: int) -> int:
+    """The smallest whole number that is enough, where all larger ones are.
+
+    Args:
+        enough: Whether a number, 0 or more, is enough.
+        start: Where the search begins, 0 or more. The nearer it is, the fewer numbers are asked about.
+    """
+    # Exponential search, then bisection.
+    jump, low, high = 1, 0, start
+    if enough(start):
+        while high > 0 and enough(max(high - jump, 0)):
+            high, jump = max(high - jump, 0), 2 * jump
+        low = max(high - jump, 0)
+    else:
+        low = start
+        while not enough(low + jump):
+            low, jump = low + jump, 2 * jump
+        high = low + jump
+    # `enough(high)` holds and `enough(low)` does not, or low is 0.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def margin_of_sum(law: NoiseSum) -> int:
@@ -414,7 +437,9 @@ def _combined_quality(n: int, parts: int, unit: int, stage_1: Law, stage_2: Law)
     # parts cells keep 1 - parts u of their own noise; the other n - parts enter with parts u each, and stage
     # 1, too.
     variance = ((1 - parts * u) ** 2 + (n - parts) * parts * u * u) * parts * v2 + (parts * u) ** 2 * v1
-    return Quality(variance, _combined(parts, n, unit, stage_1, stage_2).margin())
+    # Only where the search begins: 95 % of a normal law.
+    guess = 1.96 * variance**0.5
+    return Quality(variance, _combined(parts, n, unit, stage_1, stage_2).margin(guess))
 
 
 def _combined(parts: int, n: int, unit: int, stage_1: Law, stage_2: Law) -> NoisePair:

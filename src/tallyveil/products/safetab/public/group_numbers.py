@@ -57,6 +57,7 @@ from tallyveil.products.safetab.public.estimates import (
     correction_of,
     estimator_of,
     fade_of,
+    first_enough,
     noise_sum,
     quality_of,
     raised_margin,
@@ -343,23 +344,9 @@ def _quantiles(noisy_sum: _SumOfCells, counts: Floats, level: float, guess: floa
         def enough(steps: int, count: float = count, chosen: tuple[Floats, Floats, Floats] = stage_1) -> bool:
             return noisy_sum.coverage(count, chosen, (-steps / MARGIN_STEPS, steps / MARGIN_STEPS)) >= wanted
 
-        # Exponential search from the neighbour's answer, then bisection: neighbouring counts have nearly the
-        # same margin, so few coverages are computed.
-        jump, low, high = 1, 0, steps
-        if enough(steps):
-            while high > 0 and enough(max(high - jump, 0)):
-                high, jump = max(high - jump, 0), 2 * jump
-            low = max(high - jump, 0)
-        else:
-            low = steps
-            while not enough(low + jump):
-                low, jump = low + jump, 2 * jump
-            high = low + jump
-        # `enough(high)` holds and `enough(low)` does not, or low is 0.
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        quantiles[place], steps = high / MARGIN_STEPS, max(high, 1)
+        # From the neighbour's answer: neighbouring counts have nearly the same margin, so few coverages are computed.
+        quantile = first_enough(enough, steps)
+        quantiles[place], steps = quantile / MARGIN_STEPS, max(quantile, 1)
     return quantiles
 
 

@@ -13,6 +13,7 @@ from tallyveil.products.safetab.public.estimates import (
     NoisePair,
     chosen_law,
     estimator_of,
+    first_enough,
     margin_of_sum,
     noise_sum,
     quality_of,
@@ -49,6 +50,12 @@ def totals_given_choice(estimator, count, keep=1e-9):
     return totals, weights / weights.sum(), quality_arrays(estimator, estimator.n, totals)
 
 
+def test_the_first_number_that_is_enough_is_found_from_every_start():
+    for first in (0, 1, 2, 7, 64, 1_000):
+        for start in (*range(70), 999, 1_000, 1_001, 5_000):
+            assert first_enough(first.__le__, start) == first
+
+
 @pytest.mark.parametrize("name", list(LAWS))
 def test_margins_of_single_counts_are_the_certified_ones(name):
     for law in LAWS[name]:
@@ -62,7 +69,9 @@ def test_margins_of_sums_and_pairs_cover_95_percent_and_no_less_would(name):
     rng = np.random.default_rng(0)
     for a, b, n in ((3, 1, 1), (3571, 525, 4), (1, 0, 2), (2, 1, 18)):
         x, w = noise_sum(stage_2, n), noise_sum(stage_1, 1)
-        margin = NoisePair(a, x, b, w, a + b).margin()
+        pair = NoisePair(a, x, b, w, a + b)
+        margin = pair.margin(2.0)
+        assert {pair.margin(guess) for guess in (0.0, margin, margin + 1 / 64, 3.3 * margin)} == {margin}
         values = np.add.outer(a * np.arange(-x.reach, x.reach + 1), b * np.arange(-w.reach, w.reach + 1)) / (
             a + b
         )
