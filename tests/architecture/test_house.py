@@ -156,7 +156,7 @@ def test_every_kernel_says_what_it_is_tested_against():
     page = inspect.getdoc(importlib.import_module("tallyveil.kernels")) or ""
     for path in sorted((ROOT / "kernels").rglob("*.py")):
         name = path.relative_to(ROOT / "kernels").with_suffix("").as_posix().replace("/", ".")
-        compiled = re.search(r"^@(njit|internal|inlined)", path.read_text(), re.MULTILINE)
+        compiled = re.search(r"^@(njit|internal|hot|inlined)", path.read_text(), re.MULTILINE)
         if compiled and not name.startswith("records."):
             assert f"`{name}`" in page, name
 

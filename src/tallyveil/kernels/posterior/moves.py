@@ -160,6 +160,20 @@ class State(NamedTuple):
     limited: Int32s
 
 
+class Places(NamedTuple):
+    """The two places of a move: persons are shifted from (b2, c2) to (b, c).
+
+    Attributes:
+        b, c: Block and cell.
+        b2, c2: Block and cell; b2 may be NOWHERE.
+    """
+
+    b: int
+    c: int
+    b2: int
+    c2: int
+
+
 class Problem(NamedTuple):
     """What stays."""
 
@@ -170,13 +184,12 @@ class Problem(NamedTuple):
 
 
 @hot
-def _one_more(
-    state: State, prior: Prior, steps: Steps, family: int, b: int, c: int, step: int, shift: int
-) -> float:
+def _one_more(problem: Problem, state: State, prior: Prior, b: int, c: int, step: int, shift: int) -> float:
     """Ratio of the prior with one person more in cell c of block b, after `shift` more were added to this cell.
 
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
+    steps, family = problem.steps, problem.tree.ancestor[1, b]
     parent = steps.group[step - 1, c] if step > 0 else np.int32(0)
     if step == 0:
         n = state.people[b, 0] + shift
@@ -205,26 +218,29 @@ def _one_more(
 
 @hot
 def _answers_of(
-    geolevel: int, answer_of: Int32s, ancestor: Int32Rows, b: int, c: int, b2: int, c2: int
+    geolevel: int, answer_of: Int32s, ancestor: Int32Rows, places: Places
 ) -> tuple[Any, Any, Any, Any]:
     """Geounits and answers of the two places in a table; no answer for a place that is nowhere."""
-    if b2 == NOWHERE:
-        return ancestor[geolevel, b], np.int32(NOWHERE), answer_of[c], np.int32(-1)
-    return ancestor[geolevel, b], ancestor[geolevel, b2], answer_of[c], answer_of[c2]
+    if places.b2 == NOWHERE:
+        return ancestor[geolevel, places.b], np.int32(NOWHERE), answer_of[places.c], np.int32(-1)
+    return (
+        ancestor[geolevel, places.b],
+        ancestor[geolevel, places.b2],
+        answer_of[places.c],
+        answer_of[places.c2],
+    )
 
 
 @hot
-def _window(
-    problem: Problem, state: State, low: int, high: int, b: int, c: int, b2: int, c2: int
-) -> tuple[int, int]:
+def _window(problem: Problem, state: State, low: int, high: int, places: Places) -> tuple[int, int]:
     """The window, cut to counts and limits."""
-    steps, limits, ancestor = problem.steps, problem.limits, problem.tree.ancestor
+    steps, limits = problem.steps, problem.limits
     last = steps.group.shape[0] - 1
-    low = max(low, -state.people[b, steps.group[last, c]])
-    if b2 != NOWHERE:
-        high = min(high, state.people[b2, steps.group[last, c2]])
+    low = max(low, -state.people[places.b, steps.group[last, places.c]])
+    if places.b2 != NOWHERE:
+        high = min(high, state.people[places.b2, steps.group[last, places.c2]])
     for t in range(limits.geolevel.size):
-        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, b, c, b2, c2)
+        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], problem.tree.ancestor, places)
         if u == v and i == j:
             continue
         if i >= 0:
@@ -242,31 +258,23 @@ def _window(
 
 @hot
 def _add_likelihood(
-    answers: Answers,
-    ancestor: Int32Rows,
-    residual: Int32s,
-    logs: Floats,
-    low: int,
-    high: int,
-    b: int,
-    c: int,
-    b2: int,
-    c2: int,
+    problem: Problem, residual: Int32s, logs: Floats, low: int, high: int, places: Places
 ) -> None:
     """Add the logarithm of the likelihood of each shift of the window."""
+    answers = problem.answers
     linear = 0.0
     square = 0.0
     for t in range(answers.geolevel.size):
-        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, b, c, b2, c2)
-        if u == v and c == c2:
+        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], problem.tree.ancestor, places)
+        if u == v and places.c == places.c2:
             break
         if u == v and i == j:
             continue
         step, at = answers.precision_step[t], answers.precision_begin[t]
         for geounit, answer, sign in ((u, i, 1), (v, j, -1)):
-            w = answers.precision[at + step * geounit]
-            if answer < 0 or w == 0.0:
+            if answer < 0:
                 continue
+            w = answers.precision[at + step * geounit]
             r = residual[answers.begin[t] + geounit * answers.size[t] + answer]
             if answers.gaussian:
                 linear -= w * sign * r
@@ -280,24 +288,24 @@ def _add_likelihood(
 
 
 @hot
-def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: int) -> None:
-    """Shift k persons from (b2, c2) to (b, c)."""
+def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
+    """Shift k persons from the second place to the first."""
     steps, ancestor = problem.steps, problem.tree.ancestor
     for i in range(steps.group.shape[0]):
-        state.people[b, steps.group[i, c]] += k
-        if b2 != NOWHERE:
-            state.people[b2, steps.group[i, c2]] -= k
+        state.people[places.b, steps.group[i, places.c]] += k
+        if places.b2 != NOWHERE:
+            state.people[places.b2, steps.group[i, places.c2]] -= k
     answers, limits = problem.answers, problem.limits
     for t in range(answers.geolevel.size):
-        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, b, c, b2, c2)
-        if u == v and c == c2:
+        u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], ancestor, places)
+        if u == v and places.c == places.c2:
             break
         if i >= 0:
             state.residual[answers.begin[t] + u * answers.size[t] + i] += k
         if j >= 0:
             state.residual[answers.begin[t] + v * answers.size[t] + j] -= k
     for t in range(limits.geolevel.size):
-        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, b, c, b2, c2)
+        u, v, i, j = _answers_of(limits.geolevel[t], limits.answer_of[t], ancestor, places)
         if i >= 0:
             state.limited[limits.begin[t] + u * limits.size[t] + i] += k
         if j >= 0:
@@ -305,39 +313,35 @@ def _apply(problem: Problem, state: State, k: int, b: int, c: int, b2: int, c2: 
 
 
 @hot
-def shift(
-    rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, b: int, c: int, b2: int, c2: int
-) -> int:
+def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, places: Places) -> int:
     """One move between two different places, or of one place.
 
     Args:
         rng: Generator.
         problem, prior, state: The law and the state.
         logs: Room for the logarithms of a window's weights.
-        b, c: The first place.
-        b2, c2: The second place; b2 may be NOWHERE.
+        places: The places.
     Returns:
         Persons shifted from the second to the first place.
     """
-    steps = problem.steps
+    b, c, b2, c2 = places
+    group = problem.steps.group
     low = -int(rng.random() * (WINDOW + 1))
-    low, high = _window(problem, state, low, low + WINDOW, b, c, b2, c2)
+    low, high = _window(problem, state, low, low + WINDOW, places)
     if low >= 0 and high <= 0:
         return 0
     # Before the first step in which the places differ, a move within a block changes nothing.
     step = 0
     if b == b2:
-        while steps.group[step, c] == steps.group[step, c2]:
+        while group[step, c] == group[step, c2]:
             step += 1
-    family = problem.tree.ancestor[1, b]
-    family2 = family if b2 == NOWHERE else problem.tree.ancestor[1, b2]
     logs[0] = 0.0
     for k in range(low, high):
-        ratio = _one_more(state, prior, steps, family, b, c, step, k)
+        ratio = _one_more(problem, state, prior, b, c, step, k)
         if b2 != NOWHERE:
-            ratio /= _one_more(state, prior, steps, family2, b2, c2, step, -k - 1)
+            ratio /= _one_more(problem, state, prior, b2, c2, step, -k - 1)
         logs[k + 1 - low] = logs[k - low] + np.log(ratio)
-    _add_likelihood(problem.answers, problem.tree.ancestor, state.residual, logs, low, high, b, c, b2, c2)
+    _add_likelihood(problem, state.residual, logs, low, high, places)
     most = logs[0]
     for i in range(1, high - low + 1):
         most = max(most, logs[i])
@@ -351,7 +355,7 @@ def shift(
         k += 1
         level -= np.exp(logs[k - low] - most)
     if k != 0:
-        _apply(problem, state, k, b, c, b2, c2)
+        _apply(problem, state, k, places)
     return k
 
 
@@ -391,7 +395,7 @@ def shift_between_blocks(
                 if size > 1 and c2 == c:
                     continue
                 if state.people[b, first_cell + c] + state.people[b2, first_cell + c2] > 0:
-                    shift(rng, problem, prior, state, logs, b, c, b2, c2)
+                    shift(rng, problem, prior, state, logs, Places(b, c, b2, c2))
                     moves += 1
     return moves
 
@@ -425,7 +429,7 @@ def shift_between_cells(
             other = (turn - level) % size
             c2 = c + (other - level) * stride
             if level < other and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
-                shift(rng, problem, prior, state, logs, b, c, b, c2)
+                shift(rng, problem, prior, state, logs, Places(b, c, b, c2))
                 moves += 1
     return moves
 
@@ -441,5 +445,5 @@ def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> int
     logs = np.empty(WINDOW + 1)
     for b in range(state.people.shape[0]):
         c = int(rng.random() * problem.steps.group.shape[1])
-        shift(rng, problem, prior, state, logs, b, c, NOWHERE, c)
+        shift(rng, problem, prior, state, logs, Places(b, c, NOWHERE, c))
     return int(state.people.shape[0])
