@@ -1,6 +1,7 @@
 """`tallyveil draws`: whole tables that agree with everything public, for any number of threads, if chains agree."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -75,14 +76,19 @@ def test_the_folder_says_what_it_is(release, made, tmp_path, command):
     assert "too narrow" in (made.path / "README.txt").read_text()
     assert len(list(made.path.iterdir())) == 102
     description = json.loads((made.path / "draws.json").read_text())
-    assert description["number"] == 100
+    assert len(description["files"]) == 100
     assert description["warnings"]
     command("draws", release, "--out", tmp_path / "e", "--number", "105", code=2)
     command("draws", release, "--out", made.path, code=8)
     with pytest.raises(TallyveilError, match="no draws of 'State'"):
         made.values("State", "age")
-    with pytest.raises(TallyveilError, match="needs 200 draws"):
+    with pytest.raises(TallyveilError, match="needs 201 draws"):
         made.table("Town", "age", level=0.99)
+    for level in (0.0, 1.0, float("nan")):
+        with pytest.raises(TallyveilError, match="wanted more than 0"):
+            made.table("Town", "age", level=level)
+    with pytest.raises(TallyveilError, match="832 or more"):
+        tallyveil.make_draws(release, tmp_path / "e", sweeps=1)
 
 
 @pytest.mark.nightly
@@ -116,7 +122,7 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
         lambda chain, sweeps, **how: 0 if chain.number in (1, 2, 3) else run(chain, sweeps, **how),
     )
     with pytest.raises(TallyveilError, match="Nothing was written") as raised:
-        tallyveil.make_draws(release, tmp_path / "d", number=2, sweeps=500)
+        tallyveil.make_draws(release, tmp_path / "d", number=2, sweeps=832)
     assert raised.value.code == "draws-not-converged"
     assert not (tmp_path / "d" / "draws.json").exists()
 
@@ -129,10 +135,35 @@ def test_draws_of_another_release_are_refused(release, made, make_small_inputs, 
         tallyveil.open_draws(made.path, other)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("format", 2), ("geolevel", "../x"), ("files", []), ("files", "x"), ("seed", None)]
+)
+def test_a_damaged_description_is_refused(release, made, tmp_path, key, value):
+    description = json.loads((made.path / "draws.json").read_text())
+    (tmp_path / "draws.json").write_text(json.dumps(description | {key: value}))
+    with pytest.raises(TallyveilError, match=r"draws\.json"):
+        tallyveil.open_draws(tmp_path, release)
+
+
+def test_a_changed_draw_is_refused(release, made, tmp_path):
+    copy = tmp_path / "draws"
+    shutil.copytree(made.path, copy)
+    path = copy / "draw-003" / "histogram" / "Block.parquet"
+    pl.read_parquet(path).with_columns(pl.col("count") * 2).write_parquet(path)
+    with pytest.raises(TallyveilError, match="SHA-256"):
+        tallyveil.open_draws(copy, release).values("Town", "total")
+
+
 def test_imputations_are_combined():
     got = tallyveil.combined([1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
     assert got["estimate"] == 2.0
     assert got["standard_error"] ** 2 == pytest.approx(0.5 + 4 / 3)
     assert got["degrees_of_freedom"] == pytest.approx(2 / ((4 / 3) / (0.5 + 4 / 3)) ** 2)
-    with pytest.raises(TallyveilError):
-        tallyveil.combined([1.0], [1.0])
+    for estimates, variances in (
+        ([1.0], [1.0]),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, float("nan")], [1.0, 1.0]),
+        ([1.0, 2.0], [1.0, -1.0]),
+    ):
+        with pytest.raises(TallyveilError):
+            tallyveil.combined(estimates, variances)

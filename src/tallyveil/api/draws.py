@@ -1,9 +1,10 @@
 """Draws of whole tables of a finished release, from Python. They follow from what is published and cost nothing."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from tallyveil.api.arguments import (
     checked,
 )
 from tallyveil.errors import ConfigError
-from tallyveil.files.marks import mark_lines
+from tallyveil.files.marks import mark_lines, marks_of
 from tallyveil.schema.answer_columns import label_columns, summed_out
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from tallyveil.postprocess.intervals.model import FinishedRelease
 
 Values = Annotated[Sequence[float], Wanted("a list of numbers, one for each draw")]
-_LEAST_FOR_INTERVALS: Final = 40
-"""Draws with which a 95 % interval leaves one draw out on each side. With fewer, it would have to reach beyond all
-draws."""
 
 
 class Draws:
@@ -46,8 +44,9 @@ class Draws:
 
     def __init__(self, path: Path, release: "FinishedRelease", description: "DrawsDescription") -> None:
         self.path = path
-        self.description = asdict(description)
-        self.warnings = tuple(description.warnings)
+        self.description = {**asdict(description), "number": description.number}
+        # Of the release itself: a copy of its marks might have been changed.
+        self.warnings = marks_of(release.manifest).warnings
         self._release = release
         self._stated = description
 
@@ -94,12 +93,16 @@ class Draws:
         Raises:
             ConfigError: there are no counts of this geolevel, or too few draws for the level; else as `values`.
         """
-        least = int(np.ceil(_LEAST_FOR_INTERVALS * 0.05 / max(1.0 - level, 1e-9)))
-        if not 0.0 < level < 1.0 or self._stated.number < least:
+        if not 0.0 < level < 1.0:
+            raise ConfigError(
+                f"the level is {level}, wanted more than 0 and less than 1.", code="draws-range"
+            )
+        # So many that an interval leaves a draw out on each side. Rounded, since 1 - 0.9 is no tenth in floats.
+        least = math.ceil(round(2.0 / (1.0 - level), 6)) + 1
+        if self._stated.number < least:
             raise ConfigError(
                 f"an interval of level {level} needs {least:,} draws, and there are {self._stated.number}. Make more "
-                f"draws, or "
-                "ask for a lower level.",
+                "draws, or ask for a lower level.",
                 code="draws-range",
             )
         answers = self._answers(area, query)
@@ -170,7 +173,7 @@ def make_draws(
         seed: Another seed gives other draws.
         experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
             Their intervals are too narrow for rare groups.
-        sweeps: Sweeps of a chain after which it is given up; None for 13,312.
+        sweeps: Sweeps of a chain after which it is given up; None for 26,624.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:
@@ -207,15 +210,14 @@ def open_draws(out: AnyPath, release: AnyPath) -> Draws:
     Raises:
         StoreError: there are no draws, or they are of another release.
     """
-    from tallyveil.postprocess.draws.job import read_description, require_release
+    from tallyveil.postprocess.draws.job import read_description
     from tallyveil.postprocess.intervals.model import open_release
 
     opened = open_release(Path(release))
-    description = read_description(Path(out))
-    require_release(Path(out), opened, description)
-    return Draws(Path(out), opened, description)
+    return Draws(Path(out), opened, read_description(Path(out), opened))
 
 
+@checked
 def combined(estimates: Values, variances: Values) -> dict[str, Any]:
     """An estimate from every draw, combined by the rules for multiple imputations (Rubin 1987).
 
@@ -229,11 +231,15 @@ def combined(estimates: Values, variances: Values) -> dict[str, Any]:
         ConfigError: there are fewer than two draws, or not one variance for each estimate, or a negative one.
     """
     each, within = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
-    if each.ndim != 1 or each.shape != within.shape or len(each) < 2 or not (within >= 0).all():
+    if len(each) != len(within) or len(each) < 2:
         raise ConfigError(
-            f"got estimates of shape {each.shape} and variances of shape {within.shape}; wanted as many of both, two "
-            f"or more, and "
-            "no negative variance.",
+            f"got {len(each)} estimates and {len(within)} variances; wanted as many of both, two or more.",
+            code="bad-argument",
+        )
+    if not (np.isfinite(each).all() and np.isfinite(within).all() and (within >= 0).all()):
+        raise ConfigError(
+            "an estimate or a variance is no finite number, or a variance is negative. Give those of one statistic for "
+            "each draw.",
             code="bad-argument",
         )
     m = len(each)

@@ -27,7 +27,10 @@ def draws(
     sweeps: Annotated[
         int | None,
         typer.Option(
-            "--sweeps", min=1, help="Sweeps after which chains that disagree are given up. Default: 13,312."
+            "--sweeps",
+            min=832,
+            help="Sweeps after which chains that disagree are given up. They are compared after 832, and then "
+            "after twice as many each time. Default: 26,624.",
         ),
     ] = None,
     workers: Workers = None,

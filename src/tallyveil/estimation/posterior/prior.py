@@ -1,6 +1,6 @@
 """The model of how blocks resemble each other, and the updates of its parameters.
 
-*Sizes.* A block is empty with a probability that its tract shares (the geolevel two above the blocks); these
+*Sizes.* Unless public limits decide it, a block is empty with a probability that its tract shares; these
 probabilities are beta variables around that of the whole area. Else its size has a negative binomial law without 0,
 whose mean its family shares (the blocks of one geounit of the geolevel above); the logarithms of the means are normal,
 and all families share the shape.
@@ -123,7 +123,7 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     n_steps = len(problem.kernel.steps.group)
     occupied = max(1, int((state.people[:, 0] > 0).sum()))
     size = max(1.0, float(state.people[:, 0].sum()) / occupied)
-    empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_open.sum())), 0.01, 0.99))
+    empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_free.sum())), 0.01, 0.99))
     return Parameters(
         shares=tuple(np.tile(np.maximum(share, 1e-9), (n, 1)) for n in n_geounits[1:]),
         near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
@@ -329,8 +329,9 @@ def _emptiness(
     tract = problem.kernel.tree.ancestor[tract_row(problem)]
     occupied = state.people[:, 0] > 0
     n = len(parameters.empty)
-    some = np.bincount(tract[occupied], minlength=n)
-    none = np.bincount(tract[~occupied & problem.is_open], minlength=n)
+    # Where public limits decide it, a block says nothing about others.
+    some = np.bincount(tract[occupied & problem.is_free], minlength=n)
+    none = np.bincount(tract[~occupied & problem.is_free], minlength=n)
     # Empty and occupied blocks are a division like that of persons, in two groups.
     count = np.stack([none + some, none, some], axis=1)
     parent, zero = np.array([-1, 0, 0], np.int32), np.zeros(n, np.int32)

@@ -3,19 +3,23 @@ divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from tallyveil.arrays import Floats, Int32s, Integers
-from tallyveil.errors import SolverError
+from tallyveil.errors import ConfigError, SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.posterior.moves import Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
+
+LARGEST: Final = 1 << 30
+"""Largest count and noisy answer, in size: the difference of two is less than 2^31, as 32 bits hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +48,7 @@ class PosteriorProblem:
         spine: The hierarchy.
         kernel: The same for the compiled moves.
         measured: Noisy answers, in the order of the residuals.
-        is_open: Blocks in which limits allow a person; shape (blocks,).
+        is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
         possible: Whether a group of a step has a possible cell; shape (columns,).
         step: Step of each column of the state's counts.
     """
@@ -53,7 +57,7 @@ class PosteriorProblem:
     spine: Spine
     kernel: Problem
     measured: Int32s
-    is_open: NDArray[np.bool_]
+    is_free: NDArray[np.bool_]
     possible: NDArray[np.bool_]
     step: Int32s
 
@@ -114,6 +118,7 @@ def posterior_problem(
             those with the most levels first.
         gaussian: Whether the noise is Gaussian; otherwise it is Laplace noise.
     Raises:
+        ConfigError: a noisy answer is too large.
         StoreError: measurements are missing.
     """
     tree = _tree(spine)
@@ -129,7 +134,7 @@ def posterior_problem(
         spine,
         Problem(tree, answers, kernel_limits, steps),
         measured,
-        _open(tree, kernel_limits),
+        _free(tree, kernel_limits),
         possible,
         step,
     )
@@ -160,7 +165,14 @@ def _answers(
             n_values.append(n_geounits * query.size)
             precision.append(_inverse_parameters(of_query, gaussian=gaussian))
             precision_step.append(int(len(of_query) > 1))
-            measured.append(np.asarray(rows.rows(number, [query], 0, n_geounits), np.int32).ravel())
+            values = rows.rows(number, [query], 0, n_geounits)
+            if int(np.abs(values.astype(np.int64)).max(initial=0)) > LARGEST:
+                raise ConfigError(
+                    f"draws cannot be made: a noisy answer of '{query.name}' at {level.geolevel} is beyond "
+                    f"{LARGEST:,}. Use the published counts and intervals.",
+                    code="draws-unsuited",
+                )
+            measured.append(values.astype(np.int32).ravel())
     kernel = Answers(
         np.array(geolevel, np.int64),
         np.array(answer_of, np.int32).reshape(-1, n_cells),
@@ -267,12 +279,14 @@ def _values(tree: Tree, tables: Answers | Limits, counts: Int32s) -> Int32s:
     return np.concatenate([*values, np.zeros(0, np.int64)]).astype(np.int32)
 
 
-def _open(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
+def _free(tree: Tree, limits: Limits) -> NDArray[np.bool_]:
     n_blocks, n_cells = tree.ancestor.shape[1], limits.answer_of.shape[1]
-    allowed = np.ones((n_blocks, n_cells), bool)
+    allowed, forced = np.ones((n_blocks, n_cells), bool), np.zeros(n_blocks, bool)
     for geolevel, answer_of, begin, size in zip(
         limits.geolevel, limits.answer_of, limits.begin, limits.size, strict=True
     ):
         at = begin + tree.ancestor[geolevel].astype(np.int64)[:, None] * size + np.maximum(answer_of, 0)
         allowed &= (answer_of < 0) | (limits.upper[at] > 0)
-    return np.asarray(allowed.any(axis=1), bool)
+        if geolevel == 0:
+            forced |= ((answer_of >= 0) & (limits.lower[at] > 0)).any(axis=1)
+    return np.asarray(allowed.any(axis=1) & ~forced, bool)

@@ -60,9 +60,10 @@ class Convergence:
 
     Attributes:
         sweeps: Sweeps of each chain, of which the first half was thrown away.
-        reduction: Largest split R-hat of parameters and coarse counts.
-        at_families: 99th percentile of the split R-hat of the families' counts.
-        at_blocks: The same of the blocks'.
+        reduction: Largest split R-hat of the parameters of which there are few, and of the watched counts from the root
+            down to two geolevels above the blocks. Watched are groups of all steps to the classed one.
+        at_families: 99th percentile of the split R-hat of the families' watched counts with a mean above 0.01.
+        at_blocks: The same of the blocks' totals.
         effective: Smallest effective sample size of parameters and coarse counts.
         n_watched: Number of parameters and coarse counts.
     """
@@ -98,10 +99,10 @@ class _Segment:
     """
 
     series: NDArray[np.float32]
-    sums: Integers
-    squares: Integers
-    family_sums: Integers
-    family_squares: Integers
+    sums: Floats
+    squares: Floats
+    family_sums: Floats
+    family_squares: Floats
     state: SparseCounts
 
 
@@ -118,17 +119,18 @@ class _Watched:
         columns = _columns(problem)
         tree = problem.kernel.tree
         families = tree.begin[tree.level_begin[1] : tree.level_begin[2] - 1]
-        sums, squares = np.zeros((2, problem.n_blocks), np.int64)
-        family_sums, family_squares = np.zeros((2, len(families), columns), np.int64)
+        # Squares of large counts, summed, are more than 64 bits hold.
+        sums, squares = np.zeros((2, problem.n_blocks))
+        family_sums, family_squares = np.zeros((2, len(families), columns))
         series = []
         for sweep in range(1, sweeps + 1):
             self.chain.run(1)
             counts = state.people[:, :columns].astype(np.int64)
             sums += counts[:, 0]
-            squares += counts[:, 0] ** 2
+            squares += counts[:, 0].astype(np.float64) ** 2
             of_families = np.add.reduceat(counts, families, axis=0)
             family_sums += of_families
-            family_squares += of_families**2
+            family_squares += of_families.astype(np.float64) ** 2
             if sweep % (sweeps // ROWS) == 0:
                 row = np.concatenate([_parameters(self.chain), *_coarse(problem, of_families)])
                 series.append(row.astype(np.float32))

@@ -13,16 +13,15 @@ from typing import Any, Final
 import numpy as np
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.posterior.sampling import CHAINS, MOST_DRAWS, Convergence, SparseCounts, sample
+from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, SparseCounts, sample
 from tallyveil.files.finished import MANIFEST
-from tallyveil.files.histograms import read_histogram, write_histogram
+from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
-from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.draws.model import posterior_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.schema.counts import PublicCounts, TripletSum
-from tallyveil.storage.json_files import read_declared
+from tallyveil.storage.json_files import damaged, read_declared
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.system import usable_cores
 from tallyveil.storage.write import file_digest, write_json, write_text
@@ -49,7 +48,7 @@ class DrawsDescription:
         run: The run that spent the budget.
         manifest_sha256: SHA-256 of the release's `manifest.json`, which the draws belong to.
         geolevel: Geolevel of the counts.
-        number: Number of draws.
+        files: SHA-256 of the file of each draw, in order.
         seed: What was given as the seed.
         chains: Number of chains.
         convergence: What was compared before draws were taken.
@@ -63,7 +62,7 @@ class DrawsDescription:
     run: str
     manifest_sha256: str
     geolevel: str
-    number: int
+    files: list[str]
     seed: int
     chains: int
     convergence: dict[str, Any]
@@ -71,6 +70,11 @@ class DrawsDescription:
     statement: str
     protected: bool
     warnings: list[str]
+
+    @property
+    def number(self) -> int:
+        """Number of draws."""
+        return len(self.files)
 
 
 def make_draws(
@@ -106,8 +110,13 @@ def make_draws(
     if not 1 <= number <= MOST_DRAWS:
         raise ConfigError(
             f"the number of draws is {number:,}, wanted 1 to {MOST_DRAWS}. States of a chain that are nearer to each "
-            f"other would say "
-            "nothing more.",
+            "other would say nothing more.",
+            code="draws-range",
+        )
+    if longest < FIRST_SWEEPS:
+        raise ConfigError(
+            f"chains are given {longest:,} sweeps, wanted {FIRST_SWEEPS} or more. They are compared for the first time "
+            f"after {FIRST_SWEEPS}, and then after twice as many.",
             code="draws-range",
         )
     refuse_inputs(out, [root])
@@ -135,8 +144,22 @@ def make_draws(
             for i, counts in enumerate(_summed(release, draws, level)):
                 write_histogram(out / _name(i), counts, release.schema, original, release.tags)
                 watch.advanced(1)
-        description = _description(
-            release, digest, original.geolevels[level], number, seed, convergence, experimental
+        geolevel = original.geolevels[level]
+        marks = marks_of(release.manifest)
+        description = DrawsDescription(
+            format=FORMAT,
+            release=release.name,
+            run=release.manifest.spender,
+            manifest_sha256=digest,
+            geolevel=geolevel,
+            files=[file_digest(histogram_path(out / name, geolevel)) for name in names],
+            seed=seed,
+            chains=CHAINS,
+            convergence=asdict(convergence),
+            experimental=experimental,
+            statement=MODEL,
+            protected=marks.protected,
+            warnings=list(marks.warnings),
         )
         write_text(out / README, _readme(description))
         # Last: a folder without it is not finished.
@@ -159,33 +182,6 @@ def _summed(release: FinishedRelease, draws: list[SparseCounts], level: int) -> 
         yield PublicCounts(original.geolevels[level], *total.finish())
 
 
-def _description(
-    release: FinishedRelease,
-    digest: str,
-    geolevel: str,
-    number: int,
-    seed: int,
-    convergence: Convergence,
-    experimental: bool,
-) -> DrawsDescription:
-    marks = marks_of(release.manifest)
-    return DrawsDescription(
-        format=FORMAT,
-        release=release.name,
-        run=release.manifest.spender,
-        manifest_sha256=digest,
-        geolevel=geolevel,
-        number=number,
-        seed=seed,
-        chains=CHAINS,
-        convergence=asdict(convergence),
-        experimental=experimental,
-        statement=MODEL,
-        protected=marks.protected,
-        warnings=list(marks.warnings),
-    )
-
-
 def _readme(description: DrawsDescription) -> str:
     experimental = [
         "EXPERIMENTAL: intervals of single blocks from these draws are too narrow for rare groups."
@@ -203,31 +199,43 @@ def _readme(description: DrawsDescription) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_description(out: Path) -> DrawsDescription:
-    """What `draws.json` says; raises StoreError if it is missing or damaged."""
-    return read_declared(out / DESCRIPTION, DrawsDescription, "Make the draws again with `tallyveil draws`.")[
-        1
-    ]
+def read_description(out: Path, release: FinishedRelease) -> DrawsDescription:
+    """What `draws.json` says of draws of a release.
+
+    Raises:
+        StoreError: it is missing or damaged, or says that the draws are of another release.
+    """
+    path, mend = out / DESCRIPTION, "Make the draws again with `tallyveil draws`."
+    _, description = read_declared(path, DrawsDescription, mend)
+    if file_digest(release.root / MANIFEST) != description.manifest_sha256:
+        raise StoreError(
+            f"the draws in {out} are of another release than {release.root}, or the release has changed since. Make "
+            "them again with `tallyveil draws`.",
+            code="draws-of-another",
+        )
+    for place, is_wrong in (
+        ("format", description.format != FORMAT),
+        ("geolevel", description.geolevel not in release.hierarchies.original.geolevels[-2:]),
+        ("files", not 1 <= description.number <= MOST_DRAWS),
+    ):
+        if is_wrong:
+            raise damaged(path, place, mend)
+    return description
 
 
 def read_draws(out: Path, release: FinishedRelease, description: DrawsDescription) -> Iterator[PublicCounts]:
     """The counts of every draw, in order.
 
     Raises:
-        StoreError: the draws are of another release, or a file is missing or damaged.
+        StoreError: a file is missing, or is not what `draws.json` says.
     """
-    require_release(out, release, description)
-    original: Spine = release.hierarchies.original
-    for i in range(description.number):
+    original = release.hierarchies.original
+    for i, digest in enumerate(description.files):
+        path = histogram_path(out / _name(i), description.geolevel)
+        if not (path.is_file() and file_digest(path) == digest):
+            raise StoreError(
+                f"{path} is missing, or does not have the SHA-256 that {DESCRIPTION} lists. Restore the file from a "
+                "copy, or make the draws again with `tallyveil draws`.",
+                code="release-damaged",
+            )
         yield read_histogram(out / _name(i), description.geolevel, release.schema, original)
-
-
-def require_release(out: Path, release: FinishedRelease, description: DrawsDescription) -> None:
-    """Refuse draws of another release; raises StoreError."""
-    if file_digest(release.root / MANIFEST) != description.manifest_sha256:
-        raise StoreError(
-            f"the draws in {out} are of another release than {release.root}, or the release has changed since. Make "
-            f"them again "
-            "with `tallyveil draws`.",
-            code="draws-of-another",
-        )

@@ -6,7 +6,7 @@ import numpy as np
 
 from tallyveil.arrays import Int32s, NarrowArray
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.posterior.problem import LimitRows, PosteriorProblem, posterior_problem
+from tallyveil.estimation.posterior.problem import LARGEST, LimitRows, PosteriorProblem, posterior_problem
 from tallyveil.files.histograms import read_histogram
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.intervals.model import (
@@ -46,6 +46,7 @@ def posterior_of(release: FinishedRelease) -> tuple[PosteriorProblem, Int32s]:
     bounded = {
         factor.attribute for item in plan.bounds for factor in schema.query(item.query).factors if factor.name
     }
+    released = _released(release)
     problem = posterior_problem(
         schema,
         spine,
@@ -55,7 +56,7 @@ def posterior_of(release: FinishedRelease) -> tuple[PosteriorProblem, Int32s]:
         [name for name in schema.attribute_names if name in bounded],
         gaussian=measured.gaussian,
     )
-    return problem, _released(release)
+    return problem, released
 
 
 def _released(release: FinishedRelease) -> Int32s:
@@ -63,6 +64,8 @@ def _released(release: FinishedRelease) -> Int32s:
     spine = release.spine
     finest = read_histogram(release.root, spine.geolevels[spine.finest], release.schema, spine)
     counts = np.zeros((finest.n_geounits, release.schema.size), np.int32)
+    if finest.total > LARGEST:
+        raise _refused(release, f"it has more than {LARGEST:,} people")
     rows, cells, people = finest.rows(0, finest.n_geounits)
     counts[rows, cells] = people
     return counts

@@ -85,7 +85,7 @@ def test_limits_cut_the_law_and_nothing_else():
     lower = np.array([[0, 0], [0, 0], [1, 0], [0, 0]], np.int32)
     limits = [LimitRows(3, SCHEMA.query("race"), lower, upper)]
     problem = problem_of(["1111", "1112", "1121", "1211"], 3, limits=limits)
-    assert problem.is_open.tolist() == [True, False, True, True]
+    assert problem.is_free.tolist() == [True, False, False, True]
     race = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     states = [x for x in states if ((x @ race <= upper) & (x @ race >= lower)).all()]
