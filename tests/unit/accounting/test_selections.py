@@ -114,6 +114,31 @@ def test_no_bound_is_below_the_exact_law_of_a_finite_mechanism(epsilon, options,
     assert max(tight) > 0.3
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "share", "mean"),
+    [("10", "1/2", "13"), ("5", "1/2", "1"), ("1", "1/10", "1"), ("10", "1/100", "3")],
+)
+def test_the_largest_loss_of_the_best_of_samples_is_covered(epsilon, share, mean) -> None:
+    """A sample loses more in one direction than in the other; results are ordered by the answer, then at random."""
+    event = PoissonRepeatAndSelect(PoissonSampled(RandomizedResponse(epsilon, 2), share), mean)
+    e, q, mu = exp(number(Fraction(epsilon))), number(Fraction(share)), number(Fraction(mean))
+    without = [1 / (1 + e), e / (1 + e)]
+    sample = [(1 - q) * without[0] + q * e / (1 + e), (1 - q) * without[1] + q / (1 + e)]
+    bound = compose(event, neighbours="unbounded").epsilon(0).upper
+    largest = mpf(0)
+    for first, second in ((sample, without), (without, sample)):
+        for answers in ((0, 1), (1, 0)):
+            ahead = mpf(0)
+            for answer in answers:
+                after = ahead + first[answer] - second[answer]
+                # The density of the best one is that of one run times exp(mean * (place - 1)).
+                for difference in (ahead, after):
+                    largest = max(largest, log(first[answer] / second[answer]) + mu * difference)
+                ahead = after
+    assert largest <= bound * (1 + 1e-14)
+    assert bound < largest + mpf("1e-9") * (1 + largest)
+
+
 def test_one_run_that_is_the_same_for_all_costs_nothing() -> None:
     # Without the tangent of section 12 the Poisson bound would be ln(mean) / (alpha - 1), which is below 0 for 1/2.
     for mean in ("1/2", "10"):
