@@ -130,8 +130,9 @@ def best_excess(objective: Callable[[float], float]) -> Fraction:
         return objective(math.exp(logarithm))
 
     # A coarse look first, since golden section assumes one minimum, which e^160 may not have.
-    best = min(range(_NEAREST, _LARGEST_EXCESS + 1), key=at)
-    return Fraction(math.exp(least_point(at, best - 1.0, best + 1.0, 1e-8)))
+    best = float(min(range(_NEAREST, _LARGEST_EXCESS + 1), key=at))
+    # Beside the best of the coarse look there may be orders at which a sample has no divergence.
+    return Fraction(math.exp(min(best, least_point(at, best - 1.0, best + 1.0, 1e-8), key=at)))
 
 
 def _rho_of_loss(loss: AnyLoss) -> Fraction | None:

@@ -139,6 +139,13 @@ def test_the_largest_loss_of_the_best_of_samples_is_covered(epsilon, share, mean
     assert bound < largest + mpf("1e-9") * (1 + largest)
 
 
+@pytest.mark.parametrize("delta", ["1e-2", "1e-6", "1e-12"])
+def test_the_best_order_may_be_the_last_that_a_sample_has(delta) -> None:
+    event = RepeatAndSelect(PoissonSampled(Laplace(1, 1), "1/10"), "1/2")
+    guarantee = compose(event, neighbours="unbounded")
+    assert 0 < guarantee.epsilon(delta).upper < 3
+
+
 def test_one_run_that_is_the_same_for_all_costs_nothing() -> None:
     # Without the tangent of section 12 the Poisson bound would be ln(mean) / (alpha - 1), which is below 0 for 1/2.
     for mean in ("1/2", "10"):

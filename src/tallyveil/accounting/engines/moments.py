@@ -293,8 +293,8 @@ def _greatest_of_selection(loss: SelectedLoss) -> Bounds:
     """That of one run, and what the order of the results adds (docs/proofs/real-noise.md, section 12)."""
     run, back = greatest_bounds(loss.base), greatest_bounds(mirrored(loss.base)).upper
     if loss.eta is None:
-        # Total variation from the largest losses of both directions, which differ for a sample. The quotient comes first:
-        # it is at most 1 and does not vanish where both are tiny.
+        # Total variation from the largest losses of both directions, which differ for a sample. The quotient comes
+        # first: it is at most 1 and does not vanish where both are tiny.
         there, and_back, both = -math.expm1(-run.upper), -math.expm1(-back), -math.expm1(-run.upper - back)
         variation = there * (and_back / both) if both > 0 else 0.0
         return Bounds(0.0, run.upper + as_float(loss.parameter) * variation * (1 + 1e-14))
