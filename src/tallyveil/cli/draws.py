@@ -1,20 +1,19 @@
 """`tallyveil draws`: complete tables drawn from what a release's measurements and a model of its blocks say
 together."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Quiet, Workers, give
+from tallyveil.cli.frame.arguments import AsJson, FilesOut, FinishedRelease, Quiet, Seed, Workers, give
 
 
 def draws(
     release: FinishedRelease,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new or empty folder.")],
+    out: FilesOut,
     number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 104.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed gives other draws.")] = 1,
+    seed: Seed = 1,
     experimental_blocks: Annotated[
         bool,
         typer.Option(

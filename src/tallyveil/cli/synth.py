@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import SCHEMA, AsJson, Quiet, give_files
+from tallyveil.cli.frame.arguments import SCHEMA, AsJson, Quiet, Seed, give_files
 
 if TYPE_CHECKING:
     pass
@@ -88,7 +88,7 @@ def synth(
             "extra `maps`.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed makes the same population.")] = 1,
+    seed: Seed = 1,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -50,6 +50,12 @@ Out = Annotated[
     ),
 ]
 FilesOut = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the files; new or empty.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", min=0, help="The same seed gives the same result, and another one another result."
+    ),
+]
 MeasurementsFolder = Annotated[
     Path,
     typer.Argument(
