@@ -33,7 +33,7 @@ import numpy.typing as npt
 from scipy.stats import beta
 
 from tallyveil.accounting.numbers import at_least, at_most
-from tallyveil.arrays import Integers
+from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import BudgetError, SolverError
 from tallyveil.kernels.subspace.chain import ABSOLUTE, Bits, coupled_jump_sweeps, coupled_slice_sweeps
 from tallyveil.subspace.mcmc import (
@@ -388,12 +388,23 @@ def potential_scale_reduction(chains: npt.ArrayLike) -> npt.NDArray[np.float64]:
             "two chains and two states.",
             code="subspace-chain-range",
         )
-    n = states.shape[1]
-    within = states.var(axis=1, ddof=1).mean(axis=0)
-    between = states.mean(axis=1).var(axis=0, ddof=1)
-    total = (n - 1) / n * within + between
+    return scale_reduction(states.mean(axis=1), states.var(axis=1, ddof=1), states.shape[1])
+
+
+def scale_reduction(means: Floats, variances: Floats, n: int) -> Floats:
+    """Potential scale reduction of each quantity from the means and variances of chains, or of parts of them.
+
+    Args:
+        means: Mean of each part; shape (parts, quantities).
+        variances: Variance of each part, divided by n - 1; shape (parts, quantities).
+        n: States of a part.
+    Returns:
+        float64 [quantities]; 1 for a quantity that never changes, infinite for one that differs only between parts.
+    """
+    within = variances.mean(axis=0)
+    total = (n - 1) / n * within + means.var(axis=0, ddof=1)
     still = np.where(total > 0, math.inf, 1.0)
-    factors: npt.NDArray[np.float64] = np.sqrt(np.divide(total, within, out=still, where=within > 0))
+    factors: Floats = np.sqrt(np.divide(total, within, out=still, where=within > 0))
     return factors
 
 

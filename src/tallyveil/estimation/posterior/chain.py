@@ -1,4 +1,4 @@
-"""A chain: sweeps of moves, and an update of the prior's parameters after every few of them."""
+"""A chain: sweeps of moves, each followed by an update of the prior's parameters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,44 +46,33 @@ class Chain:
         """The present table; shape (blocks, cells)."""
         return self.state.people[:, self.problem.cells].copy()
 
-    def run(self, sweeps: int, *, fixed: bool = False) -> int:
-        """Do some sweeps.
-
-        Args:
-            sweeps: How many.
-            fixed: Whether the parameters stay as they are.
-        Returns:
-            Number of moves that were tried.
-        """
-        moves = 0
+    def run(self, sweeps: int) -> None:
+        """Do some sweeps, each with an update of the parameters."""
         for _ in range(sweeps):
             rng = Generator(
                 Philox(key=np.array([self.key, self.number], np.uint64), counter=[0, 0, 0, self.sweep])
             )
-            moves += self._moved(rng)
-            self.sweep += 1
-            if not fixed:
-                self.parameters = updated(rng, self.problem, self.state, self.parameters)
-        return moves
+            self.move(rng)
+            self.parameters = updated(rng, self.problem, self.state, self.parameters)
 
-    def _moved(self, rng: Generator) -> int:
+    def move(self, rng: Generator) -> None:
+        """Do the moves of one sweep; the parameters stay as they are."""
         problem, state = self.problem.kernel, self.state
         prior = kernel_prior(self.problem, self.parameters)
-        moves = 0
         # Coarser geolevels take turns: sums of families are known well, so that few such moves succeed.
         n_coarser = len(problem.tree.ancestor) - 2
         coarser = [2 + self.sweep % n_coarser] if n_coarser else []
         attributes = list(_attributes(self.problem))
         for row in [1] * SIBLINGS + coarser:
-            moves += shift_between_blocks(rng, problem, prior, state, row, 1, 1)
+            shift_between_blocks(rng, problem, prior, state, row, 1, 1)
         # Limits may leave a block with cells that its siblings do not have: people then change both at once.
+        changed = attributes[self.sweep % len(attributes)]
         for row in [1, *coarser]:
-            changed = attributes[self.sweep % len(attributes)]
-            moves += shift_between_blocks(rng, problem, prior, state, row, *changed)
+            shift_between_blocks(rng, problem, prior, state, row, *changed)
         for stride, size in attributes:
-            moves += shift_between_cells(rng, problem, prior, state, stride, size)
-        moves += add_or_remove(rng, problem, prior, state)
-        return moves
+            shift_between_cells(rng, problem, prior, state, stride, size)
+        add_or_remove(rng, problem, prior, state)
+        self.sweep += 1
 
 
 def _attributes(problem: PosteriorProblem) -> Iterator[tuple[int, int]]:

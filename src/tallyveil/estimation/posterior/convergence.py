@@ -4,12 +4,12 @@ Nothing is published from chains that do not pass (`tallyveil.postprocess.draws`
 et al. 2021 without rank normalisation: all quantities here have finite variances.
 """
 
-import math
 from typing import Final
 
 import numpy as np
 
 from tallyveil.arrays import Floats
+from tallyveil.subspace.diagnostics import potential_scale_reduction
 
 MOST_REDUCTION: Final = 1.01
 """Largest split R-hat of a parameter and of every count that is watched by itself: the limit of Vehtari et al."""
@@ -20,23 +20,6 @@ LEAST_SIZE: Final = 400.0
 is itself exact enough to be compared with 1.01."""
 
 
-def scale_reduction(means: Floats, variances: Floats, n: int) -> Floats:
-    """Potential scale reduction of each quantity from the means and variances of parts of chains.
-
-    Args:
-        means: Mean of each part; shape (parts, quantities).
-        variances: Variance of each part, divided by n - 1; shape (parts, quantities).
-        n: States of a part.
-    Returns:
-        float64 [quantities]; 1 for a quantity that never changes, infinite for one that differs only between parts.
-    """
-    within = variances.mean(axis=0)
-    total = (n - 1) / n * within + means.var(axis=0, ddof=1)
-    still = np.where(total > 0, math.inf, 1.0)
-    factors: Floats = np.sqrt(np.divide(total, within, out=still, where=within > 0))
-    return factors
-
-
 def split_reduction(series: Floats) -> Floats:
     """Split R-hat of each quantity: every chain counts as two, its halves, so that a chain that drifts is noticed.
 
@@ -44,8 +27,7 @@ def split_reduction(series: Floats) -> Floats:
         series: Values along the chains; shape (chains, states, quantities).
     """
     half = series.shape[1] // 2
-    parts = np.concatenate([series[:, :half], series[:, -half:]])
-    return scale_reduction(parts.mean(axis=1), parts.var(axis=1, ddof=1), half)
+    return potential_scale_reduction(np.concatenate([series[:, :half], series[:, -half:]]))
 
 
 def effective_sizes(series: Floats) -> Floats:

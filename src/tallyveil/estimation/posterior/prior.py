@@ -34,9 +34,8 @@ from tallyveil.kernels.posterior.updates import (
 )
 
 CLASSES: Final = np.array([0.5, 2, 8, 32, 128, 512])
-"""Concentrations of a block's first division, a factor of 4 apart. With a factor of 2, two neighbouring classes can
-hardly be told apart by a block, and their shares wander without end; with 8, blocks of one group and mixed ones share a
-class."""
+"""Concentrations of the classes, a factor of 4 apart. With a factor of 2, a block hardly tells two neighbouring classes
+apart, and their shares wander without end; with 8, blocks of one group and mixed ones share a class."""
 
 SIZE_BEGINS: Final = np.array([0, 10, 20, 40, 80, 160, 320])
 """Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than
@@ -59,8 +58,7 @@ BASE: Final = 0.5
 """Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
 
 LEAST: Final = 1e-9
-"""Probabilities of 0 and 1 are kept this far from both, so that their ratio is finite. A country has fewer blocks than
-1e9."""
+"""Probabilities are kept this far from 0 and 1, so that their ratio is finite. A country has fewer blocks than 1e9."""
 
 SIZE_CENTRE: Final = (np.log(40.0), 2.0)
 """Mean and standard deviation of the normal law of `centre`: block sizes between 1 and 2,000 persons on average."""
@@ -125,7 +123,7 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     size = max(1.0, float(state.people[:, 0].sum()) / occupied)
     empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_free.sum())), 0.01, 0.99))
     return Parameters(
-        shares=tuple(np.tile(np.maximum(share, 1e-9), (n, 1)) for n in n_geounits[1:]),
+        shares=tuple(np.tile(np.maximum(share, LEAST), (n, 1)) for n in n_geounits[1:]),
         near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
         concentration=np.full(len(parent), 20.0),
         log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
@@ -256,14 +254,11 @@ def _compositions(
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
     """Shares at every geolevel, and concentrations."""
     ancestor, parent = problem.kernel.tree.ancestor, problem.kernel.steps.parent
-    aboves = _aboves(problem)
-    divided = np.zeros(len(parent), bool)
-    divided[parent[1:]] = True
-    columns = np.arange(len(parent))
-    # The classed step's divisions have a class for each block.
-    has_class = problem.step == problem.kernel.steps.classed - 1
-    own = np.where(divided & ~has_class, columns, -1)
-    own[own >= 0] = np.arange(int((own >= 0).sum()))
+    spine, divided, has_class = problem.spine, problem.divided, problem.has_class
+    # For each geolevel from that of the families to the one below the root, the geounit above each.
+    aboves = [spine.parents(level).astype(np.int32) for level in range(spine.finest - 1, 0, -1)]
+    alone = divided & ~has_class
+    own = np.where(alone, np.cumsum(alone) - 1, -1)
     concentration = parameters.concentration
     if own.max() >= 0:
         concentration = _walked(
@@ -290,23 +285,11 @@ def _compositions(
     return tuple(reversed(drawn)), tuple(near), concentration
 
 
-def _aboves(problem: PosteriorProblem) -> list[Int32s]:
-    """For each geolevel from that of the families to the one below the root, the geounit above each."""
-    ancestor = problem.kernel.tree.ancestor
-    aboves = []
-    for row in range(1, len(ancestor) - 1):
-        above = np.zeros(int(ancestor[row].max()) + 1, np.int32)
-        above[ancestor[row]] = ancestor[row + 1]
-        aboves.append(above)
-    return aboves
-
-
 def _sizes(
     rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
 ) -> tuple[Floats, float, float, float]:
     """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
-    tree = problem.kernel.tree
-    begin = tree.begin[tree.level_begin[1] : tree.level_begin[2]]
+    begin = problem.spine.child_offsets[-1]
     mean, shape = parameters.size_mean.copy(), parameters.size_shape
     centre, spread = parameters.size_centre, parameters.size_spread
     sizes = state.people[:, 0].astype(np.int64)

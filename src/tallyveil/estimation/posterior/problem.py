@@ -15,6 +15,7 @@ from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
 from tallyveil.kernels.posterior.moves import Answers, Limits, Problem, State, Steps, Tree
+from tallyveil.measurements.answers import answer_tables
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -70,6 +71,16 @@ class PosteriorProblem:
     def cells(self) -> slice:
         """Columns of the cells in the state's counts."""
         return slice(int(self.kernel.steps.group[-1, 0]), len(self.step))
+
+    @property
+    def has_class(self) -> NDArray[np.bool_]:
+        """Columns of the groups whose divisions have a concentration of each block."""
+        return np.asarray(self.step == self.kernel.steps.classed - 1, bool)
+
+    @property
+    def divided(self) -> NDArray[np.bool_]:
+        """Columns of the groups that are divided: those of all steps but the last."""
+        return np.asarray(self.step < self.step[-1], bool)
 
     def state(self, counts: Int32s) -> State:
         """The state of a table of counts.
@@ -151,7 +162,7 @@ def _tree(spine: Spine) -> Tree:
 def _answers(
     spine: Spine, levels: Sequence[LevelModel], rows: AnswerRows, n_cells: int, gaussian: bool
 ) -> tuple[Answers, Int32s]:
-    geolevel, answer_of, sizes, n_values = [], [], [], []
+    geolevel, queries, n_values = [], [], []
     precision, precision_step, measured = [], [], []
     for number in range(spine.finest, -1, -1):
         level, n_geounits = levels[number], spine.n_geounits(number)
@@ -160,10 +171,9 @@ def _answers(
             if not of_query.any():
                 continue
             geolevel.append(spine.finest - number)
-            answer_of.append(query.answers_of(np.arange(n_cells)).astype(np.int32))
-            sizes.append(query.size)
+            queries.append(query)
             n_values.append(n_geounits * query.size)
-            precision.append(_inverse_parameters(of_query, gaussian=gaussian))
+            precision.append(inverse_parameters(of_query, gaussian=gaussian))
             precision_step.append(int(len(of_query) > 1))
             values = rows.rows(number, [query], 0, n_geounits)
             if int(np.abs(values.astype(np.int64)).max(initial=0)) > LARGEST:
@@ -175,9 +185,9 @@ def _answers(
             measured.append(values.astype(np.int32).ravel())
     kernel = Answers(
         np.array(geolevel, np.int64),
-        np.array(answer_of, np.int32).reshape(-1, n_cells),
+        answer_tables(queries, n_cells),
         _begins(n_values),
-        np.array(sizes, np.int64),
+        np.array([query.size for query in queries], np.int64),
         np.concatenate([*precision, np.zeros(0)]),
         _begins([len(part) for part in precision]),
         np.array(precision_step, np.int64),
@@ -186,7 +196,7 @@ def _answers(
     return kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
 
 
-def _inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:
+def inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:
     """1 / parameter of the laws of noise with these precisions, which are 1 / variance: sigma^2, or the scale of
     Laplace noise.
     """
@@ -215,14 +225,13 @@ def _inverse_sigma_squared(precision: float) -> float:
 
 
 def _limits(spine: Spine, schema: Schema, limits: Sequence[LimitRows]) -> Limits:
-    cells = np.arange(schema.size)
     # Impossible cells are one sum for the whole area that is zero: no move puts a person there.
-    barred = np.where(schema.possible(cells), -1, 0).astype(np.int32)
+    barred = np.where(schema.possible(np.arange(schema.size)), -1, 0).astype(np.int32)
     zero = np.zeros(spine.n_geounits(0), np.int32)
     ordered = sorted(limits, key=lambda item: -item.level)
     return Limits(
         np.array([*(spine.finest - item.level for item in ordered), spine.finest], np.int64),
-        np.array([*(item.query.answers_of(cells) for item in ordered), barred], np.int32),
+        np.concatenate([answer_tables([item.query for item in ordered], schema.size), barred[None, :]]),
         _begins([item.lower.size for item in ordered] + [len(zero)]),
         np.array([*(item.query.size for item in ordered), 1], np.int64),
         np.concatenate([*(item.lower.ravel() for item in ordered), zero]).astype(np.int32),

@@ -1,7 +1,8 @@
 """Chains until they agree: what is watched, and the draws that are taken from them.
 
-Chains begin far apart and run for a number of sweeps; the first half is thrown away. If what is left does not pass the
-rule of `convergence`, the chains run as long again. Draws are states of the second half, evenly spaced.
+Chains begin from tables that were moved apart and run for a number of sweeps. The first half is thrown away. If what is
+left does not pass the rule of `convergence`, the chains run as long again. Draws are states of the second half, evenly
+spaced.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +22,11 @@ from tallyveil.estimation.posterior.convergence import (
     MOST_AT_SMALL,
     MOST_REDUCTION,
     effective_sizes,
-    scale_reduction,
     split_reduction,
 )
 from tallyveil.estimation.posterior.prior import CLASSES
 from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.subspace.diagnostics import scale_reduction
 
 CHAINS: Final = 4
 SEGMENTS: Final = 52
@@ -42,6 +43,7 @@ LONGEST: Final = 32 * FIRST_SWEEPS
 FAR_SWEEPS: Final = 20
 """Sweeps by which chains are moved apart, with measurements of blocks and families that weigh less."""
 FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
+"""What these measurements weigh for each chain. With 0 the model alone says where people are."""
 MOST_DRAWS: Final = CHAINS * SEGMENTS // 2
 
 
@@ -56,7 +58,7 @@ class SparseCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convergence:
-    """What was compared, of chains that passed.
+    """What was compared when chains had run for some sweeps.
 
     Attributes:
         sweeps: Sweeps of each chain, of which the first half was thrown away.
@@ -117,8 +119,7 @@ class _Watched:
         """Do the sweeps of one more segment."""
         problem, state = self.chain.problem, self.chain.state
         columns = _columns(problem)
-        tree = problem.kernel.tree
-        families = tree.begin[tree.level_begin[1] : tree.level_begin[2] - 1]
+        families = problem.spine.child_offsets[-1][:-1]
         # Squares of large counts, summed, are more than 64 bits hold.
         sums, squares = np.zeros((2, problem.n_blocks))
         family_sums, family_squares = np.zeros((2, len(families), columns))
@@ -223,28 +224,24 @@ def _columns(problem: PosteriorProblem) -> int:
 
 def _parameters(chain: Chain) -> Floats:
     """The parameters of which there are few, most as logarithms."""
-    parameters, parent = chain.parameters, chain.problem.kernel.steps.parent
-    occupied = chain.state.people[:, 0] > 1
-    classed = chain.problem.step == chain.problem.kernel.steps.classed - 1
-    divided = np.isin(np.arange(len(parent)), parent[1:]) & ~classed
+    parameters, problem = chain.parameters, chain.problem
+    telling = chain.state.people[:, 0] > 1  # the classes of other blocks say nothing
     logs = [
-        np.log(CLASSES[parameters.block_class[occupied]]).mean(keepdims=True),
+        np.log(CLASSES[parameters.block_class[telling]]).mean(keepdims=True),
         np.log([parameters.size_shape, parameters.size_spread, parameters.empty_near]),
         [parameters.size_centre, parameters.empty_mean, float((chain.state.people[:, 0] == 0).sum())],
         *(np.log(near[:-1]) for near in parameters.near),
-        np.log(parameters.concentration[divided]),
+        np.log(parameters.concentration[problem.divided & ~problem.has_class]),
     ]
     return np.concatenate(logs)
 
 
 def _coarse(problem: PosteriorProblem, of_families: Integers) -> Iterator[Floats]:
     """Watched counts of the geolevels from the one above the families to the root."""
-    ancestor, tree = problem.kernel.tree.ancestor, problem.kernel.tree
-    first_blocks = tree.begin[tree.level_begin[1] : tree.level_begin[2] - 1]
-    for row in range(2, len(ancestor)):
-        above = ancestor[row][first_blocks]
-        begin = np.flatnonzero(np.diff(above, prepend=-1))
-        yield np.add.reduceat(of_families, begin, axis=0).ravel().astype(np.float64)
+    summed = of_families
+    for offsets in problem.spine.child_offsets[-2::-1]:
+        summed = np.add.reduceat(summed, offsets[:-1], axis=0)
+        yield summed.ravel().astype(np.float64)
 
 
 def _compared(chains: list[list[_Segment]], per_segment: int) -> Convergence:

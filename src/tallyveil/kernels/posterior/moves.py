@@ -313,7 +313,7 @@ def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
 
 
 @hot
-def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, places: Places) -> int:
+def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, places: Places) -> None:
     """One move between two different places, or of one place.
 
     Args:
@@ -321,15 +321,13 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, 
         problem, prior, state: The law and the state.
         logs: Room for the logarithms of a window's weights.
         places: The places.
-    Returns:
-        Persons shifted from the second to the first place.
     """
     b, c, b2, c2 = places
     group = problem.steps.group
     low = -int(rng.random() * (WINDOW + 1))
     low, high = _window(problem, state, low, low + WINDOW, places)
     if low >= 0 and high <= 0:
-        return 0
+        return
     # Before the first step in which the places differ, a move within a block changes nothing.
     step = 0
     if b == b2:
@@ -356,13 +354,25 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, 
         level -= np.exp(logs[k - low] - most)
     if k != 0:
         _apply(problem, state, k, places)
-    return k
+
+
+@hot
+def _turn(rng: Any, size: int) -> int:
+    """Sum of the two levels of each pair, modulo their number. Two levels have one pairing."""
+    return 1 if size == 2 else int(rng.random() * size)
+
+
+@hot
+def _reflected(c: int, stride: int, size: int, turn: int) -> int:
+    """The cell that is paired with cell c: the level of one attribute is reflected."""
+    level = c // stride % size
+    return c + ((turn - level) % size - level) * stride
 
 
 @njit(nogil=True, cache=True)
 def shift_between_blocks(
     rng: Any, problem: Problem, prior: Prior, state: State, geolevel: int, stride: int, size: int
-) -> int:
+) -> None:
     """Pair the blocks of each geounit of a geolevel, and shift persons between the two of a pair.
 
     Args:
@@ -371,39 +381,33 @@ def shift_between_blocks(
         geolevel: Row of `Tree.ancestor`.
         stride, size: As for `shift_between_cells`: a person changes the level of this attribute and the block at once.
             With a size of 1 a person keeps the cell.
-    Returns:
-        Number of moves that were tried.
     """
     tree, steps = problem.tree, problem.steps
     begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
     n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     logs = np.empty(WINDOW + 1)
-    moves = 0
     for u in range(begin.size - 1):
         first, n = begin[u], begin[u + 1] - begin[u]
         turn = int(rng.random() * n)
-        turn_of_level = 1 if size == 2 else int(rng.random() * size)
+        turn_of_level = _turn(rng, size)
         for i in range(n):
             j = (turn - i) % n
             if i >= j or (state.people[first + i, 0] == 0 and state.people[first + j, 0] == 0):
                 continue
             b, b2 = first + i, first + j
             for c in range(n_cells):
-                level = c // stride % size
-                c2 = c + ((turn_of_level - level) % size - level) * stride
+                c2 = _reflected(c, stride, size, turn_of_level)
                 if size > 1 and c2 == c:
                     continue
                 if state.people[b, first_cell + c] + state.people[b2, first_cell + c2] > 0:
                     shift(rng, problem, prior, state, logs, Places(b, c, b2, c2))
-                    moves += 1
-    return moves
 
 
 @njit(nogil=True, cache=True)
 def shift_between_cells(
     rng: Any, problem: Problem, prior: Prior, state: State, stride: int, size: int
-) -> int:
+) -> None:
     """In each block, pair the cells that differ in one attribute, and shift persons between the two of a pair.
 
     Args:
@@ -411,39 +415,27 @@ def shift_between_cells(
         problem, prior, state: The law and the state.
         stride: Step from a level of the attribute to the next, in cells.
         size: Levels of the attribute.
-    Returns:
-        Number of moves that were tried.
     """
     steps = problem.steps
     n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
     logs = np.empty(WINDOW + 1)
-    moves = 0
     for b in range(state.people.shape[0]):
         if state.people[b, 0] == 0:
             continue
-        # Of two levels the only pairing; else any.
-        turn = 1 if size == 2 else int(rng.random() * size)
+        turn = _turn(rng, size)
         for c in range(n_cells):
-            level = c // stride % size
-            other = (turn - level) % size
-            c2 = c + (other - level) * stride
-            if level < other and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
+            c2 = _reflected(c, stride, size, turn)
+            if c < c2 and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
                 shift(rng, problem, prior, state, logs, Places(b, c, b, c2))
-                moves += 1
-    return moves
 
 
 @njit(nogil=True, cache=True)
-def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> int:
+def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> None:
     """In each block, add or remove persons of one cell drawn at random. Where people are counted exactly, nothing
     happens.
-
-    Returns:
-        Number of moves that were tried.
     """
     logs = np.empty(WINDOW + 1)
     for b in range(state.people.shape[0]):
         c = int(rng.random() * problem.steps.group.shape[1])
         shift(rng, problem, prior, state, logs, Places(b, c, NOWHERE, c))
-    return int(state.people.shape[0])

@@ -8,7 +8,7 @@ independent 0/1 variables with probabilities w / (w + i), i = 0 .. n - 1. Given 
 (prior weight + tables). The tables of one geolevel are the persons of the next. Concentrations are moved by random
 walks with the tables summed out.
 
-Specification: `tests.oracles.posterior` (laws by quadrature), and Geweke's joint test.
+Oracle: `tests.oracles.posterior` draws parameters and counts from their joint law, which updates must keep (Geweke).
 """
 
 from math import lgamma
@@ -20,12 +20,12 @@ from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, IntegerRows, 
 from tallyveil.kernels.compiled import internal, njit
 
 LEAST_SHARE: Final = 1e-30
-"""Shares below this are raised to it, so that logarithms and ratios of them stay finite. Half or twice as much changes
-the probability of nothing by more than that."""
+"""Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
+much would change probabilities by 1e-30."""
 
 
-@njit(nogil=True, cache=True)
-def n_tables(rng: Any, n: int, weight: float) -> int:
+@internal
+def _n_tables(rng: Any, n: int, weight: float) -> int:
     """Tables at which n persons sit, where the group's expected weight is `weight`."""
     tables = 0
     for i in range(n):
@@ -93,7 +93,7 @@ def tables_of(
             n = count[u, g]
             if n > 0:
                 weight = concentration[row[u], parent[g]] * mean[above[u], g]
-                tables[above[u], g] += n_tables(rng, n, weight)
+                tables[above[u], g] += _n_tables(rng, n, weight)
     return tables
 
 
@@ -216,10 +216,8 @@ def draw_sizes(
     """
     for f in range(begin.size - 1):
         old = np.log(mean[f])
-        for width in (
-            0.5,
-            0.15,
-        ):  # about one standard deviation where a family has 5 blocks, and where it has 60
+        # About one standard deviation where a family has 5 blocks, and where it has 60.
+        for width in (0.5, 0.15):
             new = old + width * rng.standard_normal()
             log = _log_size(size, begin[f], begin[f + 1], np.exp(new), shape)
             log -= _log_size(size, begin[f], begin[f + 1], np.exp(old), shape)
@@ -227,9 +225,10 @@ def draw_sizes(
             if np.log(1.0 - rng.random()) < log:
                 old = new
         mean[f] = np.exp(old)
-    for width in (0.3, 0.05, 0.01):  # for 100, 4,000 and 100,000 blocks
+    # The same for 100, 4,000 and 100,000 blocks.
+    for width in (0.3, 0.05, 0.01):
         new_shape = shape * np.exp(width * rng.standard_normal())
-        # log shape ~ N(0, 1.5^2): between a twentieth and twenty, which covers all countings of blocks.
+        # log shape ~ N(0, 1.5^2): shapes from 1/20 (a few blocks have most people) to 20 (all are alike) are likely.
         log = -(np.log(new_shape) ** 2 - np.log(shape) ** 2) / (2.0 * 1.5**2)
         for f in range(begin.size - 1):
             log += _log_size(size, begin[f], begin[f + 1], mean[f], new_shape)

@@ -59,9 +59,10 @@ def distance(problem, start, states, sweeps, parameters=None):
     law = np.exp(weights - weights.max())
     law /= law.sum()
     number = {x.tobytes(): i for i, x in enumerate(states)}
+    rng = np.random.default_rng(5)
     visits = np.zeros(len(states))
     for _ in range(sweeps):
-        chain.run(1, fixed=True)
+        chain.move(rng)
         visits[number[chain.counts().tobytes()]] += 1
     # E |visits - expected| of independent draws is sqrt(2 p (1 - p) / (pi n)) for each state.
     expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * sweeps)).sum()
@@ -104,9 +105,10 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     expected = np.bincount(totals, law)
     chain = Chain.begin(problem, 5, 0, states[5])
     chain.parameters = parameters
+    rng = np.random.default_rng(5)
     visits = np.zeros(len(expected))
     for _ in range(8_000):
-        chain.run(1, fixed=True)
+        chain.move(rng)
         if chain.counts().tobytes() in chain_states:
             visits[chain.counts().sum()] += 1
     assert visits.sum() > 7_900  # hardly any table is larger than those enumerated
@@ -128,12 +130,13 @@ def test_a_wrong_likelihood_or_prior_is_noticed():
     weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
     law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
     number = {x.tobytes(): i for i, x in enumerate(states)}
+    rng = np.random.default_rng(5)
     visits = np.zeros(len(states))
-    for _ in range(6_000):
-        chain.run(1, fixed=True)
+    for _ in range(12_000):
+        chain.move(rng)
         visits[number[chain.counts().tobytes()]] += 1
-    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 6_000)).sum()
-    assert 0.5 * np.abs(visits / 6_000 - law).sum() > 2.5 * expected
+    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 12_000)).sum()
+    assert 0.5 * np.abs(visits / 12_000 - law).sum() > 2.5 * expected
 
 
 def statistics(parameters, sizes):
