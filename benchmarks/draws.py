@@ -8,6 +8,7 @@ intervals of 95 % by geolevel and by true size, and errors of the draws' means b
 """
 
 import argparse
+import runpy
 import tempfile
 import time
 from pathlib import Path
@@ -35,7 +36,9 @@ def true_counts(release: FinishedRelease, path: Path) -> np.ndarray:
     counts = np.zeros((spine.n_geounits(spine.finest), schema.size), np.int64)
     rows = spine.locate(spine.finest, records["geocode"])
     np.add.at(
-        counts, (rows, schema.encode(np.stack([code.to_numpy() for code in codes], axis=1))), records["count"]
+        counts,
+        (rows, schema.encode(np.stack([code.to_numpy() for code in codes], axis=1))),
+        records["count"].to_numpy(),
     )
     return counts
 
@@ -64,9 +67,8 @@ def main() -> None:
         text = (ROOT / f"examples/rhode_island/{name}.toml").read_text()
         text = text.replace("../../../shared/data", str(arguments.data.resolve()))
         if arguments.bounded:
-            from examples.rhode_island.housing_units import bounds_of, made_up_housing
-
-            bounds_of(made_up_housing(arguments.data)).write_parquet(inputs / "bounds.parquet")
+            example = runpy.run_path(str(ROOT / "examples/rhode_island/housing_units.py"))
+            example["main"](arguments.data, inputs)
             text = text.replace(
                 "../../releases/rhode-island-bounds/bounds.parquet", str(inputs / "bounds.parquet")
             )
