@@ -189,7 +189,8 @@ def _pure_of_selection(release: Selection, unit: str) -> Fraction:
     run = epsilon_of(release.event)
     if isinstance(release, RepeatAndSelect):
         return (2 + release.eta) * run
-    # The hyperbolic tangent of run / 2, but for at most a third of it where it is not near 1.
+    # The exact term has the hyperbolic tangent of run / 2, for which this is a rational upper bound, less than a third
+    # above it.
     return run + release.mean * min(run / 2, Fraction(1))
 
 

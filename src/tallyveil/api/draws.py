@@ -97,12 +97,14 @@ class Draws:
             raise ConfigError(
                 f"the level is {level}, wanted more than 0 and less than 1.", code="draws-range"
             )
+        from tallyveil.estimation.posterior.sampling import MOST_DRAWS
+
         # So many that an interval leaves a draw out on each side. Rounded, since 1 - 0.9 is no tenth in floats.
         least = math.ceil(round(2.0 / (1.0 - level), 6)) + 1
         if self._stated.number < least:
             raise ConfigError(
                 f"an interval of level {level} needs {least:,} draws, and there are {self._stated.number}. Make more "
-                "draws, or ask for a lower level.",
+                f"draws, of which there can be {MOST_DRAWS}, or ask for a lower level.",
                 code="draws-range",
             )
         answers = self._answers(area, query)

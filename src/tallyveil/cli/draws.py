@@ -62,9 +62,8 @@ def draws(
     agreed = made.description["convergence"]
     lines = [
         *repr(made).splitlines(),
-        f"four chains of {agreed['sweeps']:,} sweeps agree: R-hat at most {agreed['reduction']:.3f}, effective sample "
-        f"size at "
-        f"least {agreed['effective']:.0f}",
+        f"four chains of {agreed['sweeps']:,} sweeps agree: R-hat of parameters and coarse counts at most "
+        f"{agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
         str(out),
     ]
     give({"out": str(out), **made.description}, lines, quiet=quiet, as_json=as_json)

@@ -1,7 +1,8 @@
 """Whether chains have forgotten where they began, and how many independent draws they are worth.
 
-Nothing is published from chains that do not pass (`tallyveil.postprocess.draws`). The two measures are those of Vehtari
-et al. 2021 without rank normalisation: all quantities here have finite variances.
+Nothing is published from chains that do not pass (`tallyveil.postprocess.draws`). R-hat is split R-hat, without the
+rank normalisation of Vehtari et al. 2021, since all quantities here have finite variances. The effective sample size
+uses whole chains and Geyer's initial positive sequence, where they use split chains and the monotone sequence.
 """
 
 from typing import Final

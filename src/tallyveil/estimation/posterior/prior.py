@@ -2,14 +2,15 @@
 
 *Sizes.* Unless public limits decide it, a block is empty with a probability that its tract shares; these
 probabilities are beta variables around that of the whole area. Else its size has a negative binomial law without 0,
-whose mean its family shares (the blocks of one geounit of the geolevel above); the logarithms of the means are normal,
-and all families share the shape.
+whose mean (before 0 is left out) its family shares: the blocks of one geounit of the geolevel above. The logarithms of
+the means are normal, and all families share the shape.
 
 *Composition.* The persons of a block are divided in steps, one attribute after the other, down to the cells. Each
 division is Dirichlet-multinomial. Its shares are those of the family, which are Dirichlet around those of the geounit
-above, and so on up to the whole area. In the step of the attribute with the most levels, how unlike blocks are is a
-class of concentration of each block, from 1/2 (people of one level) to 512 (like the family); how frequent each class
-is depends on the size of the block. The divisions of other steps have one concentration for each group that is divided.
+above, and so on up to the whole area. For the attribute with the most levels, each block has a concentration of
+its own, one of six values called classes. At 1/2 nearly all people of a block have one level; at 512 the block is
+divided like its family. How frequent each class is depends on the size of the block. The divisions of other steps have
+one concentration for each group that is divided.
 
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
 parameters, counts and measurements exists and the sampler can be tested against it (Geweke).
@@ -80,7 +81,8 @@ class Parameters:
         concentration: Concentration of the division of each group; shape (columns,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
         block_class: Class of concentration of each block.
-        size_mean: Mean of the law of sizes of each family.
+        size_mean: Mean of each family's negative binomial law of sizes, before 0 is left out of it. The mean size of
+            its occupied blocks is larger.
         size_shape: Its shape.
         size_centre: Mean of the logarithms of the means.
         size_spread: Their standard deviation.
@@ -162,7 +164,8 @@ def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
 
 
 def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters) -> Parameters:
-    """Draw every parameter from its law given the counts and the other parameters.
+    """Update every parameter given the counts and the others: by a draw from its law where this is a standard one,
+    else by steps of a random walk (Metropolis). Each update leaves the posterior as it is.
 
     Args:
         rng: Generator.

@@ -11,10 +11,10 @@ probability, and a draw from the law on it leaves the law of the state as it is 
 window in the same way from each of its states.
 
 **The likelihood** needs only the residuals (answer - measurement) of the answers that the move changes. With Gaussian
-noise of precision w the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k| -
-|r|) / s. The normalising constants of discrete noise do not depend on the state. Both places count in the same answers
-from their common ancestor upwards if c = c2, and the loop over answers, which come from the finest geolevel upwards,
-ends there.
+noise and w = 1 / sigma^2 the logarithm changes by -w ((r + k)^2 - r^2) / 2; with Laplace noise of scale s by -(|r + k|
+- |r|) / s. The normalising constants of discrete noise do not depend on the state. Both places count in the same
+answers from their common ancestor upwards if c = c2, and the loop over answers, which come from the finest geolevel
+upwards, ends there.
 
 **The prior** is that of `tallyveil.estimation.posterior.prior`: a size N of the block, and nested Dirichlet-multinomial
 steps that divide a group's persons among its groups of the next step. The ratio of the prior with one person more in
@@ -22,8 +22,9 @@ cell c is
 
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
-where size(0) = f(1) / f(0), and size(N) = f(N + 1) / f(N) * (N + 1) for the law f of sizes. The factorials of the
-multinomial coefficients cancel but for x + 1.
+where size(0) = f(1) / f(0), and size(N) = (N + 1) f(N + 1) / f(N) for N > 0, with f the law of sizes. The factorials
+of the multinomial coefficients cancel but for x + 1. If N and N + 1 are in different size classes, the ratio is also
+multiplied by the share of the block's class of concentration in the size class of N + 1, over that in the one of N.
 
 **Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once,
 each two of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so
@@ -58,7 +59,8 @@ class Answers(NamedTuple):
         answer_of: Answer of each cell in each table, -1 for a cell that counts in none; shape (tables, cells).
         begin: Where each table's residuals begin in `State.residual`.
         size: Answers of a geounit in each table.
-        precision: 1 / variance of Gaussian noise, or 1 / scale of Laplace noise; 0 for an unmeasured geounit.
+        precision: 1 / sigma^2, the parameter of discrete Gaussian noise (1 / variance differs for small noise), or
+            1 / scale of Laplace noise; 0 for an unmeasured geounit.
         precision_begin: Where each table's precisions begin.
         precision_step: 1 if each geounit has a precision, 0 if all have the same.
         gaussian: Whether the noise is Gaussian.

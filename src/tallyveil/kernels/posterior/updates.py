@@ -208,7 +208,7 @@ def draw_sizes(
         rng: Generator.
         size: Persons of each block.
         begin: First block of each family.
-        mean: Mean of each family's law of sizes; changed.
+        mean: Mean of each family's negative binomial law, before 0 is left out of it; changed.
         shape: Shape of the law.
         centre, spread: Mean and standard deviation of the logarithm of a mean.
     Returns:
