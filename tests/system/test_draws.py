@@ -9,6 +9,7 @@ import pytest
 
 import tallyveil
 from tallyveil.errors import TallyveilError
+from tallyveil.estimation.posterior import sampling
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +153,13 @@ def test_a_changed_draw_is_refused(release, made, tmp_path):
     pl.read_parquet(path).with_columns(pl.col("count") * 2).write_parquet(path)
     with pytest.raises(TallyveilError, match="SHA-256"):
         tallyveil.open_draws(copy, release).values("Town", "total")
+
+
+def test_the_help_says_the_numbers_of_the_sampler(command):
+    said = " ".join(command("draws", "--help").split())
+    assert f"at most {sampling.MOST_DRAWS}." in said
+    assert f"Default: {sampling.LONGEST:,}." in said
+    assert f"x>={sampling.FIRST_SWEEPS}" in said
 
 
 def test_imputations_are_combined():

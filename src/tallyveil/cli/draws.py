@@ -19,8 +19,7 @@ def draws(
         typer.Option(
             "--experimental-blocks",
             help="Write counts of the finest geolevel instead of the one above. Intervals of single blocks from draws "
-            "are "
-            "too narrow for rare groups.",
+            "are too narrow for rare groups.",
         ),
     ] = False,
     sweeps: Annotated[
@@ -62,8 +61,8 @@ def draws(
     agreed = made.description["convergence"]
     lines = [
         *repr(made).splitlines(),
-        f"four chains of {agreed['sweeps']:,} sweeps agree: R-hat of parameters and coarse counts at most "
-        f"{agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
+        f"{made.description['chains']} chains of {agreed['sweeps']:,} sweeps agree: R-hat of parameters and coarse "
+        f"counts at most {agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
         str(out),
     ]
     give({"out": str(out), **made.description}, lines, quiet=quiet, as_json=as_json)

@@ -271,11 +271,12 @@ def greatest_bounds(law: Law) -> Bounds:
                 exact -= loss.multiplicity * loss.offset
             case ExponentialLoss() | ResponseLoss():
                 exact += loss.multiplicity * loss.epsilon
-            case SampledLoss():
-                bounds = _greatest_of_sample(loss)
-                sampled.append(Bounds(bounds.lower * loss.multiplicity, bounds.upper * loss.multiplicity))
-            case SelectedLoss():
-                bounds = _greatest_of_selection(loss)
+            case SampledLoss() | SelectedLoss():
+                bounds = (
+                    _greatest_of_sample(loss)
+                    if isinstance(loss, SampledLoss)
+                    else _greatest_of_selection(loss)
+                )
                 sampled.append(Bounds(bounds.lower * loss.multiplicity, bounds.upper * loss.multiplicity))
             case FailureLoss():
                 pass

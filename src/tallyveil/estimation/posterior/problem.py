@@ -264,9 +264,7 @@ def _steps(schema: Schema, first: Sequence[str]) -> tuple[Steps, Int32s]:
         step.extend([depth] * n_groups)
     # In the last step a group is a cell; its column is the cell's number, so that rows of counts are the schema's.
     begin = len(parent) - schema.size
-    last = np.zeros(schema.size, np.int64)
-    last[cells] = group[-2]
-    parent[begin:] = last.tolist()
+    parent[begin:] = group[-2].tolist()
     group[-1] = begin + cells
     classed = 1 + int(np.argmax([attribute.size for attribute in ordered]))
     return Steps(np.array(group, np.int32), np.array(parent, np.int32), classed), np.array(step, np.int32)

@@ -26,6 +26,7 @@ from tallyveil.estimation.posterior.convergence import (
 )
 from tallyveil.estimation.posterior.prior import CLASSES
 from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.schema.counts import PublicCounts
 from tallyveil.subspace.diagnostics import scale_reduction
 
 CHAINS: Final = 4
@@ -45,15 +46,6 @@ FAR_SWEEPS: Final = 20
 FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
 """What these measurements weigh for each chain. With 0 the model alone says where people are."""
 MOST_DRAWS: Final = CHAINS * SEGMENTS // 2
-
-
-@dataclass(frozen=True, slots=True)
-class SparseCounts:
-    """A table of counts: for each block, its cells with people."""
-
-    offsets: Integers
-    cells: Int32s
-    counts: Int32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +97,7 @@ class _Segment:
     squares: Floats
     family_sums: Floats
     family_squares: Floats
-    state: SparseCounts
+    state: PublicCounts
 
 
 @dataclass(slots=True, eq=False)
@@ -136,9 +128,7 @@ class _Watched:
                 row = np.concatenate([_parameters(self.chain), *_coarse(problem, of_families)])
                 series.append(row.astype(np.float32))
         self.segments.append(
-            _Segment(
-                np.array(series), sums, squares, family_sums, family_squares, _sparse(self.chain.counts())
-            )
+            _Segment(np.array(series), sums, squares, family_sums, family_squares, _sparse(self.chain))
         )
 
     def halve(self) -> None:
@@ -167,7 +157,7 @@ def sample(
     longest: int = LONGEST,
     workers: int = 1,
     advanced: Callable[[int], None] = lambda sweeps: None,
-) -> tuple[list[SparseCounts], Convergence]:
+) -> tuple[list[PublicCounts], Convergence]:
     """Draw tables of counts from the posterior.
 
     Args:
@@ -274,7 +264,7 @@ def _percentile(parts: list[list[_Segment]], n: int, sums: str, squares: str) ->
     return float(np.quantile(factors, 0.99)) if factors.size else 1.0
 
 
-def _spread(chains: list[_Watched], number: int) -> list[SparseCounts]:
+def _spread(chains: list[_Watched], number: int) -> list[PublicCounts]:
     """Draws evenly from all chains, and from each evenly over its second half."""
     states = [[segment.state for segment in watched.segments[SEGMENTS // 2 :]] for watched in chains]
     draws = []
@@ -284,10 +274,11 @@ def _spread(chains: list[_Watched], number: int) -> list[SparseCounts]:
     return [draws[k % CHAINS][k // CHAINS] for k in range(number)]
 
 
-def _sparse(counts: Int32s) -> SparseCounts:
+def _sparse(chain: Chain) -> PublicCounts:
+    counts, spine = chain.counts(), chain.problem.spine
     rows, cells = np.nonzero(counts)
     offsets = np.searchsorted(rows, np.arange(len(counts) + 1))
-    return SparseCounts(offsets, cells.astype(np.int32), counts[rows, cells])
+    return PublicCounts(spine.geolevels[spine.finest], offsets, cells.astype(np.int32), counts[rows, cells])
 
 
 def _not_converged(convergence: Convergence) -> SolverError:

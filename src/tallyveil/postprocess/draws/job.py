@@ -10,10 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, SparseCounts, sample
+from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, sample
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
 from tallyveil.files.marks import marks_of
@@ -52,7 +50,6 @@ class DrawsDescription:
         seed: What was given as the seed.
         chains: Number of chains.
         convergence: What was compared before draws were taken.
-        experimental: Whether the counts are those of the finest geounits.
         statement: What the draws are.
         protected, warnings: The marks of the release.
     """
@@ -66,7 +63,6 @@ class DrawsDescription:
     seed: int
     chains: int
     convergence: dict[str, Any]
-    experimental: bool
     statement: str
     protected: bool
     warnings: list[str]
@@ -156,12 +152,11 @@ def make_draws(
             seed=seed,
             chains=CHAINS,
             convergence=asdict(convergence),
-            experimental=experimental,
             statement=MODEL,
             protected=marks.protected,
             warnings=list(marks.warnings),
         )
-        write_text(out / README, _readme(description))
+        write_text(out / README, _readme(description, experimental=experimental))
         # Last: a folder without it is not finished.
         write_json(out / DESCRIPTION, asdict(description))
     return description
@@ -171,26 +166,25 @@ def _name(i: int) -> str:
     return f"draw-{i + 1:03d}"
 
 
-def _summed(release: FinishedRelease, draws: list[SparseCounts], level: int) -> Iterator[PublicCounts]:
+def _summed(release: FinishedRelease, draws: list[PublicCounts], level: int) -> Iterator[PublicCounts]:
     """The draws' counts at a geolevel of the geography as readers know it."""
     spine, original = release.spine, release.hierarchies.original
     # Steps of the spine may have put the finest geounits into another order.
     place = original.ancestors(level)[original.locate(original.finest, spine.geocodes[spine.finest].text)]
     for draw in draws:
         total = TripletSum(original.n_geounits(level), release.schema.size)
-        total.add(np.repeat(place, np.diff(draw.offsets)), draw.cells, draw.counts)
+        rows, cells, counts = draw.rows(0, draw.n_geounits)
+        total.add(place[rows], cells, counts)
         yield PublicCounts(original.geolevels[level], *total.finish())
 
 
-def _readme(description: DrawsDescription) -> str:
-    experimental = [
-        "EXPERIMENTAL: intervals of single blocks from these draws are too narrow for rare groups."
-    ]
+def _readme(description: DrawsDescription, *, experimental: bool) -> str:
+    warning = ["EXPERIMENTAL: intervals of single blocks from these draws are too narrow for rare groups."]
     lines = [
         f"{description.number} draws of {description.release}, counts of every {description.geolevel}.",
         "",
         *description.warnings,
-        *(experimental if description.experimental else []),
+        *(warning if experimental else []),
         description.statement,
         "",
         "Each folder draw-NNN has histogram/GEOLEVEL.parquet: a row for each cell with people, and its count.",

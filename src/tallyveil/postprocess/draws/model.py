@@ -17,11 +17,11 @@ from tallyveil.postprocess.intervals.model import (
     release_measured,
 )
 from tallyveil.postprocess.measured import read_constraints
+from tallyveil.schema.counts import LARGEST_INT32
 
 MOST_COUNTS: Final = 1 << 29
 """Blocks times cells: 537 million, with which four chains take about 16 GiB. Half would exclude a state of 250,000
 blocks with 2,016 cells; twice as many would not fit into the machines that releases of this size are made on."""
-_LARGEST: Final = np.iinfo(np.int32).max
 
 
 def posterior_of(release: FinishedRelease) -> tuple[PosteriorProblem, Int32s]:
@@ -98,7 +98,7 @@ def _limits(release: FinishedRelease, table: ConstraintTable) -> list[LimitRows]
 
 
 def _narrow(values: NarrowArray) -> Int32s:
-    return np.minimum(values, _LARGEST).astype(np.int32)
+    return np.minimum(values, LARGEST_INT32).astype(np.int32)
 
 
 def _refused(release: FinishedRelease, why: str) -> ConfigError:
