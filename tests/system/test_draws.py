@@ -90,6 +90,8 @@ def test_the_folder_says_what_it_is(release, made, tmp_path, command):
             made.table("Town", "age", level=level)
     with pytest.raises(TallyveilError, match="832 or more"):
         tallyveil.make_draws(release, tmp_path / "e", sweeps=1)
+    with pytest.raises(TallyveilError, match="0 or more"):
+        tallyveil.make_draws(release, tmp_path / "e", seed=-1)
 
 
 @pytest.mark.nightly
@@ -171,6 +173,7 @@ def test_imputations_are_combined():
         ([1.0], [1.0]),
         ([1.0, 2.0], [1.0]),
         ([1.0, float("nan")], [1.0, 1.0]),
+        ([1e308, -1e308], [1.0, 1.0]),
         ([1.0, 2.0], [1.0, -1.0]),
     ):
         with pytest.raises(TallyveilError):

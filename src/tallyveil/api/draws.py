@@ -238,10 +238,11 @@ def combined(estimates: Values, variances: Values) -> dict[str, Any]:
             f"got {len(each)} estimates and {len(within)} variances; wanted as many of both, two or more.",
             code="bad-argument",
         )
-    if not (np.isfinite(each).all() and np.isfinite(within).all() and (within >= 0).all()):
+    # Beyond 1e150 squares overflow.
+    if not ((np.abs(each) < 1e150).all() and ((within >= 0) & (within < 1e300)).all()):
         raise ConfigError(
-            "an estimate or a variance is no finite number, or a variance is negative. Give those of one statistic for "
-            "each draw.",
+            "an estimate or a variance is no number of usual size, or a variance is negative. Give those of one "
+            "statistic for each draw.",
             code="bad-argument",
         )
     m = len(each)

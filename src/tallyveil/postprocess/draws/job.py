@@ -109,6 +109,8 @@ def make_draws(
             "other would say nothing more.",
             code="draws-range",
         )
+    if seed < 0:
+        raise ConfigError(f"the seed is {seed:,}, wanted 0 or more.", code="draws-range")
     if longest < FIRST_SWEEPS:
         raise ConfigError(
             f"chains are given {longest:,} sweeps, wanted {FIRST_SWEEPS} or more. They are compared for the first time "
