@@ -168,7 +168,10 @@ def refuse_allocation(plan: StatedPlan) -> None:
             plan.cells_at_finest is None,
             f"no query that tells all cells apart, such as 'detailed', is measured at {finest}",
         ),
-        (plan.may_bypass, "the spine bypasses geounits, so that those of one parent may differ in their noise"),
+        (
+            plan.may_bypass,
+            "the spine bypasses geounits, so that those of one parent may differ in their noise",
+        ),
         (bool(plan.outer), "the release has outer passes"),
         (bool(plan.subspace), "the release has counts drawn on a lattice"),
     )

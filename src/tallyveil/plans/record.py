@@ -300,7 +300,9 @@ def groups_record(plan: StatedPlan, allocation: Allocation | None) -> dict[str, 
 def values_in_words(plan: StatedPlan) -> str:
     """What the families of a plan are fitted to, and whether a model allocates the finest counts, as a sentence."""
     finest = plan.geolevels[-1]
-    model = f"; {finest} counts follow from a model of how these resemble each other" if plan.allocates else ""
+    model = (
+        f"; {finest} counts follow from a model of how these resemble each other" if plan.allocates else ""
+    )
     if plan.uses_tree:
         return (
             f"above {finest}, families are fitted to estimates from everything measured in or below each "

@@ -4,10 +4,10 @@ The model (`tallyveil.kernels.allocation.law`) says of the count of cell c in bl
 
     x[b, c] ~ negative binomial, mean size[b] * factor[b, group of c] * class factor[b, c] * share[f, c]
 
-Groups are the levels of the attribute with the most levels (race), whose people live together in blocks more than chance
-has it: a factor for each, or none of them at all. A block's class says that one level of the next attribute (age) is
-rarer or more common in it than in its family; blocks of group quarters have nearly no children. Shares are those of the
-family's released counts, with a few people added that are divided as in the family's own parent.
+Groups are the levels of the attribute with the most levels (race), whose people live together in blocks more than
+chance has it: a factor for each, or none of them at all. A block's class says that one level of the next attribute
+(age) is rarer or more common in it than in its family; blocks of group quarters have nearly no children. Shares are
+those of the family's released counts, with a few people added that are divided as in the family's own parent.
 """
 
 from dataclasses import dataclass

@@ -17,6 +17,10 @@ STEPS: Final = 8
 """Steps of expectation and maximisation, for the concentration and again for all else. With 16, the errors of blocks of
 Rhode Island change by less than 1 %."""
 
+EMPTY: Final = 0.25
+"""Share of blocks without people from which learning begins. The noisy answers hardly tell nobody from few people, so
+that steps change this share slowly; from 0.02, twice as many steps are needed."""
+
 FEW: Final = 5
 """One family in so many is used to choose the concentration."""
 
@@ -28,8 +32,11 @@ ADDED_BLOCKS: Final = 0.05
 
 
 def first_prior(grid: Grid) -> Prior:
-    """The prior before anything is learned: every size and class equally likely, and factors around 1."""
+    """The prior before anything is learned: `EMPTY` of the blocks, every size and class equally likely, and factors
+    around 1.
+    """
     sizes = np.ones((len(FAMILY_SIZES) + 1, grid.n_sizes, grid.shift.shape[0]))
+    sizes[:, 0] *= (grid.n_sizes - 1) * EMPTY / (1.0 - EMPTY)
     factors = np.exp(-0.5 * (np.array(FACTORS) / SIZES_AN_OCTAVE) ** 2)
     return _maximised(sizes, np.tile(factors, (len(GROUP_SHARES) + 1, 1)))
 

@@ -4,9 +4,10 @@ Problem: find whole counts x[b, c] of at least 0 that add up to the parent's cou
 
     sum over b, c of E|X[b, c] - x[b, c]| + sum over b of E|N[b] - sum over c of x[b, c]|
 
-is least, where X and N are the counts and totals of blocks as the posterior knows them. One unit more, the u-th, changes
-an expectation by 2 P(X < u) - 1: its price, which rises with u. So this is a flow from cells to blocks and from blocks
-to one sink, with convex costs. Prices are whole numbers of 2^-20 persons, and the answer is an exact optimum for these.
+is least, where X and N are the counts and totals of blocks as the posterior knows them. One unit more, the u-th,
+changes an expectation by 2 P(X < u) - 1: its price, which rises with u. So this is a flow from cells to blocks and from
+blocks to one sink, with convex costs. Prices are whole numbers of 2^-20 persons, and the answer is an exact optimum
+for these.
 
 Step: every block first takes what is best for itself, which is an optimum of its own; what cells then have left over
 or too little of goes along shortest paths of the residual network, unit by unit (successive shortest paths). There is
@@ -36,12 +37,12 @@ class State(NamedTuple):
     """A flow of a family of n blocks, and the price of one unit more and of the last unit.
 
     Attributes:
-        count: Units of each block and cell; the last column is the block's total; shape (n, cells + 1).
+        units: Units of each block and cell; the last column is the block's total; shape (n, cells + 1).
         more: Price of one unit more of each.
         last: Price of the last unit of each; -FAR where there is none.
     """
 
-    count: IntegerRows
+    units: IntegerRows
     more: IntegerRows
     last: IntegerRows
 
@@ -52,18 +53,18 @@ def price(laws: Laws, row: int, unit: int) -> int:
     place = unit - 1 - laws.first[row]
     width = laws.begin[row + 1] - laws.begin[row]
     if place < 0:
-        return -ONE + place
+        return int(place - ONE)
     if place >= width - 1:
-        return ONE + place - (width - 1)
-    return int(round(ONE * (2.0 * laws.below[laws.begin[row] + place] - 1.0)))
+        return int(ONE + place - (width - 1))
+    return round(ONE * (2.0 * laws.below[laws.begin[row] + place] - 1.0))
 
 
 @hot
 def _changed(state: State, laws: Laws, b: int, c: int, by: int) -> None:
     """Change a count by one unit, or none, and look up its prices."""
-    row = b * state.count.shape[1] + c
-    state.count[b, c] += by
-    count = state.count[b, c]
+    row = b * state.units.shape[1] + c
+    state.units[b, c] += by
+    count = state.units[b, c]
     state.more[b, c] = price(laws, row, count + 1)
     state.last[b, c] = price(laws, row, count) if count > 0 else -FAR
 
@@ -107,7 +108,7 @@ def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
     for c in range(n_cells):
         excess[c] = supply[c]
         for b in range(n):
-            excess[c] -= state.count[b, c]
+            excess[c] -= state.units[b, c]
     # The sink must take in all supplies, and takes in what blocks have.
     excess[sink] = -excess[:n_cells].sum()
     distance, came_from = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
@@ -134,13 +135,13 @@ def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
         excess[start] -= 1
         excess[end] += 1
         n_sent += 1
-    return state.count[:, :n_cells].copy(), n_sent
+    return state.units[:, :n_cells].copy(), n_sent
 
 
 @internal
 def _find_paths(state: State, supply: Integers, distance: Integers, came_from: Integers) -> None:
     """Shortest distances from all nodes at distance 0, and the node before each on its path."""
-    n, n_cells = state.count.shape[0], state.count.shape[1] - 1
+    n, n_cells = state.units.shape[0], state.units.shape[1] - 1
     changed = True
     while changed:
         changed = False
@@ -154,7 +155,7 @@ def _find_paths(state: State, supply: Integers, distance: Integers, came_from: I
                     if supply[c] == 0:
                         continue
                     cost = state.more[b, c]
-                elif state.count[b, c] > 0:
+                elif state.units[b, c] > 0:
                     cost = -state.last[b, c]
                 else:
                     continue
@@ -167,7 +168,7 @@ def _find_paths(state: State, supply: Integers, distance: Integers, came_from: I
             for c in range(n_cells + 1):
                 if c == n_cells:
                     cost = state.more[b, c]
-                elif state.count[b, c] > 0:
+                elif state.units[b, c] > 0:
                     cost = -state.last[b, c]
                 else:
                     continue
@@ -179,7 +180,7 @@ def _find_paths(state: State, supply: Integers, distance: Integers, came_from: I
 @internal
 def _send(state: State, laws: Laws, came_from: Integers, end: int) -> None:
     """Send one unit along the path to a node."""
-    n_cells = state.count.shape[1] - 1
+    n_cells = state.units.shape[1] - 1
     node = end
     while came_from[node] >= 0:
         before = came_from[node]

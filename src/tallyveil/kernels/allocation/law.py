@@ -1,10 +1,10 @@
 """Kernels of the law of a block's counts, given its noisy answers and a prior.
 
-A block has a size s, a class h, and a factor g for each group of cells, all from finite lists. Given these, the count of
-cell c of group r is negative binomial with mean s * g_r * f_hc * p_c, where p_c is the share of the cell in the block's
-family, and the noisy answers are its count plus noise. All that the measurements say of a cell is in its *likelihoods*,
-one for each mean of a lattice of means with equal ratios. Sizes and factors are powers of one number, so that all
-their products are few: the sum over g is a convolution.
+A block has a size s, a class h, and a factor g for each group of cells, all from finite lists. Given these, the count
+of cell c of group r is negative binomial with mean s * g_r * f_hc * p_c, where p_c is the share of the cell in the
+block's family, and the noisy answer is this count plus noise. All that it says of the mean is in its *likelihoods*,
+one for each mean of a lattice with equal ratios. Sizes and factors are powers of one number, so that their products are
+few: the sum over g is a convolution.
 
 The laws of a cell's count and of the block's total are computed without draws: each is a mixture, over what is left of
 sizes, classes and factors, of laws on short ranges of counts, and the total's are convolutions of the cells'.
@@ -271,7 +271,7 @@ def factor_weight(
 ) -> float:
     """The posterior probability of a factor of a group, given size and class of its block; the size is not empty."""
     joint = scratch.absent[r] if g == 0 else scratch.joint[h, r, s - 1 + grid.factor[g] - least]
-    return share * joint / scratch.group[h, r, s]
+    return float(share * joint / scratch.group[h, r, s])
 
 
 @njit(nogil=True, cache=True)
@@ -575,7 +575,9 @@ def block_laws(
         For each block a row for each cell, and one for the total.
     """
     n, n_cells = values.shape
-    laws = Laws(np.zeros(n * (n_cells + 1), np.int64), np.zeros(n * (n_cells + 1) + 1, np.int64), np.empty(1024))
+    laws = Laws(
+        np.zeros(n * (n_cells + 1), np.int64), np.zeros(n * (n_cells + 1) + 1, np.int64), np.empty(1024)
+    )
     room = _room(grid, noise, families.share_class.shape[1], n_cells)
     place, shares = families.place[family], families.share_class[family]
     log_size, group = prior.log_size[families.size_class[family]], np.empty(n_cells, np.int64)
@@ -627,7 +629,13 @@ def _total_law(
                     room.probability[r * n_classes + h, t] += of_size * of_factor
                     number = sums.number[r * n_classes + h, t]
                     n_group, low = _add_shifted(
-                        sums.law[number], sums.width[number], sums.first[number], of_factor, room.part, n_group, low
+                        sums.law[number],
+                        sums.width[number],
+                        sums.first[number],
+                        of_factor,
+                        room.part,
+                        n_group,
+                        low,
                     )
                 room.more[: n_whole + n_group - 1] = 0.0
                 _add_convolution(room.whole, n_whole, room.part, n_group, room.more)
@@ -641,9 +649,7 @@ def _total_law(
 
 
 @internal
-def _mixed_cell(
-    r: int, c: int, value: int, place: int, noise: Noise, grid: Grid, room: Room
-) -> int:
+def _mixed_cell(r: int, c: int, value: int, place: int, noise: Noise, grid: Grid, room: Room) -> int:
     """The law of a cell's count from `first_count` on, not scaled, in `room.part`; the number of counts."""
     n_classes = grid.shift.shape[0]
     first = first_count(value, noise)

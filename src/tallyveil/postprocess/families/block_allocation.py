@@ -1,9 +1,9 @@
 """Counts of the finest geolevel by a model of its geounits: `[estimation] blocks = "allocation"`.
 
-The prior is learned from the noisy answers of at most about `MOST_LEARNED` blocks, in the run's own process, which shares
-it with others. Then chunks of families, as for other geolevels: the posterior laws of each block's counts, and the
-parent's counts shared out at the least expected error (`tallyveil.kernels.allocation.flow`). Nothing is drawn, so that
-the counts follow from the measurements, and neither chunks nor threads change them.
+The prior is learned from the noisy answers of at most about `MOST_LEARNED` blocks, in the run's own process, which
+shares it with others. Then chunks of families, as for other geolevels: the posterior laws of each block's counts, and
+the parent's counts shared out at the least expected error (`tallyveil.kernels.allocation.flow`). Nothing is drawn, so
+that the counts follow from the measurements, and neither chunks nor threads change them.
 """
 
 from dataclasses import dataclass
@@ -79,8 +79,8 @@ class BlockAllocation:
 
     @property
     def _query(self) -> QueryGroup:
-        """The measured query that tells all cells apart."""
-        return self.builder.plan.query(self.builder.plan.cells_at_finest)
+        """The measured query that tells all cells apart; a plan without one is refused."""
+        return self.builder.plan.query(str(self.builder.plan.cells_at_finest))
 
     @property
     def noise(self) -> Noise:
@@ -155,9 +155,7 @@ class BlockAllocation:
         grid_for = partial(grid_of, self._kinds, people, int(totals.max(initial=0)))
         return learned(sample, self.noise, grid_for)
 
-    def outcome(
-        self, model: BlockModel, span: Span, keep: KeepMeasurements | None
-    ) -> ChunkOutcome:
+    def outcome(self, model: BlockModel, span: Span, keep: KeepMeasurements | None) -> ChunkOutcome:
         """The counts of the families of a chunk."""
         first, last = span.first, span.last
         families, noise = self.families(first, last), self.noise
@@ -182,12 +180,12 @@ class BlockAllocation:
                 )
                 counts[rows], _ = share_out(laws, supply)
                 statuses.append(EstimateStatus.ALLOCATED)
-        rows, cells = np.nonzero(counts)
+        row, cells = np.nonzero(counts)
         return ChunkOutcome(
             span=span,
             lengths=np.count_nonzero(counts, axis=1),
             cells=narrow(cells),
-            counts=narrow(counts[rows, cells]),
+            counts=narrow(counts[row, cells]),
             statuses=tuple(statuses),
             methods=tuple(
                 RoundingMethod.NETWORK_FLOW if status is EstimateStatus.ALLOCATED else RoundingMethod.FIXED
