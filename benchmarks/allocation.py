@@ -1,6 +1,6 @@
 """Blocks by a model against TopDown: errors of the blocks of Rhode Island, whose counts are public.
 
-python benchmarks/allocation.py ../shared/data [--keys 2]
+python benchmarks/allocation.py ../shared/data [--keys 1]
 
 Makes the example's release without bounds with test keys, then estimates the blocks again from the same measurements
 with `blocks = "allocation"`. Prints processor time, mean absolute errors of block totals and of the sum over cells,
@@ -66,10 +66,10 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
-    parser.add_argument("--keys", type=int, default=2)
+    parser.add_argument("--keys", type=int, default=1)
     arguments = parser.parse_args()
     rows: list[tuple[Sequence[float], Sequence[float]]] = []
-    for key in range(arguments.keys):
+    for key in range(1, arguments.keys + 1):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             text = (ROOT / "examples/rhode_island/release.toml").read_text()
@@ -77,7 +77,7 @@ def main() -> None:
                 text.replace("../../../shared/data", str(arguments.data.resolve()))
             )
             usual = tallyveil.run(
-                folder / "release.toml", folder / "usual", insecure_test_key=f"allocation {key}"
+                folder / "release.toml", folder / "usual", insecure_test_key=f"benchmark-{key}"
             ).path
             measured = open_measurements(usual)
             finest, steps = measured.plan.estimation[-1]

@@ -56,7 +56,7 @@ def price(laws: Laws, row: int, unit: int) -> int:
         return int(place - ONE)
     if place >= width - 1:
         return int(ONE + place - (width - 1))
-    return round(ONE * (2.0 * laws.below[laws.begin[row] + place] - 1.0))
+    return int(np.rint(ONE * (2.0 * laws.below[laws.begin[row] + place] - 1.0)))
 
 
 @hot
