@@ -85,8 +85,9 @@ def test_blocks_add_up_and_nothing_above_them_changes(release_with, tmp_path):
         ("", '[[invariants]]\nquery = "total"\ngeolevels = ["{finest}"]\n', "public limits"),
         (
             "",
-            '[[subspace]]\nquery = "total"\ngeolevel = "{above}"\nbudget = "1/1000"\n',
-            "drawn on a lattice|lattice",
+            '[[bounds]]\nname = "units"\nquery = "total"\ngeolevel = "{finest}"\n'
+            'path = "geography.csv"\nmissing = "zero"\n',
+            "bounds 'units'",
         ),
     ],
 )
