@@ -7,6 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Book,
     Executor,
     InsecureTestKey,
     Out,
@@ -30,6 +31,7 @@ def run(
     workers: Workers = None,
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
 
@@ -45,7 +47,12 @@ def run(
 
     # Before the observer is made: a wrong address must not leave a bar on the screen.
     cluster = cluster_of(executor)
-    asked: dict[str, Any] = {"insecure_test_key": insecure_test_key, "workers": workers, "cluster": cluster}
+    asked: dict[str, Any] = {
+        "insecure_test_key": insecure_test_key,
+        "book": book,
+        "workers": workers,
+        "cluster": cluster,
+    }
     if is_programme(release_file):
         with observer_for(quiet, as_json) as observer:
             programme = run_programme(release_file, out, observer=observer, **asked)
@@ -69,6 +76,7 @@ def measure(
     workers: Workers = None,
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
 
@@ -84,6 +92,7 @@ def measure(
             release_file,
             out,
             insecure_test_key=insecure_test_key,
+            book=book,
             observer=observer,
             workers=workers,
             cluster=cluster,

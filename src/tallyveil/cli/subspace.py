@@ -7,6 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Book,
     InsecureTestKey,
     Out,
     PlotFormat,
@@ -42,6 +43,7 @@ def release(
     quiet: Quiet = False,
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Publish a table with noise that keeps its invariants exact.
 
@@ -58,6 +60,7 @@ def release(
             draws=draws,
             plots=plots.value,
             insecure_test_key=insecure_test_key,
+            book=book,
             observer=observer,
         )
     manifest = finished.manifest

@@ -2,7 +2,8 @@
 
 Everything is decided while the folder's lock is held, because the folder may change before that:
 
-1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
+1. The key is on disk before the book of the register and then the ledger show the spend, and both show it before
+   the first draw.
 2. A key is made only in an empty folder. Where there is a ledger or a published file, a run goes on only
    with the key that began it.
 3. The ledger is checked before any work, and again before the manifest is written. It must show exactly one
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.ledger.book import Spend, enter_spend_in_book, read_book
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
@@ -174,6 +176,7 @@ def run_product(
     last: LastStep | None = None,
     draws: bool = True,
     executors: Executors = ONE_THREAD,
+    book: Path | None = None,
 ) -> Outcome:
     """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
 
@@ -185,8 +188,10 @@ def run_product(
         last: What is done once the release is finished.
         draws: Whether the product draws noise; False where it works on the measurements of an earlier run.
         executors: What does the chunks of the work.
+        book: The book of the register; None for none.
     Raises:
-        TallyveilError: nothing is spent before the folder and all inputs are checked.
+        TallyveilError: nothing is spent before the folder and all inputs are checked. A release for which too little
+            is left in the book is refused before any input is opened.
     Privacy: as `run_once`.
     """
     # Before anything is read: a finished release needs neither its inputs nor minutes of reading.
@@ -195,9 +200,15 @@ def run_product(
     # Noise is a stream of AES-256; a broken cipher library must be noticed before the spend.
     require_aes256()
     product.refuse(out)
+    # An interrupted run is in the book already, or is entered below.
+    if book is not None and test_key is None and folder_state(out) is FolderState.ABSENT:
+        spend = product.spend()
+        read_book(book).require_room([] if spend is None else [spend])
     progress = Progress.of(observer)
     work = product.read(out, progress)
-    return run_once(out, work, test_key=test_key, last=last, progress=progress, executors=executors)
+    return run_once(
+        out, work, test_key=test_key, last=last, progress=progress, executors=executors, book=book
+    )
 
 
 def finished_before(out: Path, asked: Asked) -> Outcome | None:
@@ -232,6 +243,7 @@ def run_once(
     last: LastStep | None = None,
     progress: Progress | None = None,
     executors: Executors = ONE_THREAD,
+    book: Path | None = None,
 ) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
@@ -242,6 +254,7 @@ def run_once(
         last: What is done once the release is finished.
         progress: Told of progress by the work; written into the private folder while its lock is held.
         executors: What does the chunks of the work. It is tried before anything is spent.
+        book: The book of the register, into which the spend is entered first; None for none.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what the work raises.
@@ -259,7 +272,7 @@ def run_once(
             return outcome
         # The executor is tried before `_begin` spends: a cluster that is not there must not cost a budget.
         with executors.begin(folder.private / CLUSTER) as executor:
-            run = _begin(folder, job, test_key, executor)
+            run = _begin(folder, job, test_key, executor, book)
             (progress or Progress()).begin(folder)
             body = work.release(run)
             checks = work.check(run)
@@ -416,12 +429,13 @@ def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
         asked.last.refuse(out, manifest)
 
 
-def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Executor) -> Run:
-    """Take or make the key, and enter the spend into the ledger before the first draw."""
+def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Executor, book: Path | None) -> Run:
+    """Take or make the key, and enter the spend into the book and the ledger before the first draw."""
     out = folder.path
     entries = ledger_entries(out, draws=job.earlier is None)
     # The folder shows that the run has drawn or may have drawn. Then the ledger must show its spend, too.
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
+    resumed = begun
     stored = folder.read(KEY_FILE)
     versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
@@ -446,6 +460,12 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     if begun:
         require_one_spend(out, entries, job, secrets.run_id)
     try:
+        # A test key protects nobody, so nothing that follows from it may be published, and it is in no book.
+        if book is not None and job.earlier is None and secrets.protected:
+            # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
+            # goes on with the same key, and so finds its own entry.
+            enter_spend_in_book(book, _entry_of_book(job, secrets))
+            begun = True
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
         # Nothing was drawn yet, so the folder is left as it was found.
@@ -456,7 +476,11 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     # Read back as written: the first draw comes only after the ledger has been seen to show exactly one spend.
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
+    return Run(folder, secrets, spent(entered), versions, executor, resumed=resumed)
+
+
+def _entry_of_book(job: Job, secrets: RunSecrets) -> Spend:
+    return Spend(job.event, job.declaration.neighbours, job.description, f"{secrets.run_id} {job.token}")
 
 
 def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:
