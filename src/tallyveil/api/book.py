@@ -16,9 +16,14 @@ from tallyveil.accounting.ledger.book import (
 )
 from tallyveil.accounting.ledger.book import create_book as begin_book
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.numbers import at_most
-from tallyveil.api.arguments import AnyPath, Text, checked
-from tallyveil.errors import BudgetError
+from tallyveil.accounting.numbers import at_least, at_most, delta_text
+from tallyveil.api.arguments import AnyPath, Text, book_of, checked
+from tallyveil.api.guarantees import total_guarantee
+from tallyveil.api.planned import plan
+from tallyveil.errors import BudgetError, StoreError, TallyveilError
+from tallyveil.files.finished import LEDGER
+from tallyveil.files.manifest_files import read_manifest
+from tallyveil.printable import in_one_line
 
 
 class RegisterBook:
@@ -96,6 +101,22 @@ class RegisterBook:
         return total_content(self._book.joint, str(delta), exact, several=number > 1) if number else {}
 
     @checked
+    def report(self, out: AnyPath, delta: str | Fraction = "1e-10") -> Path:
+        """Write a page about the book, one HTML file.
+
+        Args:
+            out: The file.
+            delta: Where epsilon is stated.
+        Raises:
+            StoreError: the file cannot be written.
+            BudgetError: the delta is out of range.
+        """
+        from tallyveil.budget.strategy import parse_fraction
+        from tallyveil.report.book import write_book_page
+
+        return write_book_page(self._book, self.total(delta), parse_fraction(delta, "--delta"), Path(out))
+
+    @checked
     def enter_release(self, run: AnyPath) -> "RegisterBook":
         """Enter a run that was made without the book, from its ledger. What is entered already is not entered again.
 
@@ -118,7 +139,12 @@ class RegisterBook:
         record_spends(
             self.path,
             [
-                Spend(entry.event, declaration.neighbours, entry.description, entry.token)
+                Spend(
+                    entry.event,
+                    declaration.neighbours,
+                    f"{entry.description}, in {joint.paths[0].resolve().parent.name}",
+                    entry.token,
+                )
                 for entry in entries
                 if entry.kind == "spend"
             ],
@@ -197,3 +223,50 @@ def open_book(path: AnyPath) -> RegisterBook:
         StoreError: there is no book at the path, or a line is damaged.
     """
     return RegisterBook(Path(path))
+
+
+def spending_in_words(release: Path, run: Path, book: Path | None) -> str:
+    """What was spent on the people of a finished release, as a sentence: from its book, or from the folders beside it.
+
+    Args:
+        release: The release file.
+        run: Folder of the release.
+        book: The book that the caller named; None for none.
+    Returns:
+        The sentence; empty where there is neither a book nor another protected release beside this one.
+    """
+    planned = plan(release).content
+    entered = book_of(book, planned.book)
+    if entered is not None:
+        held = RegisterBook(entered)
+        return (
+            f"The book of {in_one_line(held.register)} allows {held.allowed}: {held.unit} {at_most(held.spent)} is "
+            f"spent, {at_least(held.left)} is left."
+        )
+    beside = _protected_beside(run)
+    if len(beside) < 2:
+        return ""
+    place = in_one_line(str(run.resolve().parent))
+    begin = f"No book was named. With the other releases in {place} ({len(beside)} together)"
+    try:
+        total = total_guarantee(beside, planned.delta).content
+    except TallyveilError as error:
+        return f"{begin} the total is not known: {error}"
+    return (
+        f"{begin}, if they are about the same people, epsilon is at most {at_most(total['epsilon']['upper'])} at "
+        f"delta = {delta_text(planned.delta)}. `tallyveil book create` begins a book, which refuses what is too much."
+    )
+
+
+def _protected_beside(run: Path) -> list[Path]:
+    """The folders of finished releases that protect people, in the folder that a run is in."""
+    folders = sorted(path.parent for path in run.resolve().parent.glob(f"*/{LEDGER}"))
+    protected = []
+    for folder in folders:
+        try:
+            if read_manifest(folder).protected:
+                protected.append(folder)
+        # Unfinished, damaged or of another version: what it spent cannot be told from here.
+        except StoreError:
+            continue
+    return protected

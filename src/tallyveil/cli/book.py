@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import DELTA, NEIGHBOURS, AsJson, group_of_commands
+from tallyveil.cli.frame.arguments import DELTA, NEIGHBOURS, AsJson, Quiet, give_files, group_of_commands
 from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ book = group_of_commands(
 BookFile = Annotated[
     Path, typer.Argument(help="The book, which `tallyveil book create` made.", metavar="BOOK")
 ]
+Delta = Annotated[str, typer.Option("--delta", help=DELTA)]
 
 
 @book.command()
@@ -43,6 +44,7 @@ def create(
             help=f"{NEIGHBOURS} A book of bounded neighbours takes releases under both.",
         ),
     ] = "bounded",
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Begin the book of a register.
@@ -53,19 +55,35 @@ def create(
     """
     from tallyveil.api.book import create_book
 
-    _show(create_book(path, register=register, allow=allow, neighbours=neighbours), None, as_json)
+    _show(
+        create_book(path, register=register, allow=allow, neighbours=neighbours), as_json=as_json, quiet=quiet
+    )
 
 
 @book.command()
 def show(
     path: BookFile,
-    delta: Annotated[str, typer.Option("--delta", help=DELTA)] = "1e-10",
+    delta: Delta = "1e-10",
     as_json: AsJson = False,
 ) -> None:
     """Show what was released, what is left, and what all releases guarantee together."""
     from tallyveil.api.book import open_book
 
-    _show(open_book(path), delta, as_json)
+    _show(open_book(path), as_json=as_json, delta=delta)
+
+
+@book.command()
+def report(
+    path: BookFile,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the page (HTML).")],
+    delta: Delta = "1e-10",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page about the book, for those who decide about later releases."""
+    from tallyveil.api.book import open_book
+
+    give_files([open_book(path).report(out, delta)], quiet=quiet, as_json=as_json)
 
 
 @book.command()
@@ -86,6 +104,7 @@ def enter(
     description: Annotated[
         str | None, typer.Option("--description", metavar="TEXT", help="With --spending: what it was.")
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Enter what was released without the book. Nothing is refused because too little is left: it is spent.
@@ -107,22 +126,23 @@ def enter(
         entered = entered.enter_release(run)
     if spending is not None and description is not None:
         entered = entered.enter_events(spending, description)
-    _show(entered, None, as_json)
+    _show(entered, as_json=as_json, quiet=quiet)
 
 
 @book.command()
 def merge(
     path: BookFile,
     other: Annotated[Path, typer.Argument(help="The other book, which stays as it is.", metavar="OTHER")],
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Enter all releases of OTHER, which began as a copy of BOOK on another machine."""
     from tallyveil.api.book import open_book
 
-    _show(open_book(path).merge(other), None, as_json)
+    _show(open_book(path).merge(other), as_json=as_json, quiet=quiet)
 
 
-def _show(shown: "RegisterBook", delta: str | None, as_json: bool) -> None:
+def _show(shown: "RegisterBook", *, as_json: bool, quiet: bool = False, delta: str | None = None) -> None:
     """Print what a book holds, and what all releases guarantee together at a delta, where one is given."""
     from fractions import Fraction
 
@@ -147,6 +167,8 @@ def _show(shown: "RegisterBook", delta: str | None, as_json: bool) -> None:
             },
             indent=2,
         )
+        return
+    if quiet:
         return
     console = Screen()
     console.print(

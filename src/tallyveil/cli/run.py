@@ -17,6 +17,7 @@ from tallyveil.cli.frame.arguments import (
     cluster_of,
 )
 from tallyveil.cli.frame.summary import finish_measurements, finish_release
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.programme import finish_programme
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def run(
     release_file: ReleaseFilePath,
     out: Out,
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
@@ -61,6 +63,16 @@ def run(
     with observer_for(quiet, as_json) as observer:
         release = run_release(release_file, out, observer=observer, **asked)
     finish_release(release, out, quiet, as_json)
+    if not (quiet or as_json) and release.manifest.protected:
+        _say_spending(release_file, out, book)
+
+
+def _say_spending(release_file: Path, out: Path, book: Path | None) -> None:
+    """Print what was spent on the same people, from the book or from the folders beside this one."""
+    from tallyveil.api.book import spending_in_words
+
+    if words := spending_in_words(release_file, out, book):
+        say(words)
 
 
 def measure(
@@ -71,6 +83,7 @@ def measure(
             "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished run."
         ),
     ],
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,

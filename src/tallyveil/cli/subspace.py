@@ -31,6 +31,7 @@ TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).",
 def release(
     table_file: TableFile,
     out: Out,
+    *,
     draws: Annotated[
         int,
         typer.Option(

@@ -464,7 +464,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
         if book is not None and job.earlier is None and secrets.protected:
             # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
             # goes on with the same key, and so finds its own entry.
-            enter_spend_in_book(book, _entry_of_book(job, secrets))
+            enter_spend_in_book(book, _entry_of_book(out, job, secrets))
             begun = True
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
@@ -479,8 +479,14 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     return Run(folder, secrets, spent(entered), versions, executor, resumed=resumed)
 
 
-def _entry_of_book(job: Job, secrets: RunSecrets) -> Spend:
-    return Spend(job.event, job.declaration.neighbours, job.description, f"{secrets.run_id} {job.token}")
+def _entry_of_book(out: Path, job: Job, secrets: RunSecrets) -> Spend:
+    """What a run enters into a book, under the token of its ledger and with the name of its folder."""
+    return Spend(
+        job.event,
+        job.declaration.neighbours,
+        f"{job.description}, in {out.resolve().name}",
+        f"{secrets.run_id} {job.token}",
+    )
 
 
 def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:

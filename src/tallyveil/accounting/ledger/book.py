@@ -12,9 +12,8 @@ this epsilon by the best known conversion.
 A book is a file of chained lines, like a ledger. It holds names of releases, dates and events, and no counts.
 """
 
-import hashlib
-import json
 import re
+import secrets
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -370,13 +369,9 @@ def _append_new(file: ChainedFile, book: Book, entries: Iterable[BookEntry]) -> 
 
 
 def _entry_of(book: Book, spend: Spend) -> BookEntry:
-    date = _now()
-    token = spend.token
-    if token is None:
-        # Of what and when, and of the place in the chain: the same again is another act, and has another name.
-        content = json.dumps([book.head, date, spend.description, spend.event.to_mapping()])
-        token = f"stated {hashlib.sha256(content.encode()).hexdigest()[:32]}"
-    return BookEntry(len(book.entries) + 1, date, spend.description, token, spend.neighbours, spend.event)
+    # Random, as two machines may enter the same at the same time: two acts must not pass for one when they are merged.
+    token = spend.token or f"stated {secrets.token_hex(16)}"
+    return BookEntry(len(book.entries) + 1, _now(), spend.description, token, spend.neighbours, spend.event)
 
 
 def _opened(path: Path) -> ChainedFile:

@@ -66,6 +66,9 @@ class ChainedFile:
             while data:
                 data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
+            if not end:
+                # The name of a new file is in its folder, which a crash could lose.
+                flush(self.path.parent)
         except OSError as error:
             # Half a line in the middle of the file would make it unreadable for ever.
             self._file.truncate(end)
@@ -73,9 +76,6 @@ class ChainedFile:
                 f"could not write to the {self._name} {self.path}: {error}. Nothing was spent; "
                 "make room or mend the disk and run again."
             ) from error
-        if not end:
-            # The name of a new file is in its folder, which a crash could lose.
-            flush(self.path.parent)
         self.head = line_hash(line)
 
     def close(self) -> None:
