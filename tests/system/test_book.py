@@ -95,4 +95,5 @@ def test_commands_and_page(tmp_path, command):
     command("book", "enter", path, code=2)
     command("book", "enter", path, "--spending", spending, code=2)
     (tmp_path / "s.toml").write_text(SPENDING.replace('"bounded"', '"unbounded"'))
-    assert "book-unsuited" in command("book", "enter", path, "--spending", spending, "--description", "x")[2]
+    refused = command("book", "enter", path, "--spending", spending, "--description", "x", code=5)
+    assert "book-unsuited" in refused
