@@ -161,7 +161,7 @@ def statistics(parameters, sizes):
     return np.array(logs)
 
 
-@pytest.mark.parametrize("size", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_parameters_and_counts_have_their_joint_law(size):
     """Geweke 2004: counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
