@@ -2,21 +2,23 @@
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
+from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.ledger.book import (
     Allowance,
+    Book,
     Spend,
     merge_books,
     read_book,
     record_spends,
 )
 from tallyveil.accounting.ledger.book import create_book as begin_book
-from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.accounting.numbers import at_least, at_most, delta_text
+from tallyveil.accounting.losses import has_loss_law
+from tallyveil.accounting.numbers import at_least, at_most, delta_text, short_decimal
 from tallyveil.api.arguments import AnyPath, Text, book_of, checked
 from tallyveil.api.guarantees import total_guarantee
 from tallyveil.api.planned import plan
@@ -24,6 +26,20 @@ from tallyveil.errors import BudgetError, StoreError, TallyveilError
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.printable import in_one_line
+from tallyveil.runs.once import spends_of
+
+DELTA: Final = "1e-10"
+"""Where epsilon is stated if the allowance has no delta."""
+
+
+# Python writes integers of up to 4,300 digits as text.
+_LONGEST: Final = 10**2000
+
+
+def exact_cost(cost: Fraction) -> str:
+    """A cost as an exact fraction; rounded up to 40 digits if it would have thousands of them."""
+    long = max(abs(cost.numerator), cost.denominator) > _LONGEST
+    return at_most(cost, 40) if long else str(cost)
 
 
 class RegisterBook:
@@ -67,7 +83,7 @@ class RegisterBook:
                     "date": entry.date,
                     "release": entry.description,
                     "neighbours": entry.neighbours.value,
-                    "cost": str(self._book.cost_of(entry.event, entry.neighbours)),
+                    "cost": exact_cost(self._book.cost_of(entry.event, entry.neighbours)),
                 }
                 for entry in self._book.entries
             ],
@@ -81,40 +97,48 @@ class RegisterBook:
         )
 
     @checked
-    def total(self, delta: str | Fraction = "1e-10") -> dict[str, Any]:
+    def total(self, delta: str | Fraction | None = None) -> dict[str, Any]:
         """What is proved of all releases together, as `total_guarantee` states it of their folders.
 
         The epsilon of `noise_chosen_on_the_way` holds also if the results of earlier releases decided how much noise
         the later ones added.
 
         Args:
-            delta: Where epsilon is stated.
+            delta: Where epsilon is stated; None for the delta of the allowance, or 1e-10 where it has none.
         Returns:
             Plain data; empty while nothing is entered.
         Raises:
             BudgetError: the delta is out of range.
         """
         from tallyveil.api.guarantees import total_content
-        from tallyveil.budget.strategy import parse_fraction
 
-        exact, number = parse_fraction(delta, "--delta"), len(self._book.entries)
-        return total_content(self._book.joint, str(delta), exact, several=number > 1) if number else {}
+        text, number = self._delta(delta), len(self._book.entries)
+        return total_content(self._book.joint, text, Fraction(text), several=number > 1) if number else {}
 
     @checked
-    def report(self, out: AnyPath, delta: str | Fraction = "1e-10") -> Path:
+    def report(self, out: AnyPath, delta: str | Fraction | None = None) -> Path:
         """Write a page about the book, one HTML file.
 
         Args:
             out: The file.
-            delta: Where epsilon is stated.
+            delta: Where epsilon is stated; None for the delta of the allowance, or 1e-10 where it has none.
         Raises:
             StoreError: the file cannot be written.
             BudgetError: the delta is out of range.
         """
-        from tallyveil.budget.strategy import parse_fraction
         from tallyveil.report.book import write_book_page
 
-        return write_book_page(self._book, self.total(delta), parse_fraction(delta, "--delta"), Path(out))
+        return write_book_page(self._book, self.total(delta), Fraction(self._delta(delta)), Path(out))
+
+    def _delta(self, given: str | Fraction | None) -> str:
+        """The delta where epsilon is stated, as text that is an exact number."""
+        from tallyveil.budget.strategy import parse_fraction
+
+        if given is None:
+            allowed = self._book.allowance.delta
+            return DELTA if allowed is None else short_decimal(allowed)
+        parse_fraction(given, "--delta")
+        return str(given)
 
     @checked
     def enter_release(self, run: AnyPath) -> "RegisterBook":
@@ -123,11 +147,11 @@ class RegisterBook:
         Nothing is refused because too little is left: the run has spent.
 
         Args:
-            run: Its folder.
+            run: Its folder. If it is stated under another relation than the book, it is a finished release.
         Returns:
             The book as it is now.
         Raises:
-            StoreError: there is no ledger, or it is damaged.
+            StoreError: there is no ledger, or it is damaged; or the run is not finished where it must be.
             BudgetError: the run protects nobody, or has no cost in the unit of the book or under its relation.
         """
         from tallyveil.accounting.ledger.joint import read_joint, require_protection
@@ -135,20 +159,16 @@ class RegisterBook:
         # Also refuses a ledger whose last lines were cut off.
         joint = read_joint([Path(run)])
         require_protection(joint)
-        declaration, entries = read_ledger(joint.paths[0])
-        record_spends(
-            self.path,
-            [
-                Spend(
-                    entry.event,
-                    declaration.neighbours,
-                    f"{entry.description}, in {joint.paths[0].resolve().parent.name}",
-                    entry.token,
-                )
-                for entry in entries
-                if entry.kind == "spend"
-            ],
-        )
+        folder = joint.paths[0].parent
+        spends = spends_of(folder)
+        # Only of finished releases of Tallyveil it is known that their queries are partitions, so that their cost under
+        # the other relation follows.
+        if joint.neighbours is not self._book.neighbours:
+            read_manifest(folder)
+        else:
+            for spend in spends:
+                _require_composable(spend.event, self._book)
+        record_spends(self.path, spends)
         return RegisterBook(self.path)
 
     @checked
@@ -174,6 +194,7 @@ class RegisterBook:
                 f"costs under {self.neighbours} ones. State the events under the relation of the book.",
                 code="book-unsuited",
             )
+        _require_composable(event, self._book)
         record_spends(self.path, [Spend(event, neighbours, description)])
         return RegisterBook(self.path)
 
@@ -223,6 +244,12 @@ def open_book(path: AnyPath) -> RegisterBook:
         StoreError: there is no book at the path, or a line is damaged.
     """
     return RegisterBook(Path(path))
+
+
+def _require_composable(event: PrivacyEvent, book: Book) -> None:
+    """Refuse an event that a sum has no guarantee for: the book could state none any more."""
+    if has_loss_law(event):
+        compose(event, neighbours=book.neighbours)
 
 
 def spending_in_words(release: Path, run: Path, book: Path | None) -> str:

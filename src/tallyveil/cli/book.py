@@ -1,7 +1,7 @@
 """`tallyveil book`: what all releases from the records of a register may cost together, and what they have cost."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,9 @@ book = group_of_commands(
 BookFile = Annotated[
     Path, typer.Argument(help="The book, which `tallyveil book create` made.", metavar="BOOK")
 ]
-Delta = Annotated[str, typer.Option("--delta", help=DELTA)]
+Delta = Annotated[
+    str | None, typer.Option("--delta", help=f"{DELTA} Default: that of the allowance, or 1e-10.")
+]
 
 
 @book.command()
@@ -63,20 +65,21 @@ def create(
 @book.command()
 def show(
     path: BookFile,
-    delta: Delta = "1e-10",
+    delta: Delta = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was released, what is left, and what all releases guarantee together."""
     from tallyveil.api.book import open_book
 
-    _show(open_book(path), as_json=as_json, delta=delta)
+    shown = open_book(path)
+    _show(shown, as_json=as_json, total=shown.total(delta))
 
 
 @book.command()
 def report(
     path: BookFile,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File of the page (HTML).")],
-    delta: Delta = "1e-10",
+    delta: Delta = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -142,16 +145,18 @@ def merge(
     _show(open_book(path).merge(other), as_json=as_json, quiet=quiet)
 
 
-def _show(shown: "RegisterBook", *, as_json: bool, quiet: bool = False, delta: str | None = None) -> None:
-    """Print what a book holds, and what all releases guarantee together at a delta, where one is given."""
+def _show(
+    shown: "RegisterBook", *, as_json: bool, quiet: bool = False, total: "dict[str, Any] | None" = None
+) -> None:
+    """Print what a book holds, and what all releases guarantee together, where that is given."""
     from fractions import Fraction
 
     from tallyveil.accounting.numbers import at_least, at_most, spent_cell
+    from tallyveil.api.book import exact_cost
     from tallyveil.cli.frame.screen import Screen
     from tallyveil.cli.frame.tables import plain_table
     from tallyveil.printable import in_one_line
 
-    total = {} if delta is None else shown.total(delta)
     rows = shown.entries.to_dicts()
     if as_json:
         say_json(
@@ -160,8 +165,8 @@ def _show(shown: "RegisterBook", *, as_json: bool, quiet: bool = False, delta: s
                 "allowed": shown.allowed,
                 "neighbours": shown.neighbours,
                 "unit": shown.unit,
-                "spent": str(shown.spent),
-                "left": str(shown.left),
+                "spent": exact_cost(shown.spent),
+                "left": exact_cost(shown.left),
                 "releases": rows,
                 **({"total": total} if total else {}),
             },
@@ -185,7 +190,9 @@ def _show(shown: "RegisterBook", *, as_json: bool, quiet: bool = False, delta: s
     console.print(f"{shown.unit}: {at_most(shown.spent)} spent, {left}.", soft_wrap=True)
     if total:
         console.print(
-            f"Together they have epsilon at most {at_most(total['epsilon']['upper'])} at delta = {delta} for noise "
-            "that was fixed before the first of them.",
+            f"Together they have epsilon at most {at_most(total['epsilon']['upper'])} at delta = {total['delta']} for "
+            "noise that was fixed before the first of them.",
             soft_wrap=True,
         )
+        for statement in total["invariants"]:
+            console.print(f"No budget limits this: {in_one_line(statement)}.", soft_wrap=True)

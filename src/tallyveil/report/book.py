@@ -30,6 +30,7 @@ def write_book_page(book: Book, total: Mapping[str, Any], delta: Fraction, path:
     """
     allowance, unit = book.allowance, book.allowance.cost_unit
     at = "" if allowance.delta is None else f"at delta {delta_text(allowance.delta)}, "
+    exact = list(dict.fromkeys(total.get("invariants", ())))
     tiles = [
         NumberTile("Allowed", f"{allowance.unit} ≤ {short_decimal(allowance.most)}", f"{at}for all time"),
         NumberTile(f"{unit} spent", at_most(book.spent), f"of {at_least(book.allowance.budget)}"),
@@ -64,7 +65,12 @@ def write_book_page(book: Book, total: Mapping[str, Any], delta: Fraction, path:
         SummaryPoint(
             "What may not be concluded",
             "The book knows what was entered. Releases that were made without it are not in it, and neither is what "
-            "somebody saw of the true counts. No budget limits what a release publishes exactly.",
+            "somebody saw of the true counts. No budget limits what releases publish exactly"
+            + (
+                f": {'; '.join(exact)}. What is said above holds for records that change none of it."
+                if exact
+                else "."
+            ),
         )
     )
     if book.left < 0:

@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import TEST_KEY
-from tallyveil.accounting.ledger.book import Spend, enter_spend_in_book, read_book
+from tallyveil.accounting.ledger.book import (
+    Spend,
+    enter_spend_in_book,
+    record_spends,
+    require_room,
+)
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
@@ -196,14 +201,14 @@ def run_product(
     """
     # Before anything is read: a finished release needs neither its inputs nor minutes of reading.
     if (outcome := finished_before(out, Asked(product.plan_digest, last, draws))) is not None:
-        return outcome
+        return _entered(outcome, book)
     # Noise is a stream of AES-256; a broken cipher library must be noticed before the spend.
     require_aes256()
     product.refuse(out)
     # An interrupted run is in the book already, or is entered below.
     if book is not None and test_key is None and folder_state(out) is FolderState.ABSENT:
         spend = product.spend()
-        read_book(book).require_room([] if spend is None else [spend])
+        require_room(book, [] if spend is None else [spend])
     progress = Progress.of(observer)
     work = product.read(out, progress)
     return run_once(
@@ -265,11 +270,11 @@ def run_once(
     # Without the lock, which is cheap. The same question is asked again below, where the answer cannot change any
     # more.
     if (outcome := finished_before(out, asked)) is not None:
-        return outcome
+        return _entered(outcome, book)
     with RunFolder(out) as folder:
         # Another process may have finished while this one read its inputs or waited for the lock.
         if (outcome := _last_steps(folder, asked)) is not None:
-            return outcome
+            return _entered(outcome, book)
         # The executor is tried before `_begin` spends: a cluster that is not there must not cost a budget.
         with executors.begin(folder.private / CLUSTER) as executor:
             run = _begin(folder, job, test_key, executor, book)
@@ -435,8 +440,8 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     entries = ledger_entries(out, draws=job.earlier is None)
     # The folder shows that the run has drawn or may have drawn. Then the ledger must show its spend, too.
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
-    resumed = begun
     stored = folder.read(KEY_FILE)
+    kept = begun or stored is not None
     versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
@@ -462,21 +467,58 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     try:
         # A test key protects nobody, so nothing that follows from it may be published, and it is in no book.
         if book is not None and job.earlier is None and secrets.protected:
-            # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
-            # goes on with the same key, and so finds its own entry.
-            enter_spend_in_book(book, _entry_of_book(out, job, secrets))
-            begun = True
+            spend = _entry_of_book(out, job, secrets)
+            if begun:
+                # What a process without the book has spent cannot be refused any more.
+                record_spends(book, [spend])
+            else:
+                # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
+                # goes on with the same key, and so finds its own entry.
+                enter_spend_in_book(book, spend)
+            kept = True
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
-        # Nothing was drawn yet, so the folder is left as it was found.
-        if not begun:
+        # Nothing was drawn yet, so the folder is left as it was found. A key that was there may be in the book.
+        if not kept:
             (out / LEDGER).unlink(missing_ok=True)
             folder.abandon()
         raise
     # Read back as written: the first draw comes only after the ledger has been seen to show exactly one spend.
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
-    return Run(folder, secrets, spent(entered), versions, executor, resumed=resumed)
+    return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
+
+
+def _entered(outcome: Outcome, book: Path | None) -> Outcome:
+    """The outcome of an earlier process, whose spend is entered into the book where that process had none."""
+    if book is not None and outcome.manifest.protected:
+        record_spends(book, spends_of(outcome.path))
+    return outcome
+
+
+def spends_of(out: Path) -> tuple[Spend, ...]:
+    """What the ledger of a run shows, as it is entered into a book.
+
+    Raises:
+        StoreError: there is no ledger, or it is damaged.
+    """
+    declaration, entries = read_ledger(out / LEDGER)
+    return tuple(
+        Spend(
+            entry.event,
+            declaration.neighbours,
+            in_words(entry.description, out),
+            # Runs of Tallyveil have the run in the token. Other ledgers may use one token in two runs.
+            entry.token if entry.token.startswith(entry.run) else f"{entry.run} {entry.token}",
+        )
+        for entry in entries
+        if entry.kind == "spend"
+    )
+
+
+def in_words(description: str, out: Path) -> str:
+    """A release as a book names it: what was made, and in which folder."""
+    return f"{description}, in {out.resolve().name}"
 
 
 def _entry_of_book(out: Path, job: Job, secrets: RunSecrets) -> Spend:
@@ -484,7 +526,7 @@ def _entry_of_book(out: Path, job: Job, secrets: RunSecrets) -> Spend:
     return Spend(
         job.event,
         job.declaration.neighbours,
-        f"{job.description}, in {out.resolve().name}",
+        in_words(job.description, out),
         f"{secrets.run_id} {job.token}",
     )
 

@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from tallyveil.accounting.events import Neighbours
-from tallyveil.accounting.ledger.book import Allowance, create_book, read_book
+from tallyveil.accounting.events import ZCDP, Neighbours
+from tallyveil.accounting.ledger.book import Allowance, Spend, create_book, read_book, record_spends
 from tallyveil.accounting.ledger.file import read_ledger
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, StoreError
 from tallyveil.runs.once import run_product
 
 from .conftest import KEY, Killed, Toy, contents
@@ -90,6 +90,57 @@ def test_a_run_begun_without_the_book_is_entered_when_it_goes_on_with_it(tmp_pat
         run_product(Toy(during=killed), tmp_path / "a")
     run_product(Toy(), tmp_path / "a", book=book)
     assert read_book(book).spent == Fraction(1)
+
+
+def test_a_release_finished_without_the_book_is_entered_by_the_same_command(make, tmp_path, book):
+    make(tmp_path / "a", test_key=None)
+    for _ in range(2):
+        assert make(tmp_path / "a", test_key=None, book=book).already_finished
+    assert [entry.description for entry in read_book(book).entries] == ["a test, in a"]
+    make(tmp_path / "b")
+    make(tmp_path / "b", book=book)
+    assert len(read_book(book).entries) == 1
+
+
+def test_a_run_in_a_full_book_goes_on_with_its_key(tmp_path, book):
+    """Killed between its entry and its ledger, while others spent what was left: it is paid for."""
+
+    def killed(run):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_product(Toy(during=killed), tmp_path / "a", book=book)
+    (tmp_path / "a" / "ledger.jsonl").unlink()
+    for name in ("plan.json", "a.txt", "b.txt"):
+        (tmp_path / "a" / name).unlink(missing_ok=True)
+    for name in "ab":
+        shutil.rmtree(tmp_path / "a" / name, ignore_errors=True)
+    record_spends(book, [Spend(ZCDP(7), Neighbours.BOUNDED, "another program")])
+    run_product(Toy(), tmp_path / "a", book=book)
+    assert [entry.description for entry in read_book(book).entries] == ["a test, in a", "another program"]
+
+
+def test_a_book_that_cannot_be_opened_does_not_cost_a_run_its_key(tmp_path, book):
+    def killed(run):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_product(Toy(during=killed), tmp_path / "a")
+    key = (tmp_path / "a" / "private" / "run.json").read_bytes()
+    with pytest.raises(StoreError):
+        run_product(Toy(), tmp_path / "a", book=tmp_path / "absent.jsonl")
+    assert (tmp_path / "a" / "private" / "run.json").read_bytes() == key
+
+
+def test_what_was_spent_without_the_book_is_not_refused(tmp_path, book):
+    def killed(run):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_product(Toy(during=killed), tmp_path / "a")
+    record_spends(book, [Spend(ZCDP(2), Neighbours.BOUNDED, "another program")])
+    run_product(Toy(), tmp_path / "a", book=book)
+    assert read_book(book).left == -1
 
 
 def test_the_release_does_not_depend_on_the_book(make, tmp_path, book):

@@ -33,9 +33,17 @@ from tallyveil.accounting.events import Neighbours, PrivacyEvent, SequentialEven
 from tallyveil.accounting.ledger.chain import ChainedFile, finished_lines
 from tallyveil.accounting.ledger.joint import JointLedgers
 from tallyveil.accounting.ledger.lines import NO_LINE, event_from_mapping, follow_lines, line_hash, unchained
-from tallyveil.accounting.numbers import delta_text, exact_text, parameter_of_noise, share_of, short_decimal
+from tallyveil.accounting.numbers import (
+    at_least,
+    at_most,
+    delta_text,
+    parameter_of_noise,
+    share_of,
+    short_decimal,
+)
 from tallyveil.accounting.renyi import epsilon_to_rho
 from tallyveil.errors import BudgetError, StoreError
+from tallyveil.printable import has_bytes, in_one_line, shown
 
 BOOK_FORMAT: Final = 1
 """Number of the format of the lines."""
@@ -221,13 +229,15 @@ class Book:
         """
         tokens = {entry.token for entry in self.entries}
         new = [spend for spend in spends if spend.token not in tokens]
+        if not new:
+            return
         cost = sum((self.cost_of(spend.event, spend.neighbours) for spend in new), Fraction(0))
         left = self.left
         if cost > left:
             unit, names = self.allowance.cost_unit, ", ".join(spend.description for spend in new)
-            remaining = exact_text(max(left, Fraction(0)))
+            remaining = at_least(max(left, Fraction(0)))
             raise BudgetError(
-                f"'{names:.300}' would cost {unit} = {exact_text(cost)}, and {unit} = {remaining} "
+                f"'{names:.300}' would cost {unit} = {at_most(cost)}, and {unit} = {remaining} "
                 f"is left in the book {self.path}, which allows {self.allowance} for all releases from the register "
                 f"{self.register!a:.80} and has {len(self.entries)} of them. Nothing was entered or measured. Choose "
                 "more noise, or leave this release out.",
@@ -254,27 +264,25 @@ def create_book(path: Path, register: str, allowance: Allowance, neighbours: Nei
         StoreError: something is at the path (code `book-taken`), or it cannot be written.
         BudgetError: the allowance is out of range.
     """
+    path = path.resolve()
     allowance.budget  # noqa: B018 (refuses an epsilon that no rho gives, before the file is made)
     if not register.strip():
         raise BudgetError(
             "the name of a register is empty. Give one, which every page shows.", code="book-allowance"
         )
+    # Before it is opened for appending, which drops an unfinished last line: the file may be something else.
+    _require_no_file(path)
     with closing(ChainedFile(path, "book", patience=_PATIENCE)) as file:
-        if file.lines:
-            raise StoreError(
-                f"{path} is there already. A book is begun only once; `tallyveil book show` prints what it holds.",
-                code="book-taken",
-            )
-        file.append(
-            {
-                "sequence": 0,
-                "kind": "book",
-                "format": BOOK_FORMAT,
-                "date": _now(),
-                "register": register,
-                "allow": allowance.text,
-                "neighbours": neighbours.value,
-            }
+        _require_no_file(path)
+        file.append(_first_line(_now(), register, allowance, neighbours))
+
+
+def _require_no_file(path: Path) -> None:
+    # An empty file is what a call leaves that was killed before it wrote the first line.
+    if path.exists() and not (path.is_file() and path.stat().st_size == 0):
+        raise StoreError(
+            f"{path} is there already. A book is begun only once; `tallyveil book show` prints what it holds.",
+            code="book-taken",
         )
 
 
@@ -285,6 +293,17 @@ def read_book(path: Path) -> Book:
         StoreError: the file cannot be read, is no book, or a line is corrupt or out of its place.
     """
     return _parsed(finished_lines(path, "book", "a book that `tallyveil book create` made"), path)
+
+
+def require_room(path: Path, spends: Iterable[Spend]) -> None:
+    """Refuse releases for which too little is left in a book, and a book that could not be written.
+
+    Raises:
+        BudgetError: as `Book.require_room`.
+        StoreError: the book cannot be read or opened for writing, or another process holds it.
+    """
+    with closing(_opened(path)) as file:
+        _parsed(file.lines, path).require_room(spends)
 
 
 def enter_spend_in_book(path: Path, spend: Spend) -> None:
@@ -364,6 +383,7 @@ def _append_new(file: ChainedFile, book: Book, entries: Iterable[BookEntry]) -> 
         if before is None:
             book.cost_of(entry.event, entry.neighbours)  # refuses what could never be added up
             new.append(entry)
+            known[entry.token] = entry
     for number, entry in enumerate(new, start=len(book.entries) + 1):
         file.append(entry.to_mapping() | {"sequence": number})
 
@@ -371,13 +391,16 @@ def _append_new(file: ChainedFile, book: Book, entries: Iterable[BookEntry]) -> 
 def _entry_of(book: Book, spend: Spend) -> BookEntry:
     # Random, as two machines may enter the same at the same time: two acts must not pass for one when they are merged.
     token = spend.token or f"stated {secrets.token_hex(16)}"
-    return BookEntry(len(book.entries) + 1, _now(), spend.description, token, spend.neighbours, spend.event)
+    # Names of folders may hold anything.
+    description = shown(in_one_line(spend.description))
+    return BookEntry(len(book.entries) + 1, _now(), description, token, spend.neighbours, spend.event)
 
 
 def _opened(path: Path) -> ChainedFile:
-    # Read first: opening for writing would make an empty file where there is none.
+    # Read first: opening for writing would make an empty file where there is none, or change one that is no book.
     read_book(path)
-    return ChainedFile(path, "book", patience=_PATIENCE)
+    # Where a link leads, as files are opened for writing without following one.
+    return ChainedFile(path.resolve(), "book", patience=_PATIENCE)
 
 
 def _now() -> str:
@@ -403,26 +426,12 @@ class _Lines:
     def follow(self, line: bytes) -> None:
         """Check and keep one more line."""
         mapping = unchained(line, self._head)
-        if mapping["sequence"] != len(self._terms) + len(self._entries):
-            raise ValueError("a line is missing or out of its place")
         if not self._terms:
-            if (mapping["kind"], mapping["format"]) != ("book", BOOK_FORMAT):
-                raise ValueError(f"the first line is not that of a book in format {BOOK_FORMAT}")
-            self._terms.append(
-                (mapping["register"], Allowance.of(mapping["allow"]), Neighbours(mapping["neighbours"]))
-            )
+            self._terms.append(_terms_of(mapping))
         else:
-            entry = BookEntry(
-                mapping["sequence"],
-                mapping["date"],
-                mapping["description"],
-                mapping["token"],
-                Neighbours(mapping["neighbours"]),
-                event_from_mapping(mapping["event"]),
-            )
-            # Compared as a whole: a key that is unknown or missing is a difference, too.
-            if mapping != entry.to_mapping():
-                raise ValueError("a key or a value is not as a book writes it")
+            entry = _entry_from(mapping)
+            if entry.sequence != len(self._entries) + 1:
+                raise ValueError("a line is missing or out of its place")
             if entry.token in self._tokens:
                 raise ValueError("its token was entered before")
             self._tokens.add(entry.token)
@@ -433,3 +442,51 @@ class _Lines:
         """What was read, which was at least the first line."""
         register, allowance, neighbours = self._terms[0]
         return Book(self._path, register, allowance, neighbours, tuple(self._entries), self._head)
+
+
+def _terms_of(mapping: dict[str, Any]) -> tuple[str, Allowance, Neighbours]:
+    """What the first line says; raises ValueError where it is not as a book writes it."""
+    _require_texts(mapping, "date", "register", "allow", "neighbours")
+    register, allowance = mapping["register"], Allowance.of(mapping["allow"])
+    neighbours = Neighbours(mapping["neighbours"])
+    # By type as well: true and 1.0 equal 1.
+    if mapping != _first_line(mapping["date"], register, allowance, neighbours) or (
+        type(mapping["sequence"]),
+        type(mapping["format"]),
+    ) != (int, int):
+        raise ValueError(f"the first line is not that of a book in format {BOOK_FORMAT}")
+    return register, allowance, neighbours
+
+
+def _entry_from(mapping: dict[str, Any]) -> BookEntry:
+    """The entry that a line holds; raises ValueError where it is not as a book writes it."""
+    _require_texts(mapping, "date", "description", "token", "neighbours")
+    entry = BookEntry(
+        mapping["sequence"],
+        mapping["date"],
+        mapping["description"],
+        mapping["token"],
+        Neighbours(mapping["neighbours"]),
+        event_from_mapping(mapping["event"]),
+    )
+    # Compared as a whole: a key that is unknown or missing is a difference, too.
+    if type(entry.sequence) is not int or mapping != entry.to_mapping():
+        raise ValueError("a key or a value is not as a book writes it")
+    return entry
+
+
+def _require_texts(mapping: dict[str, Any], *keys: str) -> None:
+    if not all(isinstance(mapping[key], str) and not has_bytes(mapping[key]) for key in keys):
+        raise TypeError
+
+
+def _first_line(date: str, register: str, allowance: Allowance, neighbours: Neighbours) -> dict[str, Any]:
+    return {
+        "sequence": 0,
+        "kind": "book",
+        "format": BOOK_FORMAT,
+        "date": date,
+        "register": register,
+        "allow": allowance.text,
+        "neighbours": neighbours.value,
+    }

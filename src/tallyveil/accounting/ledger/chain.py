@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tallyveil.accounting.ledger.lines import NO_LINE, chained_line, line_hash
 from tallyveil.errors import StoreError
-from tallyveil.storage.system import flush, lock, open_for_lock, regular_bytes
+from tallyveil.storage.system import flush, is_same_file, lock, open_for_lock, regular_bytes
 from tallyveil.storage.write import store_error
 
 _LOGGER = logging.getLogger(__name__)
@@ -129,12 +129,15 @@ def _open_locked(path: Path, name: str, patience: float) -> Any:
     try:
         while not (has_lock := lock(file.fileno(), path)) and time.monotonic() < end:
             time.sleep(_PAUSE)
-        if has_lock:
+        if has_lock and is_same_file(path, file.fileno()):
             return file
     except BaseException:
         file.close()
         raise
     file.close()
+    if has_lock:
+        # While this process waited, another file was put in its place. A line in the old one would be lost.
+        return _open_locked(path, name, patience)
     raise StoreError(
         f"the {name} {path} is open in another run. Wait for it to finish: two runs that spend at once could together "
         "exceed the budget."

@@ -421,7 +421,7 @@ def _in_words(error: Exception) -> str:
         case KeyError():
             return f"it lacks the key {error}"
         case TypeError():
-            return "a value is of another kind than a ledger writes"
+            return "a value is of another kind than is written here"
         case RecursionError():
             return "it is nested without end"
         case _:

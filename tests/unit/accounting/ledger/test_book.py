@@ -3,6 +3,9 @@
 import json
 import subprocess
 import sys
+import threading
+import time
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -16,7 +19,10 @@ from tallyveil.accounting.events import (
     DiscreteLaplace,
     IntegerSubspaceGaussian,
     Neighbours,
+    ParallelEvent,
+    RandomizedResponse,
 )
+from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.ledger.book import (
     Allowance,
     Spend,
@@ -107,8 +113,6 @@ def test_the_joint_guarantee_is_that_of_all_events(book):
     enter_spend_in_book(book, Spend(DiscreteGaussian(9, 1, 2), BOUNDED, "x", "x"))
     # Under unbounded neighbours half as many answers move.
     enter_spend_in_book(book, Spend(DiscreteGaussian(9), UNBOUNDED, "y", "y"))
-    from tallyveil.accounting.guarantee import compose
-
     delta = Fraction(1, 10**6)
     whole = compose(DiscreteGaussian(9, 1, 4), neighbours="bounded").epsilon(delta)
     assert published_epsilon(read_book(book).joint, delta).bounds.upper == pytest.approx(
@@ -174,6 +178,93 @@ def test_a_missing_book_is_not_made(tmp_path):
     with pytest.raises(StoreError):
         enter_spend_in_book(tmp_path / "absent.jsonl", spend())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"no newline", b"id,age\n1,2\n3,4", b"\0" * 100])
+def test_a_file_of_something_else_stays_as_it_is(tmp_path, content):
+    path = tmp_path / "persons.csv"
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as caught:
+        create_book(path, "Persons", Allowance.of("rho <= 1"), BOUNDED)
+    assert caught.value.code == "book-taken"
+    with pytest.raises(StoreError):
+        enter_spend_in_book(path, spend())
+    assert path.read_bytes() == content
+
+
+def test_a_book_that_is_replaced_while_a_run_waits_for_it(book, tmp_path):
+    """The line goes into the new file and not into the one that is no more."""
+    holder = ChainedFile(book, "book")
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(book.read_bytes())
+    waiting = threading.Thread(target=lambda: enter_spend_in_book(book, spend()))
+    waiting.start()
+    time.sleep(0.2)
+    copy.replace(book)
+    holder.close()
+    waiting.join()
+    assert len(read_book(book).entries) == 1
+
+
+def test_a_link_leads_to_the_book(book, tmp_path):
+    (tmp_path / "link").symlink_to(book)
+    enter_spend_in_book(tmp_path / "link", spend())
+    assert len(read_book(book).entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("date", 5),
+        ("description", None),
+        ("description", []),
+        ("token", 7),
+        ("sequence", True),
+        ("sequence", 1.0),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(book, key, value):
+    entry = {
+        "sequence": 1,
+        "kind": "spend",
+        "date": "",
+        "description": "",
+        "token": "",
+        "neighbours": "bounded",
+    }
+    with closing(ChainedFile(book, "book")) as file:
+        file.append(entry | {"event": ZCDP("1/4").to_mapping()} | {key: value})
+    with pytest.raises(StoreError, match="corrupt"):
+        read_book(book)
+
+
+@pytest.mark.parametrize(
+    "change", [{"register": []}, {"register": None}, {"format": True}, {"more": 1}, {"allow": "rho <= 2/1"}]
+)
+def test_a_first_line_of_another_kind_is_refused(tmp_path, change):
+    first = {
+        "sequence": 0, "kind": "book", "format": 1, "date": "", "register": "R", "allow": "rho <= 2",
+        "neighbours": "bounded",
+    }  # fmt: skip
+    with closing(ChainedFile(tmp_path / "b", "book")) as file:
+        file.append(first | change)
+    with pytest.raises(StoreError, match="corrupt"):
+        read_book(tmp_path / "b")
+
+
+def test_what_records_can_leave_is_of_integer_answers(book):
+    """A count of the records of a part costs nothing where records only change, and shows where a record is."""
+    for part in (ZCDP("1/10"), ApproximateDP(1, 0), RandomizedResponse(1)):
+        with pytest.raises(BudgetError, match="leave one part"):
+            enter_spend_in_book(book, Spend(ParallelEvent((part, part)), BOUNDED, "x", "x"))
+        with pytest.raises(BudgetError, match="leave one part"):
+            compose(ParallelEvent((part, part)), neighbours="bounded")
+
+
+def test_a_description_is_one_printable_line(book):
+    enter_spend_in_book(book, spend(description="a\n\x1b[2Jb \udc80"))
+    (entry,) = read_book(book).entries
+    assert entry.description == "a \\u001b[2Jb \\udc80"
 
 
 @pytest.mark.parametrize("change", ["value", "removed", "swapped", "key", "twice"])

@@ -19,7 +19,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 from tallyveil.accounting.events import PrivacyEvent
-from tallyveil.accounting.ledger.book import read_book
+from tallyveil.accounting.ledger.book import read_book, require_room
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.declared import Declared, Format1, Text, mapping_of
 from tallyveil.errors import StoreError, TallyveilError
@@ -43,7 +43,7 @@ from tallyveil.products.topdown.run.run import TopDownProduct, run_release
 from tallyveil.runs.executors import Where, executors_of
 from tallyveil.runs.folder import FolderState, RunFolder, folder_state
 from tallyveil.runs.observer import Observer
-from tallyveil.runs.once import finished_before
+from tallyveil.runs.once import finished_before, in_words, ledger_entries
 from tallyveil.runs.product import Asked, Outcome
 from tallyveil.storage.json_files import JsonObject, parsed
 from tallyveil.storage.outputs import refuse_inputs
@@ -374,9 +374,18 @@ class _Programme:
         protected = self.settings.test_key is None
         if self.settings.book is not None and protected:
             # All of them at once: a programme whose last release the book refuses would have spent for nothing.
-            new = [release for release in waiting if release.name not in state.begun]
-            spends = [TopDownProduct(release.plan, protected).spend() for release in new]
-            read_book(self.settings.book).require_room(spends)
+            held = read_book(self.settings.book)
+            entered = {entry.description for entry in held.entries}
+            spends = [
+                (TopDownProduct(release.plan, protected).spend(), inside(self.out, release.name))
+                for release in waiting
+                if not ledger_entries(inside(self.out, release.name), draws=True)
+            ]
+            # A release that was killed between its entry and its ledger goes on under the name of its entry.
+            require_room(
+                self.settings.book,
+                [spend for spend, out in spends if in_words(spend.description, out) not in entered],
+            )
         checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
         for release in waiting:
             require_same_inputs(state, release, checked[release.name], str(self.out))
