@@ -1,9 +1,7 @@
 """`tallyveil draws`: whole tables that agree with everything public, for any number of threads, if chains agree."""
 
-import _thread
 import json
 import shutil
-import time
 
 import numpy as np
 import polars as pl
@@ -129,26 +127,6 @@ def test_chains_that_disagree_publish_nothing(release, tmp_path, monkeypatch):
     with pytest.raises(TallyveilError, match="Nothing was written") as raised:
         tallyveil.make_draws(release, tmp_path / "d", number=2, sweeps=832)
     assert raised.value.code == "draws-not-converged"
-    assert not (tmp_path / "d" / "draws.json").exists()
-
-
-def test_an_interrupted_command_ends_with_the_sweep_it_is_at(release, tmp_path, monkeypatch):
-    from tallyveil.estimation.posterior.chain import Chain
-
-    run, ended = Chain.run, []
-
-    def interrupted(chain, sweeps):
-        run(chain, sweeps)
-        if sweeps == 1:
-            ended.append(chain.number)
-            if len(ended) == 2:
-                _thread.interrupt_main()
-                time.sleep(1)  # until the main thread has stopped the others
-
-    monkeypatch.setattr(Chain, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        tallyveil.make_draws(release, tmp_path / "d", workers=1)
-    assert len(ended) == 2
     assert not (tmp_path / "d" / "draws.json").exists()
 
 

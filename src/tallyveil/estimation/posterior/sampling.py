@@ -6,9 +6,8 @@ spaced.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from threading import Event
 from typing import Final
 
@@ -46,6 +45,8 @@ FAR_SWEEPS: Final = 20
 """Sweeps by which chains are moved apart, with measurements of blocks and families that weigh less."""
 FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
 """What these measurements weigh for each chain. With 0 the model alone says where people are."""
+LISTENING: Final = 0.2
+"""Seconds after which Ctrl-C is noticed: it seems immediate, and waking up costs nothing."""
 MOST_DRAWS: Final = CHAINS * SEGMENTS // 2
 
 
@@ -183,7 +184,13 @@ def sample(
             per_segment = FIRST_SWEEPS // SEGMENTS
             while True:
                 for _ in range(SEGMENTS - len(chains[0].segments)):
-                    list(pool.map(_Watched.run, chains, repeat(per_segment), repeat(stopped)))
+                    running = [pool.submit(watched.run, per_segment, stopped) for watched in chains]
+                    # Libraries may let the wait for a thread go on after a signal: Python then looks at Ctrl-C only
+                    # between two waits.
+                    while wait(running, timeout=LISTENING).not_done:
+                        pass
+                    for future in running:
+                        future.result()
                     advanced(per_segment)
                 convergence = _compared(
                     [watched.segments[SEGMENTS // 2 :] for watched in chains], per_segment
