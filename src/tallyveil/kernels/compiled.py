@@ -143,8 +143,7 @@ hot = register_jitable(no_cfunc_wrapper=True, forceinline=True)
 """Decorator of a function of an innermost loop that only kernels call."""
 
 
-@intrinsic
-def uncounted(context: Any, array: Any) -> Any:
+def _uncounted(context: Any, array: Any) -> Any:
     """The same memory as an array that does not count its references, for the innermost loops of a kernel.
 
     A field of a named tuple that is used in a `hot` function counts a reference up and down, and each of both is an
@@ -153,10 +152,15 @@ def uncounted(context: Any, array: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         copy = context.make_array(array)(context, builder, value=arguments[0])
-        copy.meminfo = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+        counter = types.MemInfoPointer(types.voidptr)  # type: ignore[no-untyped-call]
+        copy.meminfo = context.get_constant_null(counter)
         return copy._getvalue()
 
     return array(array), code
+
+
+uncounted: Any = intrinsic(_uncounted)
+"""The same array without a count of its references."""
 
 
 def inlined(function: Kernel) -> Kernel:
