@@ -1,5 +1,8 @@
 """The sampler against its law: by enumeration of small trees, and by Geweke's joint test of the parameters' updates."""
 
+import signal
+import threading
+import time
 from dataclasses import replace
 from itertools import product
 
@@ -11,6 +14,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.prior import CLASSES, first_parameters, updated
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.estimation.posterior.sampling import CHAINS, sample
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.schema import schema_from_mapping
 
@@ -137,6 +141,25 @@ def test_a_wrong_likelihood_or_prior_is_noticed():
         visits[number[chain.counts().tobytes()]] += 1
     expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 12_000)).sum()
     assert 0.5 * np.abs(visits / 12_000 - law).sum() > 2.5 * expected
+
+
+def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
+    problem = problem_of(["1111", "1112", "1121", "1211"], 160)
+    start = np.full((4, 4), 10, np.int32)
+    run, sweeps_done = Chain.run, []
+
+    def interrupted(chain, sweeps):
+        run(chain, sweeps)
+        if chain.number < CHAINS:  # not on its way to where it begins
+            sweeps_done.append(sweeps)
+            if len(sweeps_done) == 2:
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                time.sleep(1)  # the main thread stops the chains meanwhile
+
+    monkeypatch.setattr(Chain, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sample(problem, start, 5, 4, workers=1)
+    assert sweeps_done == [1, 1]
 
 
 def statistics(parameters, sizes):
