@@ -12,6 +12,9 @@ from tallyveil.api.beginning import write_country as write_country
 from tallyveil.api.beginning import write_example as write_example
 from tallyveil.api.beginning import write_release_file as write_release_file
 from tallyveil.api.beginning import write_safetab_country as write_safetab_country
+from tallyveil.api.book import RegisterBook as RegisterBook
+from tallyveil.api.book import create_book as create_book
+from tallyveil.api.book import open_book as open_book
 from tallyveil.api.draws import Draws as Draws
 from tallyveil.api.draws import combined as combined
 from tallyveil.api.draws import make_draws as make_draws

@@ -140,6 +140,7 @@ def drawn_counts(
     )
     counts = np.zeros((problem.n_blocks, group.shape[1]), np.int32)
     classes = np.zeros(problem.n_blocks, int)
+    parts = [(g, np.flatnonzero(parent == g)) for g in np.unique(parent[1:])]
     for b in range(problem.n_blocks):
         family, r = ancestor[1, b], parameters.size_shape
         columns = np.zeros(len(parent), int)
@@ -147,9 +148,8 @@ def drawn_counts(
             columns[0] = _size(rng, parameters.size_mean[family], r)
         class_shares = np.exp(parameters.log_class_share[SIZE_CLASS[min(columns[0], len(SIZE_CLASS) - 1)]])
         classes[b] = rng.choice(len(CLASSES), p=class_shares / class_shares.sum())
-        for g in range(len(parent)):
-            children = np.flatnonzero(parent == g)
-            if len(children) and columns[g]:
+        for g, children in parts:
+            if columns[g]:
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
                 a = CLASSES[classes[b]] if classed else parameters.concentration[g]
                 shares = rng.dirichlet(a * parameters.shares[0][family, children] + 1e-12)

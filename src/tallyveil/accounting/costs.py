@@ -94,9 +94,12 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     """Refuse an event that leaves out what one record moves, because its stated cost would be too low.
 
     Raises:
-        BudgetError: an integer-subspace release in it states a distance below that of neighbours; or a random sample
-            under the relation that it is not stated for.
+        BudgetError: an integer-subspace release in it states a distance below that of neighbours; a random sample is
+            under the relation that it is not stated for; or, under bounded neighbours, parts that a record can leave
+            and enter hold something else than integer answers with discrete noise.
     """
+    if isinstance(event, ParallelEvent) and neighbours is Neighbours.BOUNDED:
+        _require_answers(event)
     if isinstance(event, SampledWithoutReplacement | SampledWithReplacement) and (
         neighbours is Neighbours.UNBOUNDED
     ):
@@ -117,6 +120,22 @@ def require_neighbours(event: PrivacyEvent, neighbours: Neighbours) -> None:
     for part in (event.event,) if isinstance(event, Selection) else parts_of(event):
         # At every depth, since the relation is that of the whole event.
         require_neighbours(part, neighbours)
+
+
+def _require_answers(event: PrivacyEvent) -> None:
+    """Refuse what is stated for a change within one part, where a record may leave that part for another one.
+
+    A mechanism that is differentially private for records that change their value may publish how many there are. Over
+    the parts, this would show which part a record is in.
+    """
+    if isinstance(event, Release) and not isinstance(event, DiscreteGaussian | DiscreteLaplace):
+        raise BudgetError(
+            f"a parallel event holds {as_given(event)}. Under bounded neighbours a record may leave one part and enter "
+            "another, and only releases of integer answers say what that costs. State the parallel event under "
+            "unbounded neighbours, or give its parts one after the other."
+        )
+    for part in parts_of(event):
+        _require_answers(part)
 
 
 def epsilon_of(event: PrivacyEvent) -> Fraction:

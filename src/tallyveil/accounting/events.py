@@ -600,16 +600,26 @@ _LARGEST_ETA = 10**6
 """Of the number of runs of a selection: the mean of that number is at most this over gamma, or so."""
 
 
-def _require_repeatable(event: object, selection: str) -> None:
-    parts = event.events if isinstance(event, SequentialEvent) else (event,)
-    for part in parts:
-        if isinstance(part, SequentialEvent):
-            _require_repeatable(part, selection)
-        elif not isinstance(part, Repeatable):
-            raise BudgetError(
-                f"{selection} takes releases, one after the other, got {as_given(part)}. Give Gaussian, Laplace, "
-                "RandomizedResponse, ZCDP or a random sample, or a SequentialEvent of them."
-            )
+_MOST_NESTED: Final = 50
+"""Selections inside each other; each one takes some hundredths of a second, and Python ends near 100 of them."""
+
+
+def _require_repeatable(event: object, selection: str, levels: int = _MOST_NESTED) -> None:
+    if not levels:
+        raise BudgetError(
+            f"{selection} holds {_MOST_NESTED} others inside each other, which is the most. Repeat fewer times."
+        )
+    for part in event.events if isinstance(event, SequentialEvent) else (event,):
+        match part:
+            case SequentialEvent():
+                _require_repeatable(part, selection, levels)
+            case RepeatAndSelect() | PoissonRepeatAndSelect():
+                _require_repeatable(part.event, selection, levels - 1)
+            case _ if not isinstance(part, Repeatable):
+                raise BudgetError(
+                    f"{selection} takes releases, one after the other, got {as_given(part)}. Give Gaussian, Laplace, "
+                    "RandomizedResponse, ZCDP or a random sample, or a SequentialEvent of them."
+                )
 
 
 Chosen = Literal["adaptive", "public"]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Final
 
 import flint
@@ -92,7 +92,9 @@ def least_point(objective: Callable[[float], float], low: float, high: float, wi
 BITS: Final = 320
 """Working precision of the ball arithmetic; answers are rounded to 53 bits."""
 
-_NEAREST, _LARGEST_EXCESS = -60, 100  # logarithms of the least and the largest excess tried
+_COARSE: Final = np.arange(-60.0, 101.0)
+"""Logarithms of the excesses at which an objective is looked at before the search. An order beyond them would be the
+best one for a delta that nobody states."""
 
 _LEAST_EXCESS = 1e-6
 """Least excess that is tried for a sample: ln E exp(x L) is about x times a divergence of 1e-6 or so, and floats round
@@ -108,9 +110,14 @@ def certified_divergence(law: Law, excess: Fraction) -> Fraction:
     return sum((loss.multiplicity * _certified_divergence(loss, excess) for loss in law), Fraction(0))
 
 
-def searched_divergence(law: Law, excess: float) -> float:
-    """The same in floats, by which an order is chosen."""
-    return sum((loss.multiplicity * _searched_divergence(loss, excess) for loss in law), 0.0)
+def searched_divergence(law: Law) -> Callable[[float], float]:
+    """The same in floats, as a function of the excess, by which an order is chosen.
+
+    Raises:
+        BudgetError: as `certified_divergence`.
+    """
+    parts = [(loss.multiplicity, _searched_divergence(replace(loss, multiplicity=1))) for loss in law]
+    return lambda excess: sum((n * divergence(excess) for n, divergence in parts), 0.0)
 
 
 def saved(excess: float) -> float:
@@ -124,15 +131,21 @@ def saved_ball(excess: arb) -> arb:
 
 
 def best_excess(objective: Callable[[float], float]) -> Fraction:
-    """An excess near the minimum of the objective: the best of a coarse grid, refined by golden-section search."""
+    """An excess near the minimum of the objective."""
+    # A coarse look first, since golden section assumes one minimum, which e^160 may not have.
+    heights = np.array([objective(excess) for excess in np.exp(_COARSE).tolist()])
+    return Fraction(_refined(_COARSE, heights, objective))
+
+
+def _refined(logarithms: Floats, heights: Floats, objective: Callable[[float], float]) -> float:
+    """An excess near the minimum of the objective, whose values at evenly spaced logarithms of the excess are given."""
+    best, apart = float(logarithms[int(np.argmin(heights))]), float(logarithms[1] - logarithms[0])
 
     def at(logarithm: float) -> float:
         return objective(math.exp(logarithm))
 
-    # A coarse look first, since golden section assumes one minimum, which e^160 may not have.
-    best = float(min(range(_NEAREST, _LARGEST_EXCESS + 1), key=at))
-    # Beside the best of the coarse look there may be orders at which a sample has no divergence.
-    return Fraction(math.exp(min(best, least_point(at, best - 1.0, best + 1.0, 1e-8), key=at)))
+    # Beside the best of the values there may be orders at which a sample has no divergence.
+    return math.exp(min(best, least_point(at, best - apart, best + apart, 1e-8), key=at))
 
 
 def _rho_of_loss(loss: AnyLoss) -> Fraction | None:
@@ -183,7 +196,7 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
         case SampledLoss() if _takes(loss, excess):
             ball = log_moment_of_sample(loss, excess) / x
         case SelectedLoss():
-            ball = _selected_ball(replace(loss, multiplicity=1), excess)
+            return _selection(replace(loss, multiplicity=1)).certified(excess)
         case LaplaceLoss():
             ball, most = _laplace_ball(loss, x), -loss.offset
         case ExponentialLoss(epsilon):
@@ -197,14 +210,18 @@ def _certified_divergence(loss: AnyLoss, excess: Fraction) -> Fraction:
             most = epsilon
         case _:
             raise _no_divergence(loss)
+    divergence = _from_above(ball, loss)
+    # What pure differential privacy promises bounds every order, also where the ball is wide.
+    return divergence if most is None else min(divergence, most)
+
+
+def _from_above(ball: arb, loss: AnyLoss) -> Fraction:
     end = exact_upper(ball)
     if end is None:
         raise BudgetError(
             f"the divergence of {as_given(loss)} is too large to be computed. Check its parameters."
         )
-    divergence = Fraction(end[0]) * Fraction(2) ** end[1]
-    # What pure differential privacy promises bounds every order, also where the ball is wide.
-    return divergence if most is None else min(divergence, most)
+    return Fraction(end[0]) * Fraction(2) ** end[1]
 
 
 def _takes(loss: SampledLoss, excess: Fraction) -> bool:
@@ -213,54 +230,45 @@ def _takes(loss: SampledLoss, excess: Fraction) -> bool:
     return takes_sample(loss) and not loss.failure and excess <= largest_tilt(loss)
 
 
-def _searched_divergence(loss: AnyLoss, excess: float) -> float:  # noqa: PLR0911 (one return a kind)
-    if (rho := _rho_of_loss(loss)) is not None:
-        return as_float(rho) * (1 + excess)
+def _searched_divergence(loss: AnyLoss) -> Callable[[float], float]:
+    """The divergence of one loss of multiplicity 1 in floats, as a function of the excess."""
+    if (exact := _rho_of_loss(loss)) is not None:
+        rho = as_float(exact)
+        return lambda excess: rho * (1 + excess)
     match loss:
         case SampledLoss() if _takes(loss, Fraction(0)):
-            # An order that is not computed, or at which floats keep no digits, is never chosen.
-            if not _LEAST_EXCESS <= excess <= largest_tilt(loss):
-                return math.inf
-            return moments_of_sample(loss, excess)[0] / excess
+            most = largest_tilt(loss)
+
+            def of_sample(excess: float) -> float:
+                # An order that is not computed, or at which floats keep no digits, is never chosen.
+                return (
+                    moments_of_sample(loss, excess)[0] / excess
+                    if _LEAST_EXCESS <= excess <= most
+                    else math.inf
+                )
+
+            return of_sample
         case SelectedLoss():
-            single = replace(loss, multiplicity=1)
-            return _searched_selection(single)(max(excess, _least_order(single)))
+            return _selection(loss).searched
         case LaplaceLoss():
-            return _laplace(loss, excess)
-        case ExponentialLoss(epsilon):
-            e = float(epsilon)
-            first = excess * e + math.log1p(excess) - math.log1p(2 * excess)
-            second = math.log(excess) - math.log1p(2 * excess) - (1 + excess) * e
-            return _log_sum(first, second) / excess
-        case ResponseLoss(epsilon, options):
-            e = float(epsilon)
-            whole = e + math.log1p((options - 1) * math.exp(-e))
-            both = _log_sum((1 + excess) * e, math.log(options - 2))
-            return (_log_sum(both, -excess * e) - whole) / excess
+            return partial(_laplace, loss)
+        case ExponentialLoss():
+            return partial(_exponential, float(loss.epsilon))
+        case ResponseLoss():
+            return partial(_response, float(loss.epsilon), loss.options)
         case _:
             raise _no_divergence(loss)
 
 
-_EXCESSES: Final = np.exp(np.arange(-60, 401) / 4)
-"""Excesses at which the divergence of one run is tabulated, to choose an order of it; the choice is refined."""
+_FINE: Final = np.arange(-60, 401) / 4
+"""Logarithms of the excesses at which the divergence of one run of a selection is tabulated, to choose an order of it;
+the choice is refined. Steps of 1 would make `_minimum` a percent too large or small."""
 
+_EXCESSES: Final = np.exp(_FINE)
 _SAVED: Final = np.array([saved(excess) for excess in _EXCESSES.tolist()])
 
-
-@lru_cache(maxsize=256)
-def _table(base: Law) -> Floats:
-    return np.array([searched_divergence(base, excess) for excess in _EXCESSES.tolist()])
-
-
-def _refined(values: Floats, at: Callable[[float], float]) -> float:
-    """An excess at which a function is small, whose values at `_EXCESSES` are given."""
-    usual = float(_EXCESSES[int(np.argmin(values))])
-    middle = math.log(usual)
-    found = math.exp(
-        least_point(lambda logarithm: at(math.exp(logarithm)), middle - 0.25, middle + 0.25, 1e-8)
-    )
-    # Beside the usual one there may be orders at which a sample has no divergence.
-    return found if at(found) <= at(usual) else usual
+_ORDERS: Final = 4096
+"""Orders at which the bounds of a selection are kept: a search looks at some hundreds."""
 
 
 def _minimum(values: Floats) -> float:
@@ -288,83 +296,98 @@ def log_mean_of_runs(eta: Fraction | None, parameter: Fraction) -> arb:
     return (quotient * rational((1 - parameter) / parameter)).log()
 
 
-def _back(loss: SelectedLoss) -> Law:
-    """The law of one run for the opposite change: the order of the results is seen from the other population."""
-    return merged_law(mirrored(loss.base))
+class _Selection:
+    """The bounds of one selection (docs/proofs/real-noise.md, section 12).
 
+    They are kept at each order, since a bound of nested selections asks for several of each inner one.
 
-@lru_cache(maxsize=256)
-def _searched_selection(loss: SelectedLoss) -> Callable[[float], float]:
-    """The bound of one selection in floats, as a function of the excess of its first order."""
-    with precision(BITS):
-        log_mean = float(log_mean_of_runs(loss.eta, loss.parameter))
-    back = _table(_back(loss))
-    if loss.eta is not None:
-        added = as_float(1 + loss.eta) * _second_order(loss)[1]
-        return lambda excess: searched_divergence(loss.base, excess) + added + log_mean / excess
-    mean, nearest = as_float(loss.parameter), float(back.min())
-    least = math.log(max(min(nearest / 2, -math.expm1(-nearest)), 1e-300)) / 2
+    Attributes:
+        loss: The selection, of multiplicity 1.
+        back: The law of one run for the opposite change: the order of the results is seen from the other population.
+        certified: An upper bound of the divergence at an excess. The caller sets the working precision.
+    """
 
-    def bound(excess: float) -> float:
-        log_delta = min(least, _minimum(_EXCESSES * (back - math.log1p(1 / excess)) - _SAVED))
-        log_most = log_mean + mean * excess * math.exp(log_delta)
-        run = excess * searched_divergence(loss.base, excess)
+    def __init__(self, loss: SelectedLoss) -> None:
+        self.loss, self.back = loss, merged_law(mirrored(loss.base))
+        self._run, self._back = searched_divergence(loss.base), searched_divergence(self.back)
+        with precision(BITS):
+            self._log_mean = float(log_mean_of_runs(loss.eta, loss.parameter))
+        self._bound = lru_cache(maxsize=_ORDERS)(
+            self._of_binomial if loss.eta is not None else self._of_poisson
+        )
+        self.certified = lru_cache(maxsize=_ORDERS)(self._certified)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """The divergence of `back` at `_EXCESSES`."""
+        return np.array([self._back(excess) for excess in _EXCESSES.tolist()])
+
+    @cached_property
+    def _least(self) -> float:
+        """The excess at which the bound is least: a divergence of a lower order is no larger."""
+        return _refined(_FINE, np.array([self._bound(excess) for excess in _EXCESSES.tolist()]), self._bound)
+
+    def searched(self, excess: float) -> float:
+        """The divergence in floats."""
+        return self._bound(max(excess, self._least))
+
+    def _of_binomial(self, excess: float) -> float:
+        assert self.loss.eta is not None
+        return self._run(excess) + as_float(1 + self.loss.eta) * self._second[1] + self._log_mean / excess
+
+    @cached_property
+    def _second(self) -> tuple[float, float]:
+        """The excess of the best second order of a negative binomial selection, and what 1 + eta is multiplied by."""
+        log_gamma = log_of(self.loss.parameter)
+
+        def added(excess: float) -> float:
+            return (excess * self._back(excess) - log_gamma) / (1 + excess)
+
+        best = _refined(_FINE, (_EXCESSES * self._table - log_gamma) / (1 + _EXCESSES), added)
+        return best, added(best)
+
+    def _of_poisson(self, excess: float) -> float:
+        nearest = float(self._table.min())
+        least = math.log(max(min(nearest / 2, -math.expm1(-nearest)), 1e-300)) / 2
+        log_delta = min(least, _minimum(_EXCESSES * (self._table - math.log1p(1 / excess)) - _SAVED))
+        log_most = self._log_mean + as_float(self.loss.parameter) * excess * math.exp(log_delta)
+        run = excess * self._run(excess)
         # ln[1 + M (exp(run) - 1)], where both M and the exponential may be far too large for floats.
         if not 0 < run + abs(log_most) < math.inf:
             return math.inf
         return float(np.logaddexp(0.0, log_most + run + math.log(-math.expm1(-max(run, 1e-300))))) / excess
 
-    return bound
+    def _second_of_poisson(self, allowed: float) -> float:
+        """The excess of the order at which the delta of one run at an epsilon is bounded."""
+        heights = _EXCESSES * (self._table - allowed) - _SAVED
+        if any(isinstance(loss, SelectedLoss) for loss in self.back):
+            # Every order would ask for another one of the inner selections, twice as many with each level.
+            return float(_EXCESSES[int(np.argmin(heights))])
+        return _refined(
+            _FINE, heights, lambda excess: excess * (self._back(excess) - allowed) - saved(excess)
+        )
+
+    def _certified(self, excess: Fraction) -> Fraction:
+        eta, parameter = self.loss.eta, self.loss.parameter
+        first = max(excess, Fraction(self._least))
+        x, run = rational(first), rational(certified_divergence(self.loss.base, first))
+        log_mean = log_mean_of_runs(eta, parameter)
+        allowed = (1 / x).log1p()
+        second = Fraction(self._second_of_poisson(float(allowed)) if eta is None else self._second[0])
+        x2, back = rational(second), rational(certified_divergence(self.back, second))
+        if eta is not None:
+            added = (x2 * back - _log_gamma(parameter)) / (1 + x2)
+            return _from_above(run + rational(1 + eta) * added + log_mean / x, self.loss)
+        # Delta is at most the total variation, which the least divergence bounds (Pinsker; Bretagnolle and Huber).
+        lowest = Fraction(_EXCESSES[int(np.argmin(self._table))])
+        least = rational(certified_divergence(self.back, lowest))
+        total_variation = (least / 2).min(-(-least).expm1())
+        log_delta = (x2 * (back - allowed) - saved_ball(x2)).min(total_variation.log() / 2)
+        log_most = log_mean + rational(parameter) * x * log_delta.exp()
+        return _from_above((log_most.exp() * (x * run).expm1()).log1p() / x, self.loss)
 
 
-@lru_cache(maxsize=256)
-def _second_order(loss: SelectedLoss) -> tuple[float, float]:
-    """The excess of the best second order of a negative binomial selection, and what 1 + eta is multiplied by there."""
-    log_gamma = log_of(loss.parameter)
-
-    def added(excess: float) -> float:
-        return (excess * searched_divergence(_back(loss), excess) - log_gamma) / (1 + excess)
-
-    best = _refined((_EXCESSES * _table(_back(loss)) - log_gamma) / (1 + _EXCESSES), added)
-    return best, added(best)
-
-
-def _second_of_poisson(loss: SelectedLoss, allowed: float) -> float:
-    """The excess of the order at which the delta of one run at an epsilon is bounded."""
-
-    def log_delta(excess: float) -> float:
-        return excess * (searched_divergence(_back(loss), excess) - allowed) - saved(excess)
-
-    return _refined(_EXCESSES * (_table(_back(loss)) - allowed) - _SAVED, log_delta)
-
-
-@lru_cache(maxsize=256)
-def _least_order(loss: SelectedLoss) -> float:
-    """The excess at which the bound of a selection is least: a divergence of a lower order is no larger."""
-    bound = _searched_selection(loss)
-    return _refined(np.array([bound(excess) for excess in _EXCESSES.tolist()]), bound)
-
-
-def _selected_ball(loss: SelectedLoss, excess: Fraction) -> arb:
-    """Upper bound of the divergence of one selection (docs/proofs/real-noise.md, section 12)."""
-    first = max(excess, Fraction(_least_order(loss)))
-    x, run = rational(first), rational(certified_divergence(loss.base, first))
-    log_mean = log_mean_of_runs(loss.eta, loss.parameter)
-    allowed = (1 / x).log1p()
-    second = Fraction(
-        _second_of_poisson(loss, float(allowed)) if loss.eta is None else _second_order(loss)[0]
-    )
-    x2, back = rational(second), rational(certified_divergence(_back(loss), second))
-    if loss.eta is not None:
-        added = (x2 * back - _log_gamma(loss.parameter)) / (1 + x2)
-        return run + rational(1 + loss.eta) * added + log_mean / x
-    # Delta is at most the total variation, which the least divergence bounds (Pinsker; Bretagnolle and Huber).
-    lowest = Fraction(_EXCESSES[int(np.argmin(_table(_back(loss))))])
-    least = rational(certified_divergence(_back(loss), lowest))
-    total_variation = (least / 2).min(-(-least).expm1())
-    log_delta = (x2 * (back - allowed) - saved_ball(x2)).min(total_variation.log() / 2)
-    log_most = log_mean + rational(loss.parameter) * x * log_delta.exp()
-    return (log_most.exp() * (x * run).expm1()).log1p() / x
+_selection = lru_cache(maxsize=256)(_Selection)
 
 
 def _no_divergence(loss: AnyLoss) -> BudgetError:
@@ -378,6 +401,20 @@ def _no_divergence(loss: AnyLoss) -> BudgetError:
 def _log_sum(log_left: float, log_right: float) -> float:
     highest = max(log_left, log_right)
     return highest + math.log(math.exp(log_left - highest) + math.exp(log_right - highest))
+
+
+def _exponential(e: float, excess: float) -> float:
+    """Divergence of one answer with real Laplace noise, in floats."""
+    first = excess * e + math.log1p(excess) - math.log1p(2 * excess)
+    second = math.log(excess) - math.log1p(2 * excess) - (1 + excess) * e
+    return _log_sum(first, second) / excess
+
+
+def _response(e: float, options: int, excess: float) -> float:
+    """Divergence of one randomized response, in floats."""
+    whole = e + math.log1p((options - 1) * math.exp(-e))
+    both = _log_sum((1 + excess) * e, math.log(options - 2))
+    return (_log_sum(both, -excess * e) - whole) / excess
 
 
 def _laplace_ball(loss: LaplaceLoss, excess: arb) -> arb:
@@ -539,7 +576,8 @@ def _searched(event: PrivacyEvent) -> Callable[[float], float]:
             rho = as_float(release.rho)
             return lambda excess: rho * (1 + excess)
         laws = {law := _law(release), mirrored(law)}
-        return lambda excess: max(searched_divergence(each, excess) for each in laws)
+        divergences = list(map(searched_divergence, laws))
+        return lambda excess: max(divergence(excess) for divergence in divergences)
 
     return cost_function(event, of_release, 0.0)
 

@@ -218,6 +218,33 @@ def key_of(insecure_test_key: str | None) -> bytes | None:
     return None if insecure_test_key is None else insecure_key(insecure_test_key)
 
 
+BOOK_VARIABLE: Final = "TALLYVEIL_BOOK"
+"""The environment variable in which an office names the book of its register."""
+
+
+def book_of(given: str | Path | None, *stated: Path | None) -> Path | None:
+    """The book into which a run enters what it spends; None for none.
+
+    Args:
+        given: What the caller names.
+        stated: What release files name.
+    Raises:
+        ConfigError: the caller, the release files and the environment name different books.
+    """
+    from tallyveil.storage.paths import real
+
+    named = [Path(path) for path in (given, *stated, os.environ.get(BOOK_VARIABLE) or None) if path]
+    # Two books would each show a part of what was spent.
+    if len({real(path) for path in named}) > 1:
+        raise ConfigError(
+            f"several books are named for one run: {', '.join(str(path) for path in dict.fromkeys(named))}. A spend is "
+            f"entered into one book. The book is named by --book, by [book] in a release file, and by the environment "
+            f"variable {BOOK_VARIABLE}: name the same file, or leave the others out.",
+            code="book-unsuited",
+        )
+    return named[0] if named else None
+
+
 def fixed(path: str | Path) -> Path:
     """The path from the root, which leads to the same place when the current folder changes; or an address as it is.
 

@@ -531,9 +531,7 @@ def total_guarantee(
         joint = read_joint(ledgers, copied, folders)
     exact = parse_fraction(delta, "--delta")
     content: dict[str, Any] = {"runs": [str(ledger) for ledger in ledgers]}
-    content |= _published(joint, str(delta), exact)
-    if len(ledgers) > 1:
-        content["noise_chosen_on_the_way"] = _on_the_way(joint, exact)
+    content |= total_content(joint, str(delta), exact, several=len(ledgers) > 1)
     if budget is not None:
         content["budget"] = _budget(joint, Fraction(budget), exact)
     if joint.translated:
@@ -541,6 +539,21 @@ def total_guarantee(
     if joint.non_private:
         content["not_covered"] = [f"NOT PRIVATE: {act}" for act in joint.non_private]
     return TotalGuarantee(tuple(ledgers), content, joint)
+
+
+def total_content(joint: "JointLedgers", delta: str, exact: Fraction, *, several: bool) -> dict[str, Any]:
+    """What releases about the same people guarantee together, as plain data.
+
+    Args:
+        joint: What they spent and published.
+        delta: Where epsilon is stated, as it was written.
+        exact: The same number.
+        several: Whether they are several, so that the results of some may have decided the noise of others.
+    Raises:
+        BudgetError: a release protects nobody, or the delta is out of range.
+    """
+    content = _published(joint, delta, exact)
+    return content | ({"noise_chosen_on_the_way": _on_the_way(joint, exact)} if several else {})
 
 
 def _published(joint: "JointLedgers", delta: str, exact: Fraction) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, checked, key_of
+from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, book_of, checked, key_of
 from tallyveil.api.opened import Measurements
 from tallyveil.api.planned import Plan, ReleaseFile, plan
 from tallyveil.api.released import Release, finished
@@ -16,6 +16,7 @@ def run(
     workers: Workers | None = None,
     cluster: Cluster = None,
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Release:
     """Make a release from a table of records, or resume an interrupted one.
@@ -33,6 +34,9 @@ def run(
             The release does not depend on it.
         insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the release
             protects nobody. None for a secret key from the operating system.
+        book: The book of the register (`create_book`), into which the spend is entered first. None: the one that the
+            release file or the environment variable TALLYVEIL_BOOK names, if any. A release with a test key is in no
+            book.
         observer: Is told of progress.
     Returns:
         The finished release. Its `already_finished` says whether the folder held it before, so that nothing was done.
@@ -47,7 +51,13 @@ def run(
     planned = plan(release).content
     executors = executors_of(cluster, planned.cluster, workers, folder)
     outcome = run_release(
-        planned, folder, test_key=key, observer=observer, workers=workers, executors=executors
+        planned,
+        folder,
+        test_key=key,
+        observer=observer,
+        workers=workers,
+        executors=executors,
+        book=book_of(book, planned.book),
     )
     return finished(outcome)
 
@@ -60,12 +70,13 @@ def measure(
     workers: Workers | None = None,
     cluster: Cluster = None,
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Measurements:
     """Draw and publish the noisy measurements of a release, and stop there.
 
     Args:
-        release, workers, cluster, insecure_test_key, observer: As for `run`.
+        release, workers, cluster, insecure_test_key, book, observer: As for `run`.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same release.
     Returns:
         The measurements, from which `estimate` makes the release without the records.
@@ -81,6 +92,12 @@ def measure(
     planned = plan(release).content
     executors = executors_of(cluster, planned.cluster, workers, folder)
     outcome = measure_release(
-        planned, folder, test_key=key, observer=observer, workers=workers, executors=executors
+        planned,
+        folder,
+        test_key=key,
+        observer=observer,
+        workers=workers,
+        executors=executors,
+        book=book_of(book, planned.book),
     )
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)

@@ -11,6 +11,7 @@ from tallyveil.api.arguments import (
     Progress,
     WholeNumber,
     Workers,
+    book_of,
     checked,
     fixed,
     key_of,
@@ -231,6 +232,7 @@ def run_programme(
     workers: Workers | None = None,
     cluster: Cluster = None,
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Programme:
     """Make all releases of a programme, or go on with a programme that was interrupted.
@@ -247,6 +249,7 @@ def run_programme(
         cluster: As for `run`; None for what each release file says.
         insecure_test_key: Any text, for tests and examples. The noise then follows from the text, and the releases
             protect nobody.
+        book: As for `run`; each release is entered by itself, and all are looked at before the first one is made.
         observer: Is told of progress.
     Returns:
         The finished programme. Its page and those of its releases are written.
@@ -262,7 +265,10 @@ def run_programme(
     # The key before everything: a wrong one must not leave a folder that looks begun.
     key, folder = key_of(insecure_test_key), Path(out)
     plan = load_programme(fixed(programme), fixed(folder))
-    settings = running.ProgrammeSettings(key, observer or SilentObserver(), workers, _with_page, cluster)
+    entered = book_of(book, *(release.plan.book for release in plan.releases))
+    settings = running.ProgrammeSettings(
+        key, observer or SilentObserver(), workers, _with_page, cluster, entered
+    )
     outcome = running.run_programme(plan, folder, settings)
     releases = {name: finished(release) for name, release in outcome.releases.items()}
     whole = Programme(folder, outcome.content, releases, already_finished=outcome.already_finished)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from tallyveil.api.arguments import AnyPath, Flag, Progress, Text, Wanted, checked, key_of
+from tallyveil.api.arguments import AnyPath, Flag, Progress, Text, Wanted, book_of, checked, key_of
 from tallyveil.api.opened import Opened, with_page
 from tallyveil.api.products import (
     EVALUATE_GROUPS,
@@ -160,6 +160,7 @@ def run_safetab(
     *,
     coterminous_apart: Flag = False,
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Opened:
     """Tabulate population groups, with margins of error, or resume an interrupted run.
@@ -171,6 +172,7 @@ def run_safetab(
         coterminous_apart: Whether regions that have the same blocks are measured separately, as production did. Only
             in the Census layout.
         insecure_test_key: Any text, for tests. The noise then follows from it, and the tables protect nobody.
+        book: The book of the register, as for `run`.
         observer: Is told of progress.
     Returns:
         The finished run. Its page is written.
@@ -185,13 +187,13 @@ def run_safetab(
 
         refuse_census_options({"--coterminous-apart": coterminous_apart})
         plan = _group_plan(Path(params))
-        outcome = run_groups(plan, Path(data), folder, test_key=key, observer=observer)
+        outcome = run_groups(plan, Path(data), folder, test_key=key, observer=observer, book=book_of(book))
     else:
         from tallyveil.products.safetab.run import run
 
         outcome = run.run_safetab(
             Path(params), Path(data), folder,
-            coterminous_once=not coterminous_apart, test_key=key, observer=observer,
+            coterminous_once=not coterminous_apart, test_key=key, observer=observer, book=book_of(book),
         )  # fmt: skip
     return with_page(Opened(folder, outcome.manifest, already_finished=outcome.already_finished))
 
@@ -204,6 +206,7 @@ def run_safetab_households(
     *,
     published: AnyPath | None = None,
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Opened:
     """Tabulate groups of households (SafeTab-H) in T3 and T4; a published table T1 chooses their detail.
@@ -213,7 +216,7 @@ def run_safetab_households(
         data: Folder of household-records, GRF-C and pop-group-totals (a table T1).
         out: Folder of the tables, as for `run_safetab`.
         published: Folder of the run that made T1, in the place of pop-group-totals.
-        insecure_test_key, observer: As for `run_safetab`.
+        insecure_test_key, book, observer: As for `run_safetab`.
     Raises, Returns, Privacy: as `run_safetab`.
     """
     from tallyveil.products.safetab.run.households import run_households
@@ -225,6 +228,7 @@ def run_safetab_households(
         published=None if published is None else Path(published),
         test_key=key_of(insecure_test_key),
         observer=observer,
+        book=book_of(book),
     )
     return with_page(Opened(Path(out), outcome.manifest, already_finished=outcome.already_finished))
 

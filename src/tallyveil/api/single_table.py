@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tallyveil.api.arguments import AnyPath, Progress, WholeNumber, checked, key_of
+from tallyveil.api.arguments import AnyPath, Progress, WholeNumber, book_of, checked, key_of
 from tallyveil.api.opened import Opened
 from tallyveil.api.products import require_input
 from tallyveil.errors import ConfigError
@@ -47,6 +47,7 @@ def run_table(
     draws: WholeNumber = 0,
     plots: PlotFormat = "svg",
     insecure_test_key: str | None = None,
+    book: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Opened:
     """Publish a table with noise that keeps its invariants exact, or resume an interrupted run.
@@ -57,6 +58,7 @@ def run_table(
         draws: Number of simulated noise vectors that are written, for simulations. They need a test key.
         plots: Format of the plots of the diagnostics.
         insecure_test_key: Any text, for tests. The noise then follows from it, and the release protects nobody.
+        book: The book of the register, as for `run`.
         observer: Is told of progress.
     Returns:
         The finished release, with its diagnostics and its page.
@@ -74,7 +76,14 @@ def run_table(
     folder = Path(out)
     require_input(Path(table_file), ReleaseKind.SUBSPACE)
     plan = load_subspace_plan(Path(table_file))
-    outcome = run_subspace(plan, folder, draws=draws, test_key=key_of(insecure_test_key), observer=observer)
+    outcome = run_subspace(
+        plan,
+        folder,
+        draws=draws,
+        test_key=key_of(insecure_test_key),
+        observer=observer,
+        book=book_of(book),
+    )
     if plan.outputs is not Outputs.RESTRICTED:
         with Claim(folder, "subspace release"):
             # Also if a run was killed between the release and the diagnostics.

@@ -263,10 +263,13 @@ def group(
     from tallyveil.api.guarantees import epsilon_of_group
     from tallyveil.errors import ConfigError
 
-    # Persons of a group may have values of different cost, and the guarantee of a secret is that of the worst value.
+    # The worst pair of values is known for one record. Records of a group may change between different pairs, and no
+    # proof says that the same pair for all of them is the worst.
     if noise["secret"] is not None:
         raise ConfigError(
-            "--secret is about one record, and --size about several. Leave one out.", code="bad-flag"
+            "--secret is about one record, and --size about several: which values are the worst ones for several "
+            "records is not known. Leave one out; without --secret the guarantee holds for every change of the group.",
+            code="bad-flag",
         )
     guarantee, answer = epsilon_of_group(_guarantee(noise, width=width), size, delta)
     _print_answer(answer | {"delta": delta}, as_json)

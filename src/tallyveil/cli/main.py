@@ -87,6 +87,10 @@ COMMANDS: Final = {
         "account",
         "Compute the exact privacy guarantee of noise, and the least noise for a stated guarantee.",
     ),
+    "book": (
+        "book",
+        "Keep the book of a register: what all releases may cost together, and what they have cost.",
+    ),
     "geography": ("geography", "Make geography and entity tables from public files."),
     "spine": ("spine", "Make a geographic spine, and compute how exact counts on it will be."),
     "safetab": (

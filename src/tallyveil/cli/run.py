@@ -7,6 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Book,
     Executor,
     InsecureTestKey,
     Out,
@@ -16,6 +17,7 @@ from tallyveil.cli.frame.arguments import (
     cluster_of,
 )
 from tallyveil.cli.frame.summary import finish_measurements, finish_release
+from tallyveil.cli.frame.terminal import say
 from tallyveil.cli.programme import finish_programme
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 def run(
     release_file: ReleaseFilePath,
     out: Out,
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
 
@@ -45,7 +49,12 @@ def run(
 
     # Before the observer is made: a wrong address must not leave a bar on the screen.
     cluster = cluster_of(executor)
-    asked: dict[str, Any] = {"insecure_test_key": insecure_test_key, "workers": workers, "cluster": cluster}
+    asked: dict[str, Any] = {
+        "insecure_test_key": insecure_test_key,
+        "book": book,
+        "workers": workers,
+        "cluster": cluster,
+    }
     if is_programme(release_file):
         with observer_for(quiet, as_json) as observer:
             programme = run_programme(release_file, out, observer=observer, **asked)
@@ -54,6 +63,16 @@ def run(
     with observer_for(quiet, as_json) as observer:
         release = run_release(release_file, out, observer=observer, **asked)
     finish_release(release, out, quiet, as_json)
+    if not (quiet or as_json) and release.manifest.protected:
+        _say_spending(release_file, out, book)
+
+
+def _say_spending(release_file: Path, out: Path, book: Path | None) -> None:
+    """Print what was spent on the same people, from the book or from the folders beside this one."""
+    from tallyveil.api.book import spending_in_words
+
+    if words := spending_in_words(release_file, out, book):
+        say(words)
 
 
 def measure(
@@ -64,11 +83,13 @@ def measure(
             "--out", metavar="FOLDER", help="Folder of the measurements; new, empty, or an unfinished run."
         ),
     ],
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
 
@@ -84,6 +105,7 @@ def measure(
             release_file,
             out,
             insecure_test_key=insecure_test_key,
+            book=book,
             observer=observer,
             workers=workers,
             cluster=cluster,

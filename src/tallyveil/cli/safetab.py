@@ -11,6 +11,7 @@ from tallyveil.cli.frame.arguments import (
     DELTA,
     EPSILON,
     AsJson,
+    Book,
     InsecureTestKey,
     NotPrivate,
     Quiet,
@@ -140,6 +141,7 @@ def run(
         ),
     ] = False,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
 ) -> None:
@@ -170,6 +172,7 @@ def run(
             out,
             coterminous_apart=coterminous_apart,
             insecure_test_key=insecure_test_key,
+            book=book,
             observer=observer,
         )
     manifest = finished.manifest
@@ -251,6 +254,7 @@ def households(
     quiet: Quiet = False,
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
 ) -> None:
@@ -264,7 +268,13 @@ def households(
         return
     with observer_for(quiet, as_json) as observer:
         finished = run_safetab_households(
-            params, data, out, published=published, insecure_test_key=insecure_test_key, observer=observer
+            params,
+            data,
+            out,
+            published=published,
+            insecure_test_key=insecure_test_key,
+            book=book,
+            observer=observer,
         )
     if as_json:
         say_json(run_summary(finished.manifest, out, finished.already_finished))

@@ -7,6 +7,7 @@ import typer
 
 from tallyveil.cli.frame.arguments import (
     AsJson,
+    Book,
     InsecureTestKey,
     Out,
     PlotFormat,
@@ -30,6 +31,7 @@ TableFile = Annotated[Path, typer.Argument(help="The file of the table (TOML).",
 def release(
     table_file: TableFile,
     out: Out,
+    *,
     draws: Annotated[
         int,
         typer.Option(
@@ -42,6 +44,7 @@ def release(
     quiet: Quiet = False,
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
+    book: Book = None,
 ) -> None:
     """Publish a table with noise that keeps its invariants exact.
 
@@ -58,6 +61,7 @@ def release(
             draws=draws,
             plots=plots.value,
             insecure_test_key=insecure_test_key,
+            book=book,
             observer=observer,
         )
     manifest = finished.manifest

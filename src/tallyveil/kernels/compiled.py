@@ -74,7 +74,7 @@ import numpy as np
 from numba import types
 from numba.core.event import Listener, register
 from numba.experimental import structref
-from numba.extending import is_jitted, register_jitable, typeof_impl
+from numba.extending import intrinsic, is_jitted, register_jitable, typeof_impl
 
 from tallyveil.errors import StoreError
 from tallyveil.storage.system import remove_locked, take_lock, user_cache
@@ -141,6 +141,26 @@ internal = register_jitable(no_cfunc_wrapper=True)
 
 hot = register_jitable(no_cfunc_wrapper=True, forceinline=True)
 """Decorator of a function of an innermost loop that only kernels call."""
+
+
+def _uncounted(context: Any, array: Any) -> Any:
+    """The same memory as an array that does not count its references, for the innermost loops of a kernel.
+
+    A field of a named tuple that is used in a `hot` function counts a reference up and down, and each of both is an
+    atomic operation of the processor. Whoever called the kernel must hold the array until the kernel returns.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        copy = context.make_array(array)(context, builder, value=arguments[0])
+        counter = types.MemInfoPointer(types.voidptr)  # type: ignore[no-untyped-call]
+        copy.meminfo = context.get_constant_null(counter)
+        return copy._getvalue()
+
+    return array(array), code
+
+
+uncounted: Any = intrinsic(_uncounted)
+"""The same array without a count of its references."""
 
 
 def inlined(function: Kernel) -> Kernel:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Bools, Bytes, Int8s, Int16s, Int32s, Integers
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
 
 # Bytes of ASCII: the bar between columns, the ends of a line, and the digit 0.
 _BAR, _LINE_FEED, _RETURN, _ZERO = 124, 10, 13, 48
@@ -99,7 +99,7 @@ def parse_rows(data: Bytes, rules: Integers, values: Int32s, broken: Bools) -> i
     return row
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _word(data: Bytes, begin: int, length: int, words: int) -> int:
     """The number that a word writes, or -1."""
     # Case counts: "null" is no word of these files.
@@ -112,7 +112,7 @@ def _word(data: Bytes, begin: int, length: int, words: int) -> int:
     return -1
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _spells(data: Bytes, begin: int, length: int, word: tuple[int, ...]) -> bool:
     if length != len(word):
         return False

@@ -139,8 +139,7 @@ def refuse_drawn_counts(plan: StatedPlan) -> None:
 
 MOST_ALLOCATED: Final = 64
 """Largest number of cells of a schema whose finest counts may be allocated. The work for a block grows with cells times
-classes of blocks, which grow with cells: 64 cells in two attributes take ten times as long as 16. Half as many would
-refuse eight races by sex and two ages."""
+classes of blocks, which grow with cells. Half as many would refuse eight races by sex and two ages."""
 
 
 def refuse_allocation(plan: StatedPlan) -> None:

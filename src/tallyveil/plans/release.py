@@ -337,6 +337,7 @@ class ReleasePlan(StatedPlan):
     Attributes:
         geography: The public table of geounits.
         cluster: Which cluster does the work; None for threads of this machine. No count depends on it.
+        book: The book of the register, into which the spend is entered; None for none.
     """
 
     records: RecordsInput
@@ -344,3 +345,4 @@ class ReleasePlan(StatedPlan):
     spine: Annotated[SpineInput | None, left_out(None)] = None
     geography: Annotated[GeographyInput, UNSTATED]
     cluster: Annotated[ClusterSettings | None, UNSTATED] = None
+    book: Annotated[Path | None, UNSTATED] = None

@@ -106,6 +106,9 @@ class Estimate:
         """Digest of the plan, in hexadecimal."""
         return digest_of(self.stated).hex()
 
+    def spend(self) -> None:
+        """Nothing: the measurements are paid for."""
+
     def refuse(self, out: Path) -> None:
         """Refuse an output folder that contains the measurements or is inside their folder; raises StoreError."""
         root = self.measured.root

@@ -97,7 +97,7 @@ def compile_allocation() -> None:
     from tallyveil.estimation.allocation.model import families_of, grid_of, kinds_of
     from tallyveil.estimation.allocation.prior import Sample, learned
     from tallyveil.kernels.allocation.flow import share_out
-    from tallyveil.kernels.allocation.law import Noise, block_laws, likelihoods
+    from tallyveil.kernels.allocation.law import Answers, Noise, block_laws, likelihoods
 
     schema = load_preset("race-age")
     kinds, noise, values = kinds_of(schema), Noise(1.0, 2, 6), np.ones((2, schema.size), np.int64)
@@ -106,7 +106,7 @@ def compile_allocation() -> None:
     sample = Sample(values, np.zeros(2, np.int64), families)
     model = learned(sample, noise, lambda concentration: grid_of(kinds, parent[0], 2, concentration))
     table, _ = likelihoods(values[0, :1], noise, model.grid)
-    laws = block_laws(values, np.zeros_like(values), table, noise, 0, families, model.prior, model.grid)
+    laws = block_laws(Answers(values, np.zeros_like(values), table, noise), 0, families, model.prior, model.grid)
     share_out(laws, parent[0])
 
 

@@ -2,7 +2,8 @@
 
 Everything is decided while the folder's lock is held, because the folder may change before that:
 
-1. The key is on disk before the ledger shows the spend, and the ledger shows it before the first draw.
+1. The key is on disk before the book of the register and then the ledger show the spend, and both show it before
+   the first draw.
 2. A key is made only in an empty folder. Where there is a ledger or a published file, a run goes on only
    with the key that began it.
 3. The ledger is checked before any work, and again before the manifest is written. It must show exactly one
@@ -20,6 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.accounting.events import TEST_KEY
+from tallyveil.accounting.ledger.book import (
+    Spend,
+    enter_spend_in_book,
+    record_spends,
+    require_room,
+)
 from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
@@ -174,6 +181,7 @@ def run_product(
     last: LastStep | None = None,
     draws: bool = True,
     executors: Executors = ONE_THREAD,
+    book: Path | None = None,
 ) -> Outcome:
     """Take a product from its plan to a sealed release, or go on with a run that was interrupted.
 
@@ -185,19 +193,27 @@ def run_product(
         last: What is done once the release is finished.
         draws: Whether the product draws noise; False where it works on the measurements of an earlier run.
         executors: What does the chunks of the work.
+        book: The book of the register; None for none.
     Raises:
-        TallyveilError: nothing is spent before the folder and all inputs are checked.
+        TallyveilError: nothing is spent before the folder and all inputs are checked. A release for which too little
+            is left in the book is refused before any input is opened.
     Privacy: as `run_once`.
     """
     # Before anything is read: a finished release needs neither its inputs nor minutes of reading.
     if (outcome := finished_before(out, Asked(product.plan_digest, last, draws))) is not None:
-        return outcome
+        return _entered(outcome, book)
     # Noise is a stream of AES-256; a broken cipher library must be noticed before the spend.
     require_aes256()
     product.refuse(out)
+    # An interrupted run is in the book already, or is entered below.
+    if book is not None and test_key is None and folder_state(out) is FolderState.ABSENT:
+        spend = product.spend()
+        require_room(book, [] if spend is None else [spend])
     progress = Progress.of(observer)
     work = product.read(out, progress)
-    return run_once(out, work, test_key=test_key, last=last, progress=progress, executors=executors)
+    return run_once(
+        out, work, test_key=test_key, last=last, progress=progress, executors=executors, book=book
+    )
 
 
 def finished_before(out: Path, asked: Asked) -> Outcome | None:
@@ -232,6 +248,7 @@ def run_once(
     last: LastStep | None = None,
     progress: Progress | None = None,
     executors: Executors = ONE_THREAD,
+    book: Path | None = None,
 ) -> Outcome:
     """Make a release, or go on with one, or find that another process has made it.
 
@@ -242,6 +259,7 @@ def run_once(
         last: What is done once the release is finished.
         progress: Told of progress by the work; written into the private folder while its lock is held.
         executors: What does the chunks of the work. It is tried before anything is spent.
+        book: The book of the register, into which the spend is entered first; None for none.
     Raises:
         StoreError: another process runs in the folder, or the folder cannot be used. Nothing is spent then.
         TallyveilError: what the work raises.
@@ -252,14 +270,14 @@ def run_once(
     # Without the lock, which is cheap. The same question is asked again below, where the answer cannot change any
     # more.
     if (outcome := finished_before(out, asked)) is not None:
-        return outcome
+        return _entered(outcome, book)
     with RunFolder(out) as folder:
         # Another process may have finished while this one read its inputs or waited for the lock.
         if (outcome := _last_steps(folder, asked)) is not None:
-            return outcome
+            return _entered(outcome, book)
         # The executor is tried before `_begin` spends: a cluster that is not there must not cost a budget.
         with executors.begin(folder.private / CLUSTER) as executor:
-            run = _begin(folder, job, test_key, executor)
+            run = _begin(folder, job, test_key, executor, book)
             (progress or Progress()).begin(folder)
             body = work.release(run)
             checks = work.check(run)
@@ -416,13 +434,14 @@ def _require_plan(out: Path, manifest: Manifest, asked: Asked) -> None:
         asked.last.refuse(out, manifest)
 
 
-def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Executor) -> Run:
-    """Take or make the key, and enter the spend into the ledger before the first draw."""
+def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Executor, book: Path | None) -> Run:
+    """Take or make the key, and enter the spend into the book and the ledger before the first draw."""
     out = folder.path
     entries = ledger_entries(out, draws=job.earlier is None)
     # The folder shows that the run has drawn or may have drawn. Then the ledger must show its spend, too.
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
+    kept = begun or stored is not None
     versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
@@ -446,10 +465,21 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     if begun:
         require_one_spend(out, entries, job, secrets.run_id)
     try:
+        # A test key protects nobody, so nothing that follows from it may be published, and it is in no book.
+        if book is not None and job.earlier is None and secrets.protected:
+            spend = _entry_of_book(out, job, secrets)
+            if begun:
+                # What a process without the book has spent cannot be refused any more.
+                record_spends(book, [spend])
+            else:
+                # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
+                # goes on with the same key, and so finds its own entry.
+                enter_spend_in_book(book, spend)
+            kept = True
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
-        # Nothing was drawn yet, so the folder is left as it was found.
-        if not begun:
+        # Nothing was drawn yet, so the folder is left as it was found. A key that was there may be in the book.
+        if not kept:
             (out / LEDGER).unlink(missing_ok=True)
             folder.abandon()
         raise
@@ -457,6 +487,48 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     require_one_spend(out, entered, job, secrets.run_id)
     _remove_half_written(out)
     return Run(folder, secrets, spent(entered), versions, executor, resumed=begun)
+
+
+def _entered(outcome: Outcome, book: Path | None) -> Outcome:
+    """The outcome of an earlier process, whose spend is entered into the book where that process had none."""
+    if book is not None and outcome.manifest.protected:
+        record_spends(book, spends_of(outcome.path))
+    return outcome
+
+
+def spends_of(out: Path) -> tuple[Spend, ...]:
+    """What the ledger of a run shows, as it is entered into a book.
+
+    Raises:
+        StoreError: there is no ledger, or it is damaged.
+    """
+    declaration, entries = read_ledger(out / LEDGER)
+    return tuple(
+        Spend(
+            entry.event,
+            declaration.neighbours,
+            in_words(entry.description, out),
+            # Runs of Tallyveil have the run in the token. Other ledgers may use one token in two runs.
+            entry.token if entry.token.startswith(entry.run) else f"{entry.run} {entry.token}",
+        )
+        for entry in entries
+        if entry.kind == "spend"
+    )
+
+
+def in_words(description: str, out: Path) -> str:
+    """A release as a book names it: what was made, and in which folder."""
+    return f"{description}, in {out.resolve().name}"
+
+
+def _entry_of_book(out: Path, job: Job, secrets: RunSecrets) -> Spend:
+    """What a run enters into a book, under the token of its ledger and with the name of its folder."""
+    return Spend(
+        job.event,
+        job.declaration.neighbours,
+        in_words(job.description, out),
+        f"{secrets.run_id} {job.token}",
+    )
 
 
 def _new_secrets(job: Job, test_key: bytes | None) -> RunSecrets:

@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.errors import StoreError
 from tallyveil.files.finished import require_run
@@ -356,6 +357,10 @@ class Product(Protocol):
 
     @property
     def plan_digest(self) -> str: ...
+
+    def spend(self) -> Spend | None:
+        """What the release will cost, before any input is opened; None where it draws no noise of its own."""
+        ...
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder that the release cannot use; raises StoreError."""

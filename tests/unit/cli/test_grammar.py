@@ -31,6 +31,7 @@ ONLY_PRINTS = {
         "Its answer is all that it is for; --plot draws the answer besides.",
     ),
     "spine fit": "It writes nothing.",
+    "book show": "It writes nothing.",
     "status": "It writes nothing.",
     "docs": "It writes nothing.",
     "explain": "It writes nothing.",

@@ -9,7 +9,7 @@ from tests.oracles.allocation import block_laws_reference, cost_of, share_out_re
 from tallyveil.estimation.allocation.model import families_of, grid_of, kinds_of
 from tallyveil.estimation.allocation.prior import Sample, first_prior, learned
 from tallyveil.kernels.allocation.flow import share_out
-from tallyveil.kernels.allocation.law import Laws, Noise, block_laws, likelihoods
+from tallyveil.kernels.allocation.law import Answers, Laws, Noise, block_laws, likelihoods
 from tallyveil.schema.attribute import Attribute
 from tallyveil.schema.schema import Schema
 
@@ -33,7 +33,7 @@ def model(noise, values):
 def test_laws_of_a_block_are_those_of_all_tables(noise, noisy):
     values = np.array([noisy])
     grid, prior, families, table, column = model(noise, values)
-    laws = block_laws(values, column, table, noise, 0, families, prior, grid)
+    laws = block_laws(Answers(values, column, table, noise), 0, families, prior, grid)
     joint = block_laws_reference(values[0], noise, families, prior, grid, most=20)
     totals = np.indices(joint.shape).sum(axis=0)
     for row in range(5):

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from tallyveil.accounting.events import DiscreteGaussian, Neighbours
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.key import insecure_key
@@ -62,6 +63,10 @@ class Toy:
     def plan_digest(self) -> str:
         return self.job().plan_digest
 
+    def spend(self) -> Spend:
+        job = self.job()
+        return Spend(job.event, job.declaration.neighbours, job.description)
+
     def refuse(self, out: Path) -> None:
         """Every folder will do."""
 
@@ -100,8 +105,8 @@ def contents(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def make() -> Callable[..., Outcome]:
-    def once(out: Path, *, test_key: bytes | None = KEY, **changes: Any) -> Outcome:
-        return run_product(Toy(changes), out, test_key=test_key)
+    def once(out: Path, *, test_key: bytes | None = KEY, book: Path | None = None, **changes: Any) -> Outcome:
+        return run_product(Toy(changes), out, test_key=test_key, book=book)
 
     return once
 

@@ -419,7 +419,7 @@ def _without_failures(law: Law, wanted: str, width: float) -> LossEngine:
     lower = merged_law(tuple(attained for loss in law for attained in _attained(loss)))
     if any(isinstance(loss, UNKNOWN_LAW) for loss in law):
         # Refuses a loss without a divergence at once, and not amid a search.
-        searched_divergence(law, 1.0)
+        searched_divergence(law)
         return Between(RenyiUpper(law), engine_for(lower, wanted, width), law, lower, _chord(law))
     # One sample of fixed size attains its bounds at every epsilon.
     if lower != merged_law(law) and not _is_one_of_fixed_size(law):
@@ -591,7 +591,8 @@ def _attained(loss: AnyLoss) -> Law:
             return (replace(loss, changed=False),)
         # One run, if all results are equally good; nothing, if there may be no run.
         case SelectedLoss(base, eta):
-            return () if eta is None else times(base, Fraction(loss.multiplicity))
+            runs = () if eta is None else times(base, Fraction(loss.multiplicity))
+            return tuple(attained for run in runs for attained in _attained(run))
         case _:
             return (loss,)
 

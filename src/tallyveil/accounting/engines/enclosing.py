@@ -168,12 +168,12 @@ class RenyiUpper:
 
     def epsilon(self, delta: Fraction) -> float:
         """An epsilon that holds with this delta, between 0 and 1, rounded up."""
-        log_delta = log_of(delta)
+        log_delta, divergence = log_of(delta), searched_divergence(self.law)
 
         def bound(excess: float) -> float:
             # Epsilon at one order, in floats. It is only minimised here: every order gives a valid bound, so no error
             # in the search can do more than widen the answer.
-            return searched_divergence(self.law, excess) - (log_delta + saved(excess)) / excess
+            return divergence(excess) - (log_delta + saved(excess)) / excess
 
         best = best_excess(bound)
         with precision(BITS):
@@ -188,11 +188,11 @@ class RenyiUpper:
         return ManyBounds.of([self._log_delta(within_floats(epsilon)) for epsilon in epsilons])
 
     def _best(self, epsilon: Fraction) -> Fraction:
-        allowed = float(epsilon)
+        allowed, divergence = float(epsilon), searched_divergence(self.law)
 
         def log_delta(excess: float) -> float:
             # Canonne, Kamath, Steinke (2020), Proposition 12, with the order 1 + x; convex in x, so one minimum.
-            return excess * (searched_divergence(self.law, excess) - allowed) - saved(excess)
+            return excess * (divergence(excess) - allowed) - saved(excess)
 
         return best_excess(log_delta)
 

@@ -545,8 +545,9 @@ def gridded_law(losses: tuple[Listable, ...], tilt: float, length: int = LENGTH)
     # Of a single atom it would be 0, and Chernoff's tilts are divided by its root.
     variance = max(variance, (1e-6 * most) ** 2)
     # At most a law is as wide as its largest loss on either side.
-    low = max(mean - _reach(lists, mean, variance, -1), -1.001 * most)
-    high = min(mean + _reach(lists, mean, variance, 1), 1.001 * most)
+    few = [(listed(loss, tilt, coarse=True), loss.multiplicity) for loss in losses]
+    low = max(mean - _reach(few, mean, variance, -1), -1.001 * most)
+    high = min(mean + _reach(few, mean, variance, 1), 1.001 * most)
     # A power of two, so that the place of a float atom is exact; 64 points are left at the ends.
     step = 2.0 ** math.ceil(math.log2(max(high - low, 1e-280) / (length - 64)))
     if tilt * step > _STEEPEST:
@@ -588,7 +589,7 @@ class _Divided:
     """Atoms divided between grid points.
 
     Attributes:
-        cells: Place of the grid point below each atom.
+        cells: Places of the grid points below atoms, ascending.
         down: Weight that goes there.
         up: Weight that goes to the next point.
         relative: Bound on the relative error of these, and of the sum of those that fall on one point.
@@ -608,17 +609,23 @@ class _Divided:
         whole = math.expm1(-step)
         down = atoms.weights * np.exp(-(tilt + 1) * step * part) * (np.expm1(-(1 - part) * step) / whole)
         up = atoms.weights * np.exp(tilt * step * (1 - part)) * (np.expm1(-part * step) / whole)
-        most = int(np.unique(cells, return_counts=True)[1].max())
-        return cls(cells, down, up, UNIT * (120 + 8 * (tilt + 1) * step + 2 * most))
+        # Atoms of one cell are added up at once, as there may be many more atoms than cells.
+        cells, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
+        relative = UNIT * (120 + 8 * (tilt + 1) * step + 2 * int(counts.max()))
+        below, above = (
+            np.bincount(places, weights=part).astype(np.float64, copy=False) for part in (down, up)
+        )
+        return cls(cells, below, above, relative)
 
 
 def _reach(lists: list[tuple[AtomList, int]], mean: float, variance: float, side: int) -> float:
     """Distance from the mean, on one side, that holds all but little of the law: Chernoff's bound, in floats."""
     # It only aims: what really lies outside is bounded by `_beyond`, on the divided atoms.
     best = math.inf
+    shares = [(n, _logarithms(atoms.weights), atoms.losses) for atoms, n in lists]
     for scale in _SCALES:
         t = scale * math.sqrt(2 * _OUTSIDE / variance)
-        log_moment = sum(n * _log_mean(atoms.weights, side * t * atoms.losses) for atoms, n in lists)
+        log_moment = sum(n * _log_mean(logs, side * t * losses) for n, logs, losses in shares)
         best = min(best, (log_moment - side * t * mean + _OUTSIDE + 2) / t)
     return best
 
@@ -633,6 +640,7 @@ def _beyond(
     # No sum of so many places reaches beyond the end.
     if math.floor(side * end / step) > farthest:
         return 0.0
+    shares = [(n, atoms.cells, _logarithms(atoms.down), _logarithms(atoms.up)) for atoms, n in divided]
     # The logarithm of 1: no tilted mass is larger, whichever tilts are tried.
     best = 0.0
     for scale in _SCALES:
@@ -640,10 +648,10 @@ def _beyond(
         logs = [
             (
                 n,
-                _log_mean(atoms.down, side * t * step * atoms.cells),
-                _log_mean(atoms.up, side * t * step * (atoms.cells + 1)),
+                _log_mean(down, side * t * step * cells),
+                _log_mean(up, side * t * step * (cells + 1)),
             )
-            for atoms, n in divided
+            for n, cells, down, up in shares
         ]
         parts = [n * float(np.logaddexp(down, up)) for n, down, up in logs]
         size = math.fsum(n * (abs(down) + 2) for n, down, _ in logs) + abs(t * end)
@@ -651,14 +659,20 @@ def _beyond(
     return math.exp(best)
 
 
-def _log_mean(weights: Floats, exponents: Floats) -> float:
-    """ln of the sum of weights * exp(exponents)."""
-    held = weights > 0
-    if not held.any():
+def _logarithms(weights: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        logs: Floats = np.log(weights)
+    return logs
+
+
+def _log_mean(logs: Floats, exponents: Floats) -> float:
+    """ln of the sum of exp(logs + exponents)."""
+    summed = logs + exponents
+    highest = float(summed.max())
+    if highest == -math.inf:
         return -math.inf
-    logs = np.log(weights[held]) + exponents[held]
-    highest = float(logs.max())
-    return highest + math.log(float(np.exp(logs - highest).sum()))
+    summed -= highest
+    return highest + math.log(float(np.exp(summed, out=summed).sum()))
 
 
 def _added_up(divided: list[tuple[_Divided, int]], first: int, length: int) -> tuple[Floats, float]:

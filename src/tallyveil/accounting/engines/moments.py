@@ -16,6 +16,7 @@ Example: with k = 1, v = 2 and s = 1, K(1) = 1/2 exactly, because S(1) = S(0).
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -262,6 +263,7 @@ def greatest_loss(factors: tuple[LossFactor, ...]) -> Fraction | None:
     return -sum((factor.multiplicity * factor.offset for factor in factors), Fraction(0))
 
 
+@lru_cache(maxsize=256)  # a selection asks for both directions of its run, twice as many with each level
 def greatest_bounds(law: Law) -> Bounds:
     """The largest loss that a composition can have but for failures: infinite if there is none."""
     exact, sampled = Fraction(0), [Bounds(0.0, 0.0)]

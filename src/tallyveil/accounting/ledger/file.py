@@ -8,32 +8,23 @@ Each line holds the SHA-256 of the line before and of itself. Both are checked w
 can be published as it is.
 """
 
-import logging
-import os
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from tallyveil.accounting.costs import require_neighbours
 from tallyveil.accounting.events import NonPrivateEvent, PrivacyEvent
+from tallyveil.accounting.ledger.chain import ChainedFile, finished_lines
 from tallyveil.accounting.ledger.lines import (
     LEDGER_FORMAT,
-    NO_LINE,
     Declaration,
     LedgerEntry,
-    chained_line,
-    line_hash,
     parse_ledger,
     spent,
 )
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import BudgetError, StoreError
-from tallyveil.storage.system import flush, lock, open_for_lock, regular_bytes
-from tallyveil.storage.write import store_error
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class Ledger:
@@ -57,15 +48,11 @@ class Ledger:
             BudgetError: the file declares another budget.
         """
         self.path, self.declaration, self.run = path, declaration, run
-        self._head = NO_LINE
-        self._file = _open_locked(path)
+        self._file = ChainedFile(path, "ledger")
         try:
             self._entries = self._read_or_begin()
-        except OSError as error:
-            self.close()
-            raise store_error(path, error) from error
         except BaseException:
-            self.close()
+            self._file.close()
             raise
 
     @property
@@ -81,7 +68,7 @@ class Ledger:
     @property
     def head(self) -> str:
         """SHA-256 of the last line. A copy kept elsewhere shows whether lines were cut off or all of them replaced."""
-        return self._head
+        return self._file.head
 
     @property
     def remaining(self) -> Fraction:
@@ -145,23 +132,10 @@ class Ledger:
         self.close()
 
     def _read_or_begin(self) -> list[LedgerEntry]:
-        data = self._file.read()
-        complete = data[: data.rfind(b"\n") + 1]
-        if len(complete) < len(data):
-            _LOGGER.warning(
-                "%s: dropped an unfinished last line of %d bytes, left by a crash; nothing was measured on "
-                "its account",
-                self.path,
-                len(data) - len(complete),
-            )
-            # Before anything is appended: the next line would continue the unfinished one.
-            self._file.truncate(len(complete))
-        if not complete:
-            self._write_line(self.declaration.to_mapping(self.run))
-            # The name of a new file is in its folder, which a crash could lose.
-            flush(self.path.parent)
+        if not self._file.lines:
+            self._file.append(self.declaration.to_mapping(self.run))
             return []
-        content = parse_ledger(complete, self.path)
+        content = parse_ledger(self._file.lines, self.path)
         if content.format != LEDGER_FORMAT:
             raise StoreError(
                 f"the ledger {self.path} was begun in format {content.format}, without a chain of digests. This "
@@ -173,7 +147,6 @@ class Ledger:
                 f"{self.path} declares {content.declaration}, the run wants {self.declaration}. A budget is declared "
                 "only once. Give the run another folder, or declare the budget that is in the ledger."
             )
-        self._head = content.head
         return list(content.entries)
 
     def _entered(self, token: str, event: PrivacyEvent) -> LedgerEntry | None:
@@ -195,28 +168,10 @@ class Ledger:
         token: str,
     ) -> LedgerEntry:
         entry = LedgerEntry(len(self._entries) + 1, kind, event, cost, description, token, self.run)
-        self._write_line(entry.to_mapping())
+        self._file.append(entry.to_mapping())
         # Only now is the line on disk: an entry that failed to be written is not spent.
         self._entries.append(entry)
         return entry
-
-    def _write_line(self, mapping: Mapping[str, Any]) -> None:
-        line = chained_line(mapping, self._head)
-        end = self._file.seek(0, os.SEEK_END)
-        try:
-            data = line + b"\n"
-            # A disk that runs full takes a part of what it is given, and says so only the next time.
-            while data:
-                data = data[self._file.write(data) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            # Half a line in the middle of the file would make the ledger unreadable for ever.
-            self._file.truncate(end)
-            raise StoreError(
-                f"could not write to the ledger {self.path}: {error}. Nothing was spent; "
-                "make room or mend the disk and run again."
-            ) from error
-        self._head = line_hash(line)
 
 
 def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
@@ -227,37 +182,5 @@ def read_ledger(path: Path) -> tuple[Declaration, tuple[LedgerEntry, ...]]:
     Raises:
         StoreError: the file cannot be read, is empty, or a line is corrupt or out of its place.
     """
-    try:
-        data = regular_bytes(path)
-    except OSError as error:
-        raise StoreError(
-            f"could not read the ledger {path}: {error}. Give the path of a ledger.jsonl."
-        ) from error
-    complete = data[: data.rfind(b"\n") + 1]
-    if not complete:
-        raise StoreError(
-            f"the ledger {path} holds no finished line. Give the path of a ledger that a run has begun."
-        )
-    content = parse_ledger(complete, path)
+    content = parse_ledger(finished_lines(path, "ledger", "a ledger.jsonl that a run has begun"), path)
     return content.declaration, content.entries
-
-
-def _open_locked(path: Path) -> Any:
-    try:
-        # Without a buffer: bytes that were handed over are with the system when it is told to flush.
-        file = os.fdopen(open_for_lock(path, mode=0o644), "r+b", buffering=0)
-    except OSError as error:
-        raise StoreError(
-            f"could not open the ledger {path}: {error}. Create its folder, or name a folder that can be written."
-        ) from error
-    try:
-        if lock(file.fileno(), path):
-            return file
-    except BaseException:
-        file.close()
-        raise
-    file.close()
-    raise StoreError(
-        f"the ledger {path} is open in another run. Wait for it to finish: two runs that spend at once could together "
-        "exceed the budget."
-    )

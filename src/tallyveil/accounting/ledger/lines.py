@@ -383,15 +383,7 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
         StoreError: a line is corrupt or out of place.
     """
     chain = _Chain()
-    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
-        try:
-            chain.follow(line)
-        # Whatever a changed line can raise, also by a fraction over 0 or by nesting without end.
-        except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, BudgetError) as error:
-            raise StoreError(
-                f"line {number} of the ledger {path} is corrupt: {_in_words(error):.300}. "
-                "A ledger is only ever appended to: restore the file from a copy."
-            ) from error
+    follow_lines(complete, path, "ledger", chain.follow)
     content = chain.content()
     # No spend beyond the budget is ever written, so this cannot come from a run.
     if spent(content.entries) > content.declaration.total:
@@ -402,12 +394,34 @@ def parse_ledger(complete: bytes, path: Path) -> LedgerContent:
     return content
 
 
+def follow_lines(complete: bytes, path: Path, name: str, follow: Callable[[bytes], None]) -> None:
+    """Give every line to a reader, in order.
+
+    Args:
+        complete: Finished lines.
+        path: The file, for messages.
+        name: What it is, for messages.
+        follow: Reads a line; it may raise what a changed line can raise.
+    Raises:
+        StoreError: a line is corrupt or out of place. The message names it.
+    """
+    for number, line in enumerate(complete.split(b"\n")[:-1], start=1):
+        try:
+            follow(line)
+        # Whatever a changed line can raise, also by a fraction over 0 or by nesting without end.
+        except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, BudgetError) as error:
+            raise StoreError(
+                f"line {number} of the {name} {path} is corrupt: {_in_words(error):.300}. "
+                f"A {name} is only ever appended to: restore the file from a copy."
+            ) from error
+
+
 def _in_words(error: Exception) -> str:
     match error:
         case KeyError():
             return f"it lacks the key {error}"
         case TypeError():
-            return "a value is of another kind than a ledger writes"
+            return "a value is of another kind than is written here"
         case RecursionError():
             return "it is nested without end"
         case _:
@@ -432,7 +446,7 @@ class _Chain:
             if self._format not in (UNCHAINED_FORMAT, LEDGER_FORMAT):
                 raise ValueError(f"the format is not {LEDGER_FORMAT} or {UNCHAINED_FORMAT}")
         if self._format == LEDGER_FORMAT:
-            _check_chain(mapping, line, self._head)
+            mapping = unchained(line, self._head)
         sequence = len(self._declarations) + len(self._entries)
         # Format 1 has no chain: there the number alone shows a line that is missing.
         if mapping["sequence"] != sequence:
@@ -453,14 +467,23 @@ class _Chain:
         return LedgerContent(self._format, self._declarations[0], tuple(self._entries), self._head)
 
 
-def _check_chain(mapping: dict[str, Any], line: bytes, previous: str) -> None:
-    """Check the digest of a line and its place in the chain, and remove both from the mapping."""
+def unchained(line: bytes, previous: str) -> dict[str, Any]:
+    """The content of a line without the keys of the chain, once its digest and its place are checked.
+
+    Args:
+        line: The line, without its end.
+        previous: SHA-256 of the line before, or `NO_LINE`.
+    Raises:
+        ValueError: the line is no JSON object, its digest is not its own, or it follows another line.
+    """
+    mapping: dict[str, Any] = json.loads(line)
     # The bytes as they are, not as JSON would write them again: any change of them shows.
     if line != line[:-_DIGEST_END] + _DIGEST_KEY + line_hash(line[:-_DIGEST_END] + b"}").encode() + b'"}':
         raise ValueError("the digest is not the SHA-256 of the line")
     if mapping["previous"] != previous:
         raise ValueError("'previous' is not the SHA-256 of the line before")
     del mapping["previous"], mapping["digest"]
+    return mapping
 
 
 def _declaration(mapping: dict[str, Any]) -> Declaration:

@@ -91,6 +91,15 @@ Executor = Annotated[
         "of its head. Default: what the release file says, else threads. The release does not depend on it.",
     ),
 ]
+Book = Annotated[
+    Path | None,
+    typer.Option(
+        "--book",
+        metavar="FILE",
+        help="The book of the register, into which the spend is entered first; the run is refused where too little is "
+        "left. Default: what the release file or the environment variable TALLYVEIL_BOOK names.",
+    ),
+]
 InsecureTestKey = Annotated[
     str | None,
     typer.Option(

@@ -14,12 +14,13 @@ from tallyveil.estimation.allocation.model import FACTORS, FAMILY_SIZES, GROUP_S
 from tallyveil.kernels.allocation.law import Families, Grid, Noise, Prior, expectations, likelihoods
 
 STEPS: Final = 8
-"""Steps of expectation and maximisation, for the concentration and again for all else. With 16, the errors of blocks of
-Rhode Island change by less than 1 %."""
+"""Steps of expectation and maximisation, for the concentration and again for all else. They do not reach the maximum:
+sizes near nobody still change slowly, as `EMPTY` says."""
 
 EMPTY: Final = 0.25
 """Share of blocks without people from which learning begins. The noisy answers hardly tell nobody from few people, so
-that steps change this share slowly; from 0.02, twice as many steps are needed."""
+that steps change this share slowly. On Rhode Island a smaller start leaves more empty blocks with people, and makes fewer
+blocks with people empty."""
 
 FEW: Final = 5
 """One family in so many is used to choose the concentration."""

@@ -238,12 +238,12 @@ def _walked(
     """
     shape, scale = CONCENTRATION
     moves = tied >= 0
-    first = np.unique(tied[moves], return_index=True)[1]
+    number, first = tied[moves], np.unique(tied[moves], return_index=True)[1]
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        likelier = np.zeros(len(first))
-        np.add.at(likelier, tied[moves], log_divisions(count, above, parent, mean, old, new)[moves])
+        logs = log_divisions(count, above, parent, mean, old, new)[moves]
+        likelier = np.bincount(number, logs, len(first))
         # The Gamma law, with the walk's logarithm as the variable.
         begin, end = old[moves][first], new[moves][first]
         law = shape * np.log(end / begin) - (end - begin) / scale

@@ -14,7 +14,7 @@ from tallyveil.errors import ConfigError, SolverError
 from tallyveil.estimation.intervals.fit import AnswerRows
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.posterior.moves import Answers, Limits, Problem, State, Steps, Tree
+from tallyveil.kernels.posterior.moves import WINDOW, Answers, Limits, Problem, State, Steps, Tree
 from tallyveil.measurements.answers import answer_tables
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
@@ -104,7 +104,7 @@ class PosteriorProblem:
                 "the counts from which a chain begins are negative or break a public limit. Please report this.",
                 code="check-failed",
             )
-        return State(count, residual, limited)
+        return State(count, residual, limited, np.empty(WINDOW + 1), np.empty(WINDOW))
 
 
 def posterior_problem(

@@ -6,9 +6,9 @@ spaced.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from threading import Event
 from typing import Final
 
 import numpy as np
@@ -45,6 +45,8 @@ FAR_SWEEPS: Final = 20
 """Sweeps by which chains are moved apart, with measurements of blocks and families that weigh less."""
 FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
 """What these measurements weigh for each chain. With 0 the model alone says where people are."""
+LISTENING: Final = 0.2
+"""Seconds after which Ctrl-C is noticed: it seems immediate, and waking up costs nothing."""
 MOST_DRAWS: Final = CHAINS * SEGMENTS // 2
 
 
@@ -107,8 +109,8 @@ class _Watched:
     chain: Chain
     segments: list[_Segment] = field(default_factory=list)
 
-    def run(self, sweeps: int) -> None:
-        """Do the sweeps of one more segment."""
+    def run(self, sweeps: int, stopped: Event) -> None:
+        """Do the sweeps of one more segment, or those until it is stopped."""
         problem, state = self.chain.problem, self.chain.state
         columns = _columns(problem)
         families = problem.spine.child_offsets[-1][:-1]
@@ -117,6 +119,8 @@ class _Watched:
         family_sums, family_squares = np.zeros((2, len(families), columns))
         series = []
         for sweep in range(1, sweeps + 1):
+            if stopped.is_set():
+                return
             self.chain.run(1)
             counts = state.people[:, :columns].astype(np.int64)
             sums += counts[:, 0]
@@ -173,21 +177,34 @@ def sample(
     Raises:
         SolverError: the chains do not agree after `longest` sweeps.
     """
+    stopped = Event()
     with ThreadPoolExecutor(max_workers=max(1, min(workers, CHAINS))) as pool:
-        chains = list(pool.map(lambda i: _Watched(_far(problem, key, i, counts)), range(CHAINS)))
-        per_segment = FIRST_SWEEPS // SEGMENTS
-        while True:
-            for _ in range(SEGMENTS - len(chains[0].segments)):
-                list(pool.map(_Watched.run, chains, repeat(per_segment)))
-                advanced(per_segment)
-            convergence = _compared([watched.segments[SEGMENTS // 2 :] for watched in chains], per_segment)
-            if convergence.passed:
-                return _spread(chains, number), convergence
-            if 2 * convergence.sweeps > longest:
-                raise _not_converged(convergence)
-            for watched in chains:
-                watched.halve()
-            per_segment *= 2
+        try:
+            chains = list(pool.map(lambda i: _Watched(_far(problem, key, i, counts)), range(CHAINS)))
+            per_segment = FIRST_SWEEPS // SEGMENTS
+            while True:
+                for _ in range(SEGMENTS - len(chains[0].segments)):
+                    running = [pool.submit(watched.run, per_segment, stopped) for watched in chains]
+                    # Libraries may let the wait for a thread go on after a signal: Python then looks at Ctrl-C only
+                    # between two waits.
+                    while wait(running, timeout=LISTENING).not_done:
+                        pass
+                    for future in running:
+                        future.result()
+                    advanced(per_segment)
+                convergence = _compared(
+                    [watched.segments[SEGMENTS // 2 :] for watched in chains], per_segment
+                )
+                if convergence.passed:
+                    return _spread(chains, number), convergence
+                if 2 * convergence.sweeps > longest:
+                    raise _not_converged(convergence)
+                for watched in chains:
+                    watched.halve()
+                per_segment *= 2
+        finally:
+            # The pool waits for its threads: after Ctrl-C they end with the sweep they are at.
+            stopped.set()
 
 
 def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> Chain:

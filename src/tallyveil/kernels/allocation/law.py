@@ -92,6 +92,36 @@ class Noise(NamedTuple):
     reach: int
 
 
+class Answers(NamedTuple):
+    """Noisy answers of some blocks.
+
+    Attributes:
+        values: Of each block and cell.
+        column: The row of each in `table`.
+        table: Likelihoods of distinct values, as `likelihoods` returns them.
+        noise: The law of the noise.
+    """
+
+    values: IntegerRows
+    column: IntegerRows
+    table: FloatRows
+    noise: Noise
+
+
+class Block(NamedTuple):
+    """One block.
+
+    Attributes:
+        value: Noisy value of each cell.
+        place: As `Families.place`, of the block's family.
+        noise: The law of the noise.
+    """
+
+    value: Integers
+    place: Integers
+    noise: Noise
+
+
 LEAST = 1e-140
 """Smallest likelihood, beside the largest of a value: the product of two is still a normal number."""
 
@@ -205,10 +235,9 @@ def mean_at(place: int, step: int, shift: int, n_means: int) -> int:
 def weigh_sizes(
     column: Integers,
     table: FloatRows,
-    place: Integers,
-    log_size: FloatRows,
-    factor: FloatRows,
-    share_class: Integers,
+    family: int,
+    families: Families,
+    prior: Prior,
     grid: Grid,
     scratch: Scratch,
 ) -> float:
@@ -217,15 +246,16 @@ def weigh_sizes(
     Args:
         column: The row of each cell in `table`.
         table: Likelihoods, as `likelihoods` returns them.
-        place: As `Families.place`, of the block's family.
-        log_size: Of each size and class; shape (sizes, classes).
-        factor: As `Prior.factor`.
-        share_class: As `Families.share_class`, of the block's family.
+        family: Number of the block's family.
+        families: What the prior knows of families.
+        prior: The prior.
         grid: The lattice.
         scratch: Room.
     Returns:
         Logarithm of the likelihood of all answers of the block.
     """
+    place, share_class = families.place[family], families.share_class[family]
+    log_size = prior.log_size[families.size_class[family]]
     n_classes, n_groups, n_steps = scratch.joint.shape
     n_factors, n_means = grid.factor.size, table.shape[1]
     least = grid.factor[1:].min()
@@ -243,7 +273,7 @@ def weigh_sizes(
         for s in range(grid.n_sizes):
             scratch.size[s, h] = log_size[s, h]
         for r in range(n_groups):
-            shares = factor[share_class[r]]
+            shares = prior.factor[share_class[r]]
             scratch.group[h, r, 0] = scratch.absent[r]
             scratch.size[0, h] += log(scratch.absent[r])
             for s in range(1, grid.n_sizes):
@@ -266,11 +296,9 @@ def weigh_sizes(
 
 
 @hot
-def factor_weight(
-    g: int, s: int, h: int, r: int, share: float, least: int, grid: Grid, scratch: Scratch
-) -> float:
+def factor_weight(g: int, step: int, s: int, h: int, r: int, share: float, scratch: Scratch) -> float:
     """The posterior probability of a factor of a group, given size and class of its block; the size is not empty."""
-    joint = scratch.absent[r] if g == 0 else scratch.joint[h, r, s - 1 + grid.factor[g] - least]
+    joint = scratch.absent[r] if g == 0 else scratch.joint[h, r, step]
     return float(share * joint / scratch.group[h, r, s])
 
 
@@ -303,9 +331,7 @@ def expectations(
     for b in range(family.size):
         f = family[b]
         k, shares = families.size_class[f], families.share_class[f]
-        likelihood += weigh_sizes(
-            column[b], table, families.place[f], prior.log_size[k], prior.factor, shares, grid, scratch
-        )
+        likelihood += weigh_sizes(column[b], table, f, families, prior, grid, scratch)
         for s in range(grid.n_sizes):
             for h in range(scratch.size.shape[1]):
                 weight = scratch.size[s, h]
@@ -315,8 +341,9 @@ def expectations(
                 for r in range(n_groups):
                     of_factor = prior.factor[shares[r]]
                     for g in range(grid.factor.size):
+                        step = s - 1 + grid.factor[g] - least
                         factors[shares[r], g] += weight * factor_weight(
-                            g, s, h, r, of_factor[g], least, grid, scratch
+                            g, step, s, h, r, of_factor[g], scratch
                         )
     return likelihood, sizes, factors
 
@@ -335,6 +362,29 @@ class Pieces(NamedTuple):
     first: Integers
     width: Integers
     law: FloatRows
+
+
+class Room(NamedTuple):
+    """Room for the laws of one block.
+
+    Attributes:
+        scratch: For the posterior of size and class.
+        cells: Laws of the count of each cell, given its mean.
+        sums: Laws of the sum of each group, given the class (first number: group and class) and the step of size and
+            factor, from 1 on; 0 stands for a factor of zero.
+        probability: Posterior probability of the same; 0 where there is no law.
+        weight: Of each cell, what all its laws have in common (`_weights`).
+        part, more, whole: One law each.
+    """
+
+    scratch: Scratch
+    cells: Pieces
+    sums: Pieces
+    probability: FloatRows
+    weight: FloatRows
+    part: Floats
+    more: Floats
+    whole: Floats
 
 
 class Laws(NamedTuple):
@@ -375,10 +425,9 @@ def _pieces(n_first: int, n_second: int, width: int) -> Pieces:
 
 
 @internal
-def _cell_law(
-    c: int, k: int, value: int, noise: Noise, grid: Grid, weight: Floats, cells: Pieces, n_cells: int
-) -> int:
+def _cell_law(c: int, k: int, block: Block, grid: Grid, room: Room, n_cells: int) -> int:
     """The law of a cell's count given its mean, computed unless it is there; how many laws are there now."""
+    cells, weight, value, noise = room.cells, room.weight[c], block.value[c], block.noise
     if cells.number[c, k] >= 0:
         return n_cells
     law = cells.law[n_cells]
@@ -468,29 +517,6 @@ def _kept_law(law: Floats, n: int, first: int, row: int, laws: Laws) -> Laws:
     return Laws(laws.first, laws.begin, below)
 
 
-class Room(NamedTuple):
-    """Room for the laws of one block.
-
-    Attributes:
-        scratch: For the posterior of size and class.
-        cells: Laws of the count of each cell, given its mean.
-        sums: Laws of the sum of each group, given the class (first number: group and class) and the step of size and
-            factor, from 1 on; 0 stands for a factor of zero.
-        probability: Posterior probability of the same; 0 where there is no law.
-        weight: Of each cell, what all its laws have in common (`_weights`).
-        part, more, whole: One law each.
-    """
-
-    scratch: Scratch
-    cells: Pieces
-    sums: Pieces
-    probability: FloatRows
-    weight: FloatRows
-    part: Floats
-    more: Floats
-    whole: Floats
-
-
 @internal
 def _room(grid: Grid, noise: Noise, n_groups: int, n_cells: int) -> Room:
     """Room for the blocks of a family."""
@@ -514,9 +540,7 @@ def _sum_law(
     r: int,
     h: int,
     t: int,
-    value: Integers,
-    place: Integers,
-    noise: Noise,
+    block: Block,
     grid: Grid,
     room: Room,
     n_laws: tuple[int, int],
@@ -533,8 +557,9 @@ def _sum_law(
     for c in grid.cells[r]:
         k = 0
         if t > 0:
-            k = mean_at(place[c], t - 1 + grid.factor[1:].min(), grid.shift[h, c], grid.log_mean.size + 1)
-        n_cells = _cell_law(c, k, value[c], noise, grid, room.weight[c], room.cells, n_cells)
+            least = grid.factor[1:].min()
+            k = mean_at(block.place[c], t - 1 + least, grid.shift[h, c], grid.log_mean.size + 1)
+        n_cells = _cell_law(c, k, block, grid, room, n_cells)
         number = room.cells.number[c, k]
         width = room.cells.width[number]
         room.more[: n + width - 1] = 0.0
@@ -551,10 +576,7 @@ def _sum_law(
 
 @njit(nogil=True, cache=True)
 def block_laws(
-    values: IntegerRows,
-    column: IntegerRows,
-    table: FloatRows,
-    noise: Noise,
+    answers: Answers,
     family: int,
     families: Families,
     prior: Prior,
@@ -563,10 +585,7 @@ def block_laws(
     """The posterior laws of the counts of a family's blocks.
 
     Args:
-        values: Noisy values of each block and cell.
-        column: The row of each in `table`.
-        table: Likelihoods, as `likelihoods` returns them.
-        noise: The law of the noise.
+        answers: The noisy answers of the blocks.
         family: Number of the family.
         families: What the prior knows of families.
         prior: The prior.
@@ -574,18 +593,19 @@ def block_laws(
     Returns:
         For each block a row for each cell, and one for the total.
     """
+    values, noise = answers.values, answers.noise
     n, n_cells = values.shape
     laws = Laws(
         np.zeros(n * (n_cells + 1), np.int64), np.zeros(n * (n_cells + 1) + 1, np.int64), np.empty(1024)
     )
     room = _room(grid, noise, families.share_class.shape[1], n_cells)
     place, shares = families.place[family], families.share_class[family]
-    log_size, group = prior.log_size[families.size_class[family]], np.empty(n_cells, np.int64)
+    group = np.empty(n_cells, np.int64)
     for r in range(grid.cells.shape[0]):
         group[grid.cells[r]] = r
     for b in range(n):
-        weigh_sizes(column[b], table, place, log_size, prior.factor, shares, grid, room.scratch)
-        total = _total_law(values[b], place, noise, prior, shares, grid, room)
+        weigh_sizes(answers.column[b], answers.table, family, families, prior, grid, room.scratch)
+        total = _total_law(Block(values[b], place, noise), prior, shares, grid, room)
         # Rows come in order, so that cells are gone through in theirs.
         for c in range(n_cells):
             n_counts = _mixed_cell(group[c], c, values[b, c], place[c], noise, grid, room)
@@ -596,11 +616,9 @@ def block_laws(
 
 
 @internal
-def _total_law(
-    value: Integers, place: Integers, noise: Noise, prior: Prior, shares: Integers, grid: Grid, room: Room
-) -> Floats:
+def _total_law(block: Block, prior: Prior, shares: Integers, grid: Grid, room: Room) -> Floats:
     """The law of a block's total, from 0 on, and what cells' laws are mixed from, in `room`."""
-    scratch, sums = room.scratch, room.sums
+    scratch, sums, value, noise = room.scratch, room.sums, block.value, block.noise
     n_classes, n_groups, _ = scratch.joint.shape
     least, largest = grid.factor[1:].min(), 1
     for c in range(value.size):
@@ -621,11 +639,12 @@ def _total_law(
                     t, of_factor = 0, 1.0
                     if s > 0:
                         share = prior.factor[shares[r], g]
-                        of_factor = factor_weight(g, s, h, r, share, least, grid, scratch)
-                        t = s + grid.factor[g] - least if g > 0 else 0
+                        step = s - 1 + grid.factor[g] - least
+                        of_factor = factor_weight(g, step, s, h, r, share, scratch)
+                        t = step + 1 if g > 0 else 0
                     if of_factor < LEAST_WEIGHT or (s == 0 and g > 0):
                         continue
-                    n_laws = _sum_law(r, h, t, value, place, noise, grid, room, n_laws)
+                    n_laws = _sum_law(r, h, t, block, grid, room, n_laws)
                     room.probability[r * n_classes + h, t] += of_size * of_factor
                     number = sums.number[r * n_classes + h, t]
                     n_group, low = _add_shifted(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Bools, Int32s, Integers
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
 from tallyveil.kernels.vectors import sort_first
 
 
@@ -33,7 +33,7 @@ class SparseCounts(NamedTuple):
     counts: Integers
 
 
-@njit(nogil=True, cache=True)
+@internal
 def number_answers(
     answer_of_cell: Int32s, cells: Integers, number: Int32s, distinct: Int32s, out: Int32s
 ) -> int:

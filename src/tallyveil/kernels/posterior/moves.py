@@ -40,12 +40,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tallyveil.arrays import FloatRows, Floats, Int32Rows, Int32s, Integers
-from tallyveil.kernels.compiled import hot, njit
+from tallyveil.kernels.compiled import hot, njit, uncounted
 
 WINDOW: Final = 8
 """Values of a window but one. The noise of a block's cell has a standard deviation of about 3 in production: with half
 as many values a chain needs twice as many sweeps; with twice as many, most values have no weight and are computed in
 vain."""
+
+MOST_SLOPE: Final = 300.0
+"""Larger differences of the logarithm of the likelihood between neighbouring shifts count as this. The less likely of
+two shifts would else have a weight below e^-300 of the other, which is never drawn either; and with the factors of the
+prior, products stay far from the largest float, e^709."""
+
+LARGE: Final = 1e50
+"""Weights above this are scaled. In between, products of a prior's ratio (at most 1e120) and of e^300 stay finite."""
 
 NOWHERE: Final = -1
 """As the second block of a move: persons come from nowhere, or go there."""
@@ -155,11 +163,15 @@ class State(NamedTuple):
         people: Persons of each group of each block; shape (blocks, columns).
         residual: Answer - measurement, of the tables of `Answers`.
         limited: Values of the answers of `Limits`.
+        weights: Room for the weights of a window.
+        slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
     """
 
     people: Int32Rows
     residual: Int32s
     limited: Int32s
+    weights: Floats
+    slopes: Floats
 
 
 class Places(NamedTuple):
@@ -186,13 +198,65 @@ class Problem(NamedTuple):
 
 
 @hot
-def _one_more(problem: Problem, state: State, prior: Prior, b: int, c: int, step: int, shift: int) -> float:
-    """Ratio of the prior with one person more in cell c of block b, after `shift` more were added to this cell.
+def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior, State]:
+    """Law and state whose arrays do not count their references; the caller's are to live as long."""
+    tree, answers, limits, steps = problem
+    return (
+        Problem(
+            Tree(uncounted(tree.ancestor), uncounted(tree.begin), uncounted(tree.level_begin)),
+            Answers(
+                uncounted(answers.geolevel),
+                uncounted(answers.answer_of),
+                uncounted(answers.begin),
+                uncounted(answers.size),
+                uncounted(answers.precision),
+                uncounted(answers.precision_begin),
+                uncounted(answers.precision_step),
+                answers.gaussian,
+            ),
+            Limits(
+                uncounted(limits.geolevel),
+                uncounted(limits.answer_of),
+                uncounted(limits.begin),
+                uncounted(limits.size),
+                uncounted(limits.lower),
+                uncounted(limits.upper),
+            ),
+            Steps(uncounted(steps.group), uncounted(steps.parent), steps.classed),
+        ),
+        Prior(
+            uncounted(prior.mean),
+            uncounted(prior.concentration),
+            uncounted(prior.block_concentration),
+            uncounted(prior.rise),
+            uncounted(prior.first),
+            prior.shape,
+            uncounted(prior.size_class),
+            uncounted(prior.log_share),
+            uncounted(prior.block_class),
+        ),
+        State(
+            uncounted(state.people),
+            uncounted(state.residual),
+            uncounted(state.limited),
+            uncounted(state.weights),
+            uncounted(state.slopes),
+        ),
+    )
+
+
+@hot
+def _one_more(
+    problem: Problem, state: State, prior: Prior, b: int, c: int, step: int, shift: int
+) -> tuple[float, float]:
+    """Ratio of the prior with one person more in cell c of block b, after `shift` more were added to this cell, as
+    numerator and denominator: one division for a whole move costs less than one for each factor.
 
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
     steps, family = problem.steps, problem.tree.ancestor[1, b]
     parent = steps.group[step - 1, c] if step > 0 else np.int32(0)
+    bottom = 1.0
     if step == 0:
         n = state.people[b, 0] + shift
         ratio = (n + prior.shape) * prior.rise[family] if n > 0 else prior.first[b]
@@ -213,9 +277,9 @@ def _one_more(problem: Problem, state: State, prior: Prior, b: int, c: int, step
         ratio *= n + a * prior.mean[family, group]
         # The first group that differs has the same parent in both places, where nothing changes.
         if whole >= 0:
-            ratio /= whole + a
+            bottom *= whole + a
         parent, whole = group, float(n)
-    return float(ratio / (whole + 1.0))
+    return float(ratio), float(bottom * (whole + 1.0))
 
 
 @hot
@@ -259,13 +323,20 @@ def _window(problem: Problem, state: State, low: int, high: int, places: Places)
 
 
 @hot
-def _add_likelihood(
-    problem: Problem, residual: Int32s, logs: Floats, low: int, high: int, places: Places
-) -> None:
-    """Add the logarithm of the likelihood of each shift of the window."""
+def _slopes(
+    problem: Problem, residual: Int32s, slopes: Floats, low: int, high: int, places: Places
+) -> tuple[float, float]:
+    """How the logarithm of the likelihood rises from each shift of the window to the next.
+
+    Returns:
+        With Gaussian noise the first of these slopes, and by how much each is smaller than the one before. With Laplace
+        noise both are 0, and the slopes are in `slopes`.
+    """
     answers = problem.answers
     linear = 0.0
     square = 0.0
+    if not answers.gaussian:
+        slopes[: high - low] = 0.0
     for t in range(answers.geolevel.size):
         u, v, i, j = _answers_of(answers.geolevel[t], answers.answer_of[t], problem.tree.ancestor, places)
         if u == v and places.c == places.c2:
@@ -282,11 +353,9 @@ def _add_likelihood(
                 linear -= w * sign * r
                 square += w
             else:
-                for k in range(low, high + 1):
-                    logs[k - low] -= w * abs(r + sign * k)
-    if answers.gaussian:
-        for k in range(low, high + 1):
-            logs[k - low] += k * (linear - 0.5 * square * k)
+                for k in range(low, high):
+                    slopes[k - low] += w * (abs(r + sign * k) - abs(r + sign * (k + 1)))
+    return linear - (low + 0.5) * square, square
 
 
 @hot
@@ -315,17 +384,17 @@ def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
 
 
 @hot
-def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, places: Places) -> None:
+def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places) -> None:
     """One move between two different places, or of one place.
 
     Args:
         rng: Generator.
         problem, prior, state: The law and the state.
-        logs: Room for the logarithms of a window's weights.
         places: The places.
     """
     b, c, b2, c2 = places
     group = problem.steps.group
+    weights, slopes = state.weights, state.slopes
     low = -int(rng.random() * (WINDOW + 1))
     low, high = _window(problem, state, low, low + WINDOW, places)
     if low >= 0 and high <= 0:
@@ -335,27 +404,35 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, logs: Floats, 
     if b == b2:
         while group[step, c] == group[step, c2]:
             step += 1
-    logs[0] = 0.0
-    for k in range(low, high):
-        ratio = _one_more(problem, state, prior, b, c, step, k)
+    slope, fall = _slopes(problem, state.residual, slopes, low, high, places)
+    likelier, falls = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE)), np.exp(-fall)
+    n = high - low
+    weight = total = weights[0] = 1.0
+    for i in range(n):
+        top, bottom = _one_more(problem, state, prior, b, c, step, low + i)
         if b2 != NOWHERE:
-            ratio /= _one_more(problem, state, prior, b2, c2, step, -k - 1)
-        logs[k + 1 - low] = logs[k - low] + np.log(ratio)
-    _add_likelihood(problem, state.residual, logs, low, high, places)
-    most = logs[0]
-    for i in range(1, high - low + 1):
-        most = max(most, logs[i])
-    total = 0.0
-    for i in range(high - low + 1):
-        total += np.exp(logs[i] - most)
-    level = rng.random() * total
-    k = low
-    level -= np.exp(logs[0] - most)
-    while level >= 0.0 and k < high:
-        k += 1
-        level -= np.exp(logs[k - low] - most)
-    if k != 0:
-        _apply(problem, state, k, places)
+            bottom2, top2 = _one_more(problem, state, prior, b2, c2, step, -low - i - 1)
+            top *= top2
+            bottom *= bottom2
+        if not problem.answers.gaussian:
+            likelier = np.exp(min(max(slopes[i], -MOST_SLOPE), MOST_SLOPE))
+        weight *= top / bottom * likelier
+        likelier *= falls
+        if weight > LARGE:
+            # Weights are known up to a factor only: that of the present shift becomes 1.
+            total /= weight
+            for k in range(i + 1):
+                weights[k] /= weight
+            weight = 1.0
+        weights[i + 1] = weight
+        total += weight
+    level = rng.random() * total - weights[0]
+    i = 0
+    while level >= 0.0 and i < n:
+        i += 1
+        level -= weights[i]
+    if low + i != 0:
+        _apply(problem, state, low + i, places)
 
 
 @hot
@@ -384,11 +461,11 @@ def shift_between_blocks(
         stride, size: As for `shift_between_cells`: a person changes the level of this attribute and the block at once.
             With a size of 1 a person keeps the cell.
     """
+    problem, prior, state = _views(problem, prior, state)
     tree, steps = problem.tree, problem.steps
     begin = tree.begin[tree.level_begin[geolevel] : tree.level_begin[geolevel + 1]]
     n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
-    logs = np.empty(WINDOW + 1)
     for u in range(begin.size - 1):
         first, n = begin[u], begin[u + 1] - begin[u]
         turn = int(rng.random() * n)
@@ -403,7 +480,7 @@ def shift_between_blocks(
                 if size > 1 and c2 == c:
                     continue
                 if state.people[b, first_cell + c] + state.people[b2, first_cell + c2] > 0:
-                    shift(rng, problem, prior, state, logs, Places(b, c, b2, c2))
+                    shift(rng, problem, prior, state, Places(b, c, b2, c2))
 
 
 @njit(nogil=True, cache=True)
@@ -418,10 +495,10 @@ def shift_between_cells(
         stride: Step from a level of the attribute to the next, in cells.
         size: Levels of the attribute.
     """
+    problem, prior, state = _views(problem, prior, state)
     steps = problem.steps
     n_cells = steps.group.shape[1]
     first_cell = steps.group[steps.group.shape[0] - 1, 0]
-    logs = np.empty(WINDOW + 1)
     for b in range(state.people.shape[0]):
         if state.people[b, 0] == 0:
             continue
@@ -429,7 +506,7 @@ def shift_between_cells(
         for c in range(n_cells):
             c2 = _reflected(c, stride, size, turn)
             if c < c2 and state.people[b, first_cell + c] + state.people[b, first_cell + c2] > 0:
-                shift(rng, problem, prior, state, logs, Places(b, c, b, c2))
+                shift(rng, problem, prior, state, Places(b, c, b, c2))
 
 
 @njit(nogil=True, cache=True)
@@ -437,7 +514,7 @@ def add_or_remove(rng: Any, problem: Problem, prior: Prior, state: State) -> Non
     """In each block, add or remove persons of one cell drawn at random. Where people are counted exactly, nothing
     happens.
     """
-    logs = np.empty(WINDOW + 1)
+    problem, prior, state = _views(problem, prior, state)
     for b in range(state.people.shape[0]):
         c = int(rng.random() * problem.steps.group.shape[1])
-        shift(rng, problem, prior, state, logs, Places(b, c, NOWHERE, c))
+        shift(rng, problem, prior, state, Places(b, c, NOWHERE, c))

@@ -38,7 +38,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Integers, Uint32s, Words
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
 
 # The kinds 0, 1 and 2 of the module's text.
 ABSOLUTE: Final = 0  # l1 Laplace
@@ -156,7 +156,7 @@ def draw_slack(words: Words, first: int, thresholds: Words, guide: Integers) -> 
     return slack
 
 
-@njit(nogil=True, cache=True)
+@internal
 def cell_size(kind: int, state: Integers, n_cells: int) -> int:
     """Sum of absolute values, or of squares, of the cells."""
     # Below 2^63, because no chain may pass `limit`.
@@ -176,7 +176,7 @@ def level_of(kind: int, scale: float, size: int) -> int:
     return math.floor(scale * math.sqrt(float(size)))
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _root_below(value: int) -> int:
     """floor(sqrt(value)) for 0 <= value < 2**62."""
     # The square root of a float is near the root; the loops make it exact.
@@ -314,7 +314,7 @@ def draw_jump(
     return (size if rest & np.uint64(1) else -size), place - totals[law, size - 1]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def half_word(words: Words, first: int, k: int) -> Any:
     """The k-th 32 bits of the words from `first` on."""
     return (words[first + (k >> 1)] >> np.uint64(32 * (k & 1))) & _LOW
@@ -448,7 +448,7 @@ Ends = tuple[int, int]
 """The first and the last whole number of a range."""
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _share(u: np.uint64, n: int) -> int:
     # floor(u n / 2^64), at most one part in 2^64 / n off the uniform law; the module says who bounds it.
     return int(high_product(u, np.uint64(n)))
@@ -494,7 +494,7 @@ def couple_uniforms(
     return first, max(low, other_low) + (pick - outside * heavy) // light
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _same(state: Integers, other: Integers, n: int) -> bool:
     # No early end: a loop without a branch.
     equal = True

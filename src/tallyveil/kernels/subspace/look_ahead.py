@@ -661,8 +661,9 @@ def _norms(t: Floats, omegas: Floats, roots: Roots, cell: AddedCell, spare: Floa
     length = roots.mirror.size
     # All terms are 0 or more, so the sum is frequency 0 and the largest of the transform.
     tops = sum_of(t[0]) + omegas[0], sum_of(t[1]) + omegas[1]
-    spare[0, :] = t[0] / tops[0]
-    spare[1, :] = t[1] / tops[1]
+    for k in range(2):
+        for j in range(length):
+            spare[k, j] = t[k, j] / tops[k]
     forward(spare[0], spare[1], roots)
     # Frequency 0 is the sum itself, omega included: exactly 1 after the division.
     spare[0, 0] = 1.0

@@ -32,7 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tallyveil.arrays import Integers
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.vectors import set_rows
 
 
 class TouchedGeounits(NamedTuple):
@@ -258,7 +259,7 @@ def merge_siblings(
     return group_of, rounds
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _most(siblings: Siblings, entries: EntityEntries, distance: Integers) -> int:
     """No grouping gives a greater distance: adding up what every child needs is one way to make an entity."""
     most = np.zeros(distance.size, dtype=np.int64)
@@ -271,7 +272,7 @@ def _most(siblings: Siblings, entries: EntityEntries, distance: Integers) -> int
     return greatest
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _filling(here: Integers, entries: EntityEntries, full: Integers) -> int:
     """Entries of a parent whose distances can change when two siblings they do not touch are merged."""
     n = 0
@@ -284,7 +285,7 @@ def _filling(here: Integers, entries: EntityEntries, full: Integers) -> int:
     return n
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _merge_lists(pool: Integers, left: _Group, right: _Group, merged: Integers) -> int:
     """Columns of `merged`: entry, inner, outer, change of the parent's inner, change of its outer."""
     start_u, size_u, n_u = left
@@ -316,7 +317,7 @@ def _merge_lists(pool: Integers, left: _Group, right: _Group, merged: Integers) 
     return n
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _change(e: int, d_inner: int, d_outer: int, entries: EntityEntries) -> int:
     """Change of an entity's distance when its sums in an entry change."""
     while True:
@@ -331,7 +332,7 @@ def _change(e: int, d_inner: int, d_outer: int, entries: EntityEntries) -> int:
         e, d_inner, d_outer = entries.above[e], d_near, d_far
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _compare(
     merged: Integers,
     full: Integers,
@@ -375,7 +376,7 @@ def _compare(
     return int(sign)
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _accept(
     merged: Integers, here: Integers, entries: EntityEntries, distance: Integers, mark: Integers, trial: int
 ) -> None:
@@ -387,7 +388,7 @@ def _accept(
             _apply(e, 0, -1, entries, distance)
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _apply(e: int, d_inner: int, d_outer: int, entries: EntityEntries, distance: Integers) -> None:
     """Carry a change of an entry's sums up to the root."""
     # Sums above are changed as far up as they differ, which keeps every `inner` and `outer` of the tree true.
@@ -402,12 +403,14 @@ def _apply(e: int, d_inner: int, d_outer: int, entries: EntityEntries, distance:
         e, d_inner, d_outer = entries.above[e], d_near, d_far
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt.NDArray[np.bool_]) -> int:
     """Copy the lists of living groups to the front of the pool; returns how much they take."""
     # A copy, because lists in the pool are not in the order of their groups and could overwrite each other.
-    atoms = np.empty((length[alive].sum(), 3), dtype=np.int64)
-    n = 0
+    room, n = 0, 0
+    for u in range(start.size):
+        room += length[u] if alive[u] else 0
+    atoms = np.empty((room, 3), dtype=np.int64)
     for u in range(start.size):
         if alive[u]:
             for i in range(length[u]):
@@ -416,5 +419,5 @@ def _move_together(pool: Integers, start: Integers, length: Integers, alive: npt
                 atoms[n + i, 2] = pool[start[u] + i, 2]
             start[u] = n
             n += length[u]
-    pool[:n] = atoms
+    set_rows(pool, atoms)
     return n

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats, Int32s, Integers, Numbers
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
 
 
 class Basis(NamedTuple):
@@ -110,7 +110,7 @@ def reflect(basis: Basis, cells: Floats) -> None:
                     cells[first] = total
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _reflect_run(cells: Floats, outer: int, levels: Integers, root: float, pull: float) -> None:
     """One reflection along neighbouring cells; four sums side by side, always the same four."""
     n = len(levels)
@@ -481,7 +481,7 @@ def _multiply(dims: Integers, begin: Integers, a: Floats, b: Floats, sign: float
                         out[at + i * d + m] += left * b[at + j * d + m]
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _transpose(dims: Integers, begin: Integers, a: Floats, out: Floats) -> None:
     for k in range(len(dims)):
         d, at = dims[k], begin[k]

@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallyveil.arrays import Floats, Integers, Numbers
-from tallyveil.kernels.compiled import njit
+from tallyveil.kernels.compiled import internal, njit
+from tallyveil.kernels.vectors import set_rows, set_to
 
 
 class EntityParts(NamedTuple):
@@ -108,7 +109,7 @@ def raise_parts(parts: EntityParts, family: ChildVariances) -> tuple[EntityParts
     return raised, above
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _slope_and_spread(
     geounit: Integers,
     slope: Numbers,
@@ -296,12 +297,15 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
                 tried_new = tried_new or size[h] == 0
                 # A trial takes the two old groups out of the totals and puts the two new ones in: it costs the
                 # entities, not all groups and children. Its rounding errors end with the trial.
-                room[:], new_terms[:] = scalars, terms
+                set_to(room, scalars)
+                set_rows(new_terms, terms)
                 _contribute(container, sums[g], x[g], y[g], -1.0, room, new_terms)
                 if size[h] > 0:
                     _contribute(container, sums[h], x[h], y[h], -1.0, room, new_terms)
-                new_sums[0], new_x[0], new_y[0] = sums[g], x[g], y[g]
-                new_sums[1], new_x[1], new_y[1] = sums[h], x[h], y[h]
+                for place, group in enumerate((g, h)):
+                    set_to(new_sums[place], sums[group])
+                    set_to(new_x[place], x[group])
+                    set_to(new_y[place], y[group])
                 _add(container, c, -1.0, new_sums[0], new_x[0], new_y[0])
                 _add(container, c, 1.0, new_sums[1], new_x[1], new_y[1])
                 # The group that the child leaves may end empty; then it has nothing to contribute.
@@ -325,11 +329,13 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
             for h in range(g + 1, n):
                 if size[g] == 0 or size[h] == 0 or size[g] + size[h] > container.limit:
                     continue
-                room[:], new_terms[:] = scalars, terms
+                set_to(room, scalars)
+                set_rows(new_terms, terms)
                 _contribute(container, sums[g], x[g], y[g], -1.0, room, new_terms)
                 _contribute(container, sums[h], x[h], y[h], -1.0, room, new_terms)
-                new_sums[0] = sums[g] + sums[h]
-                new_x[0], new_y[0] = x[g] + x[h], y[g] + y[h]
+                _set_to_sum(new_sums[0], sums[g], sums[h])
+                _set_to_sum(new_x[0], x[g], x[h])
+                _set_to_sum(new_y[0], y[g], y[h])
                 _contribute(container, new_sums[0], new_x[0], new_y[0], 1.0, room, new_terms)
                 # The first pair that helps is merged at once; later pairs see the result.
                 if _objective(container, room, new_terms) < current - TOLERANCE * abs(current):
@@ -344,7 +350,7 @@ def regroup(container: Container, group_of: Integers, passes: int) -> tuple[floa
     return start, current
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _afresh(
     container: Container, group_of: Integers, groups: _Groups, g: int, h: int, totals: _Totals
 ) -> float:
@@ -369,7 +375,13 @@ def _afresh(
     return float(_objective(container, scalars, terms))
 
 
-@njit(nogil=True, cache=True)
+@internal
+def _set_to_sum(out: Floats, first: Floats, second: Floats) -> None:
+    for i in range(out.size):
+        out[i] = first[i] + second[i]
+
+
+@internal
 def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: Floats) -> None:
     # Finite by agreement: a child about which nothing is known cannot be compared.
     v = container.below[c]
@@ -381,7 +393,7 @@ def _add(container: Container, c: int, sign: float, sums: Floats, x: Floats, y: 
         y[container.entity[i]] += sign * v * container.slope[i] ** 2
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _contribute(
     container: Container, sums: Floats, x: Floats, y: Floats, sign: float, scalars: Floats, terms: Floats
 ) -> None:
@@ -405,7 +417,7 @@ def _contribute(
             terms[1, k] += sign * (y[k] - x[k] * a + v * a * a)
 
 
-@njit(nogil=True, cache=True)
+@internal
 def _objective(container: Container, scalars: Floats, terms: Floats) -> float:
     # The same formulas one storey higher, with groups in the place of children.
     s, t = scalars[0], scalars[1]

@@ -17,6 +17,7 @@ from tallyveil.runs.executor import WANTED_ADDRESS, is_address
 from tallyveil.schema.counts import LARGEST_COUNT
 from tallyveil.schema.names import PlainName
 from tallyveil.schema.schema import SchemaTable
+from tallyveil.storage.addresses import InputPath
 
 EVERY_GEOLEVEL = "*"
 
@@ -225,6 +226,15 @@ class ExecutionTable(Table):
         return self
 
 
+class BookTable(Table):
+    """[book]: the book of the register, which says what all releases from its records may cost together."""
+
+    path: InputPath = Field(
+        description="The book that `tallyveil book create` made. The run enters what it spends, and is refused where "
+        "too little is left."
+    )
+
+
 class ReleaseFile(Table):
     """A whole release file."""
 
@@ -243,3 +253,4 @@ class ReleaseFile(Table):
     subspace: list[SubspaceTable] = Field(default_factory=list)
     outputs: OutputsTable = Field(default_factory=OutputsTable)
     execution: ExecutionTable = Field(default_factory=ExecutionTable)
+    book: BookTable | None = None

@@ -234,6 +234,9 @@ class Import:
         """Digest of the plan, in hexadecimal."""
         return self.published.plan.digest().hex()
 
+    def spend(self) -> None:
+        """Nothing: the measurements are paid for."""
+
     def refuse(self, out: Path) -> None:
         """Refuse an output folder that contains an input or is inside the folder of the files; raises StoreError."""
         root = self.published.files.root

@@ -20,7 +20,7 @@ from tallyveil.estimation.allocation.prior import BlockModel, Sample, learned
 from tallyveil.estimation.posterior.problem import inverse_parameters
 from tallyveil.estimation.problem import EstimateStatus, RoundingMethod
 from tallyveil.kernels.allocation.flow import share_out
-from tallyveil.kernels.allocation.law import Families, Noise, block_laws, likelihoods
+from tallyveil.kernels.allocation.law import Answers, Families, Noise, block_laws, likelihoods
 from tallyveil.measurements.answers import answers_on_support
 from tallyveil.postprocess.families.chunk_files import ChunkFolders
 from tallyveil.postprocess.families.level import (
@@ -46,8 +46,8 @@ PRIOR: Final = "block-prior"
 """Name of the file in which the run's own process shares the prior."""
 
 MOST_LEARNED: Final = 30_000
-"""Blocks to learn from. A state of this size gives all that it has, in some 20 seconds of processor time. Half as many
-would make the shares of rare classes less sure, and more would take longer for nothing that blocks show."""
+"""Blocks to learn from. A small state gives all that it has. The time of learning grows with them, and the prior has
+some hundred numbers, which a part of a large state tells well."""
 
 RUN: Final = 16
 """Families that are asked for together where only some are learned from."""
@@ -175,9 +175,8 @@ class BlockAllocation:
                 counts[rows] = supply
                 statuses.append(EstimateStatus.COPIED)
             else:
-                laws = block_laws(
-                    values[rows], column[rows], table, noise, f, families, model.prior, model.grid
-                )
+                answers = Answers(values[rows], column[rows], table, noise)
+                laws = block_laws(answers, f, families, model.prior, model.grid)
                 counts[rows], _ = share_out(laws, supply)
                 statuses.append(EstimateStatus.ALLOCATED)
         row, cells = np.nonzero(counts)

@@ -404,24 +404,23 @@ def test_a_law_adds_up_the_errors_of_its_answers(
 
 def test_atoms_are_divided_so_that_both_masses_stay() -> None:
     """Under P and under Q, and each tilted with the loss that it is moved to."""
-    tilt, step = 0.7, 0.25
-    atoms = listed(LAPLACE, tilt)
-    found = _Divided.of(atoms, tilt, step)
-    for loss, weight, cell, down, up in zip(
-        atoms.losses.tolist(),
-        atoms.weights.tolist(),
-        found.cells.tolist(),
-        found.down.tolist(),
-        found.up.tolist(),
-        strict=True,
-    ):
-        low, high = cell * step, (cell + 1) * step
-        assert low <= loss < high
-        mass, below, above = (
-            one * math.exp(-tilt * at) for one, at in ((weight, loss), (down, low), (up, high))
-        )
-        assert below + above == pytest.approx(mass)
-        assert below * math.exp(-low) + above * math.exp(-high) == pytest.approx(mass * math.exp(-loss))
+    tilt, atoms = 0.7, listed(LAPLACE, 0.7)
+    # In shorter cells there is one atom each, and longer ones hold several.
+    for step in (0.25, 2.0):
+        divided = _Divided.of(atoms, tilt, step)
+        for cell, down, up in zip(
+            divided.cells.tolist(), divided.down.tolist(), divided.up.tolist(), strict=True
+        ):
+            low, high = cell * step, (cell + 1) * step
+            inside = (atoms.losses >= low) & (atoms.losses < high)
+            assert inside.any()
+            losses = atoms.losses[inside]
+            masses = atoms.weights[inside] * np.exp(-tilt * losses)
+            below, above = down * math.exp(-tilt * low), up * math.exp(-tilt * high)
+            assert below + above == pytest.approx(masses.sum())
+            assert below * math.exp(-low) + above * math.exp(-high) == pytest.approx(masses @ np.exp(-losses))
+        assert divided.cells.size == np.unique(np.floor(atoms.losses / step)).size
+    assert divided.cells.size < atoms.losses.size
 
 
 def test_what_dividing_adds_is_unknown_where_floats_end() -> None:

@@ -65,7 +65,7 @@ def test_divergences_are_those_of_the_definition(loss: AnyLoss, excess: Fraction
         with precision(BITS):
             found = certified_divergence((loss,), excess)
         assert -1e-30 * wanted <= real(found) - wanted <= 1e-15 * wanted
-    assert searched_divergence((loss,), float(excess)) == pytest.approx(float(wanted), rel=1e-11)
+    assert searched_divergence((loss,))(float(excess)) == pytest.approx(float(wanted), rel=1e-11)
 
 
 @pytest.mark.parametrize("excess", EXCESSES)
@@ -77,7 +77,7 @@ def test_concentrated_losses_add_up_and_grow_with_the_order(excess: Fraction) ->
     )
     rho = 3 * Fraction(4, 10) + 2 * Fraction(1, 14) + 5 * Fraction(2, 9)
     assert certified_divergence(law, excess) == rho * (1 + excess)
-    assert searched_divergence(law, float(excess)) == pytest.approx(float(rho * (1 + excess)), rel=1e-14)
+    assert searched_divergence(law)(float(excess)) == pytest.approx(float(rho * (1 + excess)), rel=1e-14)
 
 
 def test_a_divergence_is_at_most_the_largest_loss() -> None:
@@ -90,7 +90,7 @@ def test_a_divergence_is_at_most_the_largest_loss() -> None:
 def test_a_failure_has_no_divergence() -> None:
     for ask in (
         lambda law: certified_divergence(law, Fraction(1)),
-        lambda law: searched_divergence(law, 1.0),
+        searched_divergence,
     ):
         with pytest.raises(BudgetError, match=r"^FailureLoss\(.*no finite Renyi divergence"):
             ask((FailureLoss(Fraction(1, 9)),))

@@ -1,5 +1,8 @@
 """The sampler against its law: by enumeration of small trees, and by Geweke's joint test of the parameters' updates."""
 
+import signal
+import threading
+import time
 from dataclasses import replace
 from itertools import product
 
@@ -11,6 +14,7 @@ from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
 from tallyveil.estimation.posterior.prior import CLASSES, first_parameters, updated
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.estimation.posterior.sampling import CHAINS, sample
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.schema import schema_from_mapping
 
@@ -139,6 +143,25 @@ def test_a_wrong_likelihood_or_prior_is_noticed():
     assert 0.5 * np.abs(visits / 12_000 - law).sum() > 2.5 * expected
 
 
+def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
+    problem = problem_of(["1111", "1112", "1121", "1211"], 160)
+    start = np.full((4, 4), 10, np.int32)
+    run, sweeps_done = Chain.run, []
+
+    def interrupted(chain, sweeps):
+        run(chain, sweeps)
+        if chain.number < CHAINS:  # not on its way to where it begins
+            sweeps_done.append(sweeps)
+            if len(sweeps_done) == 2:
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                time.sleep(1)  # the main thread stops the chains meanwhile
+
+    monkeypatch.setattr(Chain, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sample(problem, start, 5, 4, workers=1)
+    assert sweeps_done == [1, 1]
+
+
 def statistics(parameters, sizes):
     """Functions of parameters and counts that the joint test compares."""
     logs = [
@@ -161,7 +184,7 @@ def statistics(parameters, sizes):
     return np.array(logs)
 
 
-@pytest.mark.parametrize("size", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_parameters_and_counts_have_their_joint_law(size):
     """Geweke 2004: counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]

@@ -27,15 +27,14 @@ def solved_by_steps(active, damping, right):
     solve_by_steps(active, damping, 1e-12, right)
 
 
-@njit(nogil=True, cache=True)
 def face_vector_size(tables, x):
     face = list_face(tables, x)
     return face.inner_begin[tables.upright.size], face.label_step, face.child_step
 
 
-@njit(nogil=True, cache=True)
 def preconditioned(tables, x, easing, left, out, product):
-    """The preconditioner applied to `left`, and H applied to `left`."""
+    """The preconditioner applied to `left`, and H applied to `left`. Run as Python, which takes a moment; to compile it
+    once more takes ten seconds."""
     face, share = list_face(tables, x), np.empty(left.size)
     face_diagonal(tables, face, share)
     for j in range(left.size):

@@ -19,6 +19,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.book import read_book, require_room
 from tallyveil.accounting.ledger.lines import event_from_mapping
 from tallyveil.declared import Declared, Format1, Text, mapping_of
 from tallyveil.errors import StoreError, TallyveilError
@@ -38,11 +39,11 @@ from tallyveil.products.dhc.public.programme_file import (
 )
 from tallyveil.products.dhc.run.inputs import CheckedRelease, Prefixed, check_inputs
 from tallyveil.products.topdown.run.before_spend import inputs_of
-from tallyveil.products.topdown.run.run import run_release
+from tallyveil.products.topdown.run.run import TopDownProduct, run_release
 from tallyveil.runs.executors import Where, executors_of
 from tallyveil.runs.folder import FolderState, RunFolder, folder_state
 from tallyveil.runs.observer import Observer
-from tallyveil.runs.once import finished_before
+from tallyveil.runs.once import finished_before, in_words, ledger_entries
 from tallyveil.runs.product import Asked, Outcome
 from tallyveil.storage.json_files import JsonObject, parsed
 from tallyveil.storage.outputs import refuse_inputs
@@ -216,6 +217,7 @@ class ProgrammeSettings:
         workers: Number of threads, or of worker processes; None for one for each core.
         finished: What is done with each release once it is finished.
         where: Which cluster does the work; None for what each release file says.
+        book: The book of the register, into which each release is entered; None for none.
     """
 
     test_key: bytes | None
@@ -223,6 +225,7 @@ class ProgrammeSettings:
     workers: int | None
     finished: Finished
     where: Where = None
+    book: Path | None = None
 
 
 def run_programme(plan: ProgrammePlan, out: Path, settings: ProgrammeSettings) -> ProgrammeOutcome:
@@ -369,6 +372,20 @@ class _Programme:
                 self._refuse_taken(release)
         waiting = [release for release in self.plan.releases if release.name not in self.outcomes]
         protected = self.settings.test_key is None
+        if self.settings.book is not None and protected:
+            # All of them at once: a programme whose last release the book refuses would have spent for nothing.
+            held = read_book(self.settings.book)
+            entered = {entry.description for entry in held.entries}
+            spends = [
+                (TopDownProduct(release.plan, protected).spend(), inside(self.out, release.name))
+                for release in waiting
+                if not ledger_entries(inside(self.out, release.name), draws=True)
+            ]
+            # A release that was killed between its entry and its ledger goes on under the name of its entry.
+            require_room(
+                self.settings.book,
+                [spend for spend, out in spends if in_words(spend.description, out) not in entered],
+            )
         checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
         for release in waiting:
             require_same_inputs(state, release, checked[release.name], str(self.out))
@@ -450,6 +467,7 @@ class _Programme:
                 observer=Prefixed(settings.observer, f"{release.name}: ", checked.warnings),
                 workers=settings.workers,
                 executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
+                book=settings.book,
             )
         except TallyveilError as error:
             # The type and the code of the error stay, so that scripts see what they would see for one release.

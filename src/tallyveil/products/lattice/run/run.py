@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from tallyveil.accounting.events import Neighbours
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.arrays import Integers
@@ -122,6 +123,7 @@ def run_subspace(
     draws: int = 0,
     test_key: bytes | None = None,
     observer: Observer | None = None,
+    book: Path | None = None,
 ) -> SubspaceOutcome:
     """Release one table, or resume an interrupted release.
 
@@ -131,6 +133,7 @@ def run_subspace(
         draws: Number of further noise vectors to write, for simulations. Allowed only with a test key.
         test_key: Key for tests; the release then protects nobody. None for a key from the operating system.
         observer: Receives reports of progress.
+        book: The book of the register, into which the spend is entered; None for none.
     Raises:
         TallyveilError: an input is wrong. Nothing is spent before plan, chain and table are checked.
     Privacy: spends `plan.cost` once, however often the run is interrupted and resumed.
@@ -150,7 +153,7 @@ def run_subspace(
     refuse_many_draws(plan, draws)
     product = TableProduct(plan, draws)
     # `product.noise` stays None where the folder held a finished release, which is not read again.
-    outcome = run_product(product, out, test_key=test_key, observer=observer)
+    outcome = run_product(product, out, test_key=test_key, observer=observer, book=book)
     return SubspaceOutcome(out, outcome.manifest, product.noise, outcome.already_finished)
 
 
@@ -161,7 +164,7 @@ class TableProduct:
     Attributes:
         plan: Plan of the release.
         draws: Number of further noise vectors to write, for simulations.
-        noise: The plan of the noise, once the inputs are read.
+        noise: The plan of the noise, once it is made.
     """
 
     plan: SubspacePlan
@@ -172,6 +175,11 @@ class TableProduct:
     def plan_digest(self) -> str:
         """Digest of the plan, in hexadecimal."""
         return self.plan.digest().hex()
+
+    def spend(self) -> Spend:
+        """What the table will cost; this plans the noise, whose distance from its law is part of it."""
+        self.noise = noise_of(self.plan)
+        return Spend(self.plan.event(self.noise), self.plan.neighbours, self.plan.description(self.noise))
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which the table lies, or whose path is too long; raises StoreError."""
@@ -186,7 +194,7 @@ class TableProduct:
         require_table_header(
             plan.table.path, named
         )  # checked before the lattice is built, which may take long
-        noise = noise_of(plan, observer)
+        noise = self.noise or noise_of(plan, observer)
         _tell_long_chain(noise, observer)
         guarantee = guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
         sums = plan.published_sums()

@@ -286,6 +286,11 @@ class GroupPlan(StatedGroupPlan):
         """Unit of the budgets."""
         return self.mechanism.budget_unit
 
+    @property
+    def description(self) -> str:
+        """What is made, in words, for the ledger and the book."""
+        return f"population groups of {self.name}"
+
     def event(self) -> PrivacyEvent:
         """The privacy event. Levels are composed: any groups of a record at one level can go with any at another."""
         parts: list[PrivacyEvent] = []

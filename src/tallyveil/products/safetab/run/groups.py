@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.files.manifest import ReleaseKind
@@ -44,6 +45,7 @@ def run_groups(
     *,
     test_key: bytes | None = None,
     observer: Observer | None = None,
+    book: Path | None = None,
 ) -> Outcome:
     """Tabulate population groups of records of any kind, or resume an interrupted run.
 
@@ -53,12 +55,13 @@ def run_groups(
         out: Output folder. It does not exist, is empty, or holds an unfinished run with the same inputs.
         test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
         observer: Receives reports of progress.
+        book: The book of the register, into which the spend is entered; None for none.
     Raises:
         TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
     Privacy: spends the budgets of the levels once (`GroupPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
-    return run_product(GroupsProduct(plan, records), out, test_key=test_key, observer=observer)
+    return run_product(GroupsProduct(plan, records), out, test_key=test_key, observer=observer, book=book)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,10 @@ class GroupsProduct:
     def plan_digest(self) -> str:
         """Digest of the plan, in hexadecimal."""
         return self.plan.digest().hex()
+
+    def spend(self) -> Spend:
+        """What the tables will cost."""
+        return Spend(self.plan.event(), NEIGHBOURS, self.plan.description)
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
@@ -123,7 +130,7 @@ class _GroupsWork:
             groups_declaration(plan),
             plan.event(),
             self.privacy,
-            f"population groups of {plan.name}",
+            plan.description,
         )
 
     def release(self, run: Run) -> JsonObject:

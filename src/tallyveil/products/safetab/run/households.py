@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.budget.noise_size import certify_laws
@@ -50,6 +52,9 @@ from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
 from tallyveil.storage.json_files import JsonObject
 
+DESCRIPTION: Final = "SafeTab-H tabulation"
+"""What is made, in words, for the ledger and the book."""
+
 
 def run_households(
     params: Path,
@@ -59,6 +64,7 @@ def run_households(
     published: Path | None = None,
     test_key: bytes | None = None,
     observer: Observer | None = None,
+    book: Path | None = None,
 ) -> Outcome:
     """Tabulate groups of households in T3 and T4, or resume an interrupted run.
 
@@ -69,6 +75,7 @@ def run_households(
         published: Folder of the SafeTab run whose T1 chooses the detail.
         test_key: Key for tests; the run then protects nobody.
         observer: Receives reports of progress.
+        book: The book of the register, into which the spend is entered; None for none.
     Raises:
         TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
     Privacy: spends the budgets of the config once (`HouseholdPlan.event`). Neighbours are sets of households that
@@ -89,7 +96,7 @@ def run_households(
     # T1 chooses the addresses that are used, so it is part of what the noise means.
     digest = binding_of(plan.digest(), totals_digest(totals))
     product = HouseholdsProduct(plan, folders, regions, groups, digest, watch)
-    return run_product(product, out, test_key=test_key, observer=observer)
+    return run_product(product, out, test_key=test_key, observer=observer, book=book)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +123,10 @@ class HouseholdsProduct:
     def plan_digest(self) -> str:
         """The digest in hexadecimal."""
         return self.digest.hex()
+
+    def spend(self) -> Spend:
+        """What the tables will cost."""
+        return Spend(self.plan.event(), NEIGHBOURS, DESCRIPTION)
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
@@ -170,7 +181,7 @@ class _HouseholdsWork:
             declaration_of(plan),
             plan.event(),
             self.privacy,
-            "SafeTab-H tabulation",
+            DESCRIPTION,
         )
 
     def release(self, run: Run) -> JsonObject:

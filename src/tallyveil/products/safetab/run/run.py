@@ -16,6 +16,7 @@ from typing import Final, Protocol
 import polars as pl
 
 from tallyveil.accounting.events import PrivacyEvent
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.guarantees import parameters_of_cost
 from tallyveil.budget.noise_size import certify_laws
@@ -56,6 +57,9 @@ from tallyveil.storage.json_files import Json, JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
+
+DESCRIPTION: Final = "SafeTab tabulation"
+"""What is made, in words, for the ledger and the book."""
 
 EXPECTED: Final = "expected.json"
 """File of the errors that the plan lets expect, in the folder of a run."""
@@ -191,6 +195,7 @@ def run_safetab(
     coterminous_once: bool = True,
     test_key: bytes | None = None,
     observer: Observer | None = None,
+    book: Path | None = None,
 ) -> Outcome:
     """Tabulate detailed population groups, or resume an interrupted run.
 
@@ -201,13 +206,14 @@ def run_safetab(
         coterminous_once: Whether regions with the same blocks are measured only once. Production measured each of them.
         test_key: Key for tests; the run then protects nobody. None for a key from the operating system.
         observer: Receives reports of progress.
+        book: The book of the register, into which the spend is entered; None for none.
     Raises:
         TallyveilError: an input is wrong. Nothing is spent before all inputs are checked.
     Privacy: spends the budgets of the config once (`SafetabPlan.event`), however often the run is interrupted and
         resumed. Neighbours differ by adding or removing one record.
     """
     product = SafetabProduct(read_plan(params), (params, data), coterminous_once)
-    return run_product(product, out, test_key=test_key, observer=observer)
+    return run_product(product, out, test_key=test_key, observer=observer, book=book)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +240,10 @@ class SafetabProduct:
     def plan_digest(self) -> str:
         """The same in hexadecimal."""
         return self.digest.hex()
+
+    def spend(self) -> Spend:
+        """What the tables will cost."""
+        return Spend(self.plan.event(), NEIGHBOURS, DESCRIPTION)
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which inputs lie, or whose path is too long; raises StoreError."""
@@ -321,7 +331,7 @@ class _SafetabWork:
             declaration_of(plan),
             plan.event(),
             self.privacy,
-            "SafeTab tabulation",
+            DESCRIPTION,
         )
 
     def release(self, run: Run) -> JsonObject:

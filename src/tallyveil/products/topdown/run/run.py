@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.accounting.ledger.book import Spend
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.allocation import Allocation
 from tallyveil.confidential.histogram import ConfidentialHistogram
@@ -55,6 +56,7 @@ def run_release(
     observer: Observer | None = None,
     workers: int | None = None,
     executors: Executors | None = None,
+    book: Path | None = None,
 ) -> Outcome:
     """Make a release, or resume an interrupted one.
 
@@ -65,6 +67,7 @@ def run_release(
         observer: Receives reports of progress.
         workers: Number of threads; None for one per core. The release does not depend on it.
         executors: What does chunks of the work; None for these threads. The release does not depend on it.
+        book: The book of the register, into which the spend is entered; None for none.
     Raises:
         TallyveilError: see the exception tree. Nothing is spent before inputs, constraints and disk are checked.
     Privacy: spends `plan.spent` once, however often the run is interrupted and resumed.
@@ -74,7 +77,9 @@ def run_release(
     executors = executors or Threads(workers or usable_cores())
     # Intervals come after the manifest, under the same lock: they add to a finished release and spend nothing.
     last = PlannedIntervals(plan.intervals, None, progress, workers, executors)
-    return run_product(product, out, test_key=test_key, observer=progress, last=last, executors=executors)
+    return run_product(
+        product, out, test_key=test_key, observer=progress, last=last, executors=executors, book=book
+    )
 
 
 def measure_release(
@@ -85,6 +90,7 @@ def measure_release(
     observer: Observer | None = None,
     workers: int | None = None,
     executors: Executors | None = None,
+    book: Path | None = None,
 ) -> Outcome:
     """Draw and write only the noisy measurements of a release, or resume such a run.
 
@@ -94,7 +100,7 @@ def measure_release(
         plan: Plan of the release. It must ask for all measurements.
         out: Folder of the measurements. It does not exist, is empty, or holds an unfinished run of the same plan and
             inputs.
-        test_key, observer, workers, executors: As in `run_release`.
+        test_key, observer, workers, executors, book: As in `run_release`.
     Raises:
         ConfigError: the plan does not write all measurements, so no release could be estimated from them.
         TallyveilError: as `run_release`.
@@ -109,7 +115,7 @@ def measure_release(
         )
     product = TopDownProduct(plan, protected=test_key is None, measuring_alone=True)
     executors = executors or Threads(workers or usable_cores())
-    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors)
+    outcome = run_product(product, out, test_key=test_key, observer=observer, executors=executors, book=book)
     require_own_kind(out, outcome.manifest, ReleaseKind.MEASUREMENTS)
     return outcome
 
@@ -132,6 +138,15 @@ class TopDownProduct:
     def plan_digest(self) -> str:
         """Digest of the plan, in hexadecimal."""
         return self.plan.digest().hex()
+
+    @property
+    def description(self) -> str:
+        """What is made, in words."""
+        return f"{'measurements of' if self.measuring_alone else 'release'} {self.plan.name}"
+
+    def spend(self) -> Spend:
+        """What the release will cost; bypassing geounits, which the spine decides, does not change it."""
+        return Spend(self.plan.event(), self.plan.neighbours, self.description)
 
     def refuse(self, out: Path) -> None:
         """Refuse an output folder that the release cannot use; raises StoreError."""
@@ -163,6 +178,7 @@ class _Release:
     privacy: dict[str, Any]
     tree: TreeSweep | None
     measuring_alone: bool
+    description: str
     records_digest: bytes = field(repr=False)  # would confirm a guess of the records
     estimation: Estimation | None = None  # once the measurements are drawn
 
@@ -194,6 +210,7 @@ class _Release:
             privacy=inputs.privacy,
             tree=prepared.tree,
             measuring_alone=product.measuring_alone,
+            description=product.description,
             records_digest=inputs.records_digest,
         )
 
@@ -221,7 +238,7 @@ class _Release:
             declaration=Declaration(strategy.budget_unit, self.plan.declared, strategy.neighbours),
             event=self.plan.event(self.allocation.event()),
             privacy=self.privacy,
-            description=f"{'measurements of' if alone else 'release'} {self.plan.name}",
+            description=self.description,
             token="release",
         )
 
