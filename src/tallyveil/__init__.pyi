@@ -62,6 +62,8 @@ from tallyveil.api.spines import compare_spines as compare_spines
 from tallyveil.api.spines import fit_shares as fit_shares
 from tallyveil.api.spines import show_spine as show_spine
 from tallyveil.api.spines import spine_distances as spine_distances
+from tallyveil.api.verifying import Verdict as Verdict
+from tallyveil.api.verifying import verify as verify
 from tallyveil.errors import TallyveilError as TallyveilError
 from tallyveil.runs.executor import ClusterSettings as ClusterSettings
 

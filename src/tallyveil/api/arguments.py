@@ -116,6 +116,7 @@ def _exact(number: object, info: ValidationInfo) -> Fraction:
 AnyPath = Annotated[str | Path, PlainValidator(_path), Wanted("a path, as text or as a Path")]
 """A path as text or as a Path. `checked` hands on a Path; one with bytes that are no UTF-8, which neither Parquet nor
 JSON can hold, is refused, and so is one that the system refuses, such as a name that is too long."""
+Paths = Annotated[Sequence[AnyPath], Wanted("a list of paths")]
 Name = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a name as text")]
 """The name of a geolevel, a query or a column."""
 Text = Annotated[str, Field(strict=True), AfterValidator(_single_line), Wanted("a text of one line")]

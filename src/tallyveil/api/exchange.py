@@ -1,10 +1,9 @@
 """Finished folders in other forms and other places, and public files of others, from Python. Nothing is spent."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Progress, Wanted, checked
+from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, checked
 from tallyveil.api.opened import Measurements
 from tallyveil.errors import ConfigError
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from tallyveil.products.topdown.pl94.publication import Publication
     from tallyveil.runs.status import RunStatus
 
-Paths = Annotated[Sequence[AnyPath], Wanted("a list of paths")]
 LayoutName = Literal["census-2020", "tidy"]
 
 

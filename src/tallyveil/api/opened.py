@@ -8,12 +8,17 @@ from tallyveil.accounting.numbers import at_most
 from tallyveil.api.arguments import Name, checked, fixed
 from tallyveil.api.products import write_page
 from tallyveil.api.stated import StatedGuarantee
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
+from tallyveil.files.signatures import signature_of
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from tallyveil.api.verifying import Verdict
 
 
 AnyOpened = TypeVar("AnyOpened", bound="Opened")
@@ -49,9 +54,14 @@ class Opened:
         return marks_of(self.manifest).warnings
 
     @property
+    def signature(self) -> str:
+        """Of the manifest: "signed by" with the fingerprint of a key, "unsigned", or "signature does not fit"."""
+        return str(signature_of(self.path / MANIFEST))
+
+    @property
     def privacy(self) -> dict[str, Any]:
-        """The guarantee as plain data, as the manifest states it."""
-        return dict(self.manifest.privacy)
+        """The guarantee as plain data; for the main product computed anew from ledger, plan and geography."""
+        return dict(with_guarantee(self.path, self.manifest).privacy)
 
     if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 
@@ -74,6 +84,12 @@ class Opened:
             StoreError: there is no page for this product, or the folder was changed.
         """
         return write_page(self.path)
+
+    def verify(self, *, whole: bool = False) -> "Verdict":
+        """Derive again what the folder says of itself, as `tallyveil.verify` does; raises StoreError."""
+        from tallyveil.api.verifying import verify
+
+        return verify(self.path, whole=whole)
 
     def _lines(self) -> list[tuple[str, str]]:
         """What notebooks show of the folder."""
@@ -116,7 +132,7 @@ class WithMeasurements(Opened):
     @property
     def guarantee(self) -> StatedGuarantee:
         """What the release or the measurements promise to every person. An estimate costs nothing more."""
-        return StatedGuarantee(self.manifest.privacy, self.warnings)
+        return StatedGuarantee(self.privacy, self.warnings)
 
     @checked
     def measurements(self, geolevel: Name, query: Name) -> "pl.DataFrame":

@@ -51,6 +51,7 @@ COMMANDS: Final = {
         "folder.",
     ),
     "report": ("publish", "Write report.html of any release again, from the published files alone."),
+    "verify": ("verify", "Derive again what a release says of itself, and say what that proves."),
     "intervals": (
         "intervals",
         "Put an unbiased estimate, its standard error and an interval beside every published count.",

@@ -25,7 +25,7 @@ def finish_programme(programme: "Programme", out: Path, quiet: bool, as_json: bo
 
 def _programme_summary(programme: "Programme", out: Path) -> dict[str, Any]:
     releases = [
-        {"release": name, **release_summary(release.manifest, out / name, release.already_finished)}
+        {"release": name, **release_summary(release, out / name)}
         for name, release in programme.releases.items()
     ]
     return {
@@ -54,7 +54,7 @@ def _show_programme_summary(programme: "Programme", out: Path) -> None:
     show_marks(console, mark_lines(programme.warnings))
     table = Table(title=f"Programme {programme.name}", show_header=False)
     for name, release in programme.releases.items():
-        table.add_row(name, f"{release.manifest.privacy['statement']} ({out / name})")
+        table.add_row(name, f"{release.privacy['statement']} ({out / name})")
     for part in _parts(programme.guarantee):
         table.add_row("guarantee", part["statement"])
     for agreement in programme.content["between"]:

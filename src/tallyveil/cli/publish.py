@@ -134,6 +134,19 @@ def tables_as_csv(
     give(record, lines, quiet=quiet, as_json=as_json)
 
 
+@publish.command()
+def clean(release: FinishedRelease, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Take seconds, memory, times and names of machines out of a finished release, or of a programme.
+
+    They are facts about the machines that did the work and not the output of a mechanism. The log then names stages
+    alone, and the page is drawn anew. Sign a release afterwards.
+    """
+    from tallyveil.api.products import publish_clean
+
+    names = [str(folder) for folder in publish_clean(release)]
+    give({"releases": names}, [f"cleaned: {name}" for name in names], quiet=quiet, as_json=as_json)
+
+
 @publish.command("geoparquet")
 def tables_on_a_map(
     release: FinishedRelease,

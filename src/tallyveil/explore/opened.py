@@ -31,6 +31,7 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, require_unchanged
 from tallyveil.files.tables import TABLES, table_name
 from tallyveil.geography.spine import Spine, geocodes_of
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.schema.answer_columns import answer_expression
 from tallyveil.schema.names import as_named
 from tallyveil.schema.query_group import QueryGroup
@@ -245,7 +246,7 @@ def open_for_explorer(root: Path, tables: Sequence[str] | None) -> OpenedRelease
             f"`tallyveil report {root}` writes the page of this release.",
             code="no-explorer",
         )
-    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    manifest = with_guarantee(root, read_manifest(root, ReleaseKind.TOPDOWN))
     refuse_earlier_tables(root, "Read their files directly")
     refuse_format_1(root / INTERVALS)
     for name in (GEOGRAPHY, NAMES, GEOMETRY):

@@ -169,6 +169,7 @@ class Promises:
         areas: What tables are published of beside the spine's geolevels, on the spine; one with the name of a
             geolevel stands in its place.
         agreed: Counts of other releases that are kept.
+        whole: The published queries whose tables hold all counts of zero, because intervals stand beside them.
     """
 
     schema: Schema
@@ -178,6 +179,11 @@ class Promises:
     microdata: bool = True
     areas: Sequence[EntityFamily] = ()
     agreed: Sequence[Agreeing] = ()
+    whole: frozenset[str] = frozenset()
+
+    def has_zeros(self, group: QueryGroup) -> bool:
+        """Whether the tables of a query have a row for every geounit and answer."""
+        return group.name in self.whole or has_zeros(group)
 
     def has_tables(self, level: int) -> bool:
         """Whether tables of this geolevel are published, and not of areas that have its name."""
@@ -399,7 +405,8 @@ def check_release(root: Path, promises: Promises) -> list[str]:
             if bounded.groups is not None and level == bounded.last_level:
                 check_grouped(promises, bounded, stretch.counts)
         if promises.has_tables(level):
-            check_tables(root, stretch.counts, promises.tables, spine)
+            for group in promises.tables:
+                check_tables(root, stretch.counts, [group], spine, whole=promises.has_zeros(group))
         above = stretch
     if above is not None:
         # Areas and microdata are made from the finest counts, which have just been held to all others.
@@ -423,7 +430,7 @@ def check_areas(root: Path, promises: Promises, finest: PublicCounts, areas: Ite
     for area in (promises.areas[number] for number in areas):
         summed, spine_of_area = area_counts(finest, area, promises.schema.size), area_spine(area)
         for group in promises.tables:
-            agrees = _table_agrees(root, summed, group, spine_of_area, zeros=has_zeros(group))
+            agrees = _table_agrees(root, summed, group, spine_of_area, zeros=promises.has_zeros(group))
             require(promises.name_of_area(area), agrees)
 
 

@@ -13,7 +13,7 @@ from tallyveil.files.intervals import INTERVALS, README
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import marked_text, marks_of
-from tallyveil.storage.json_files import read_text_file
+from tallyveil.storage.json_files import JsonObject, read_text_file
 from tallyveil.storage.write import write_text
 
 
@@ -32,6 +32,15 @@ def require_markable(root: Path, manifest: Manifest) -> None:
         _text_of(readme)
 
 
+def looks_of(entries: Sequence[LedgerEntry]) -> tuple[JsonObject, ...]:
+    """What a manifest says of the looks at the true counts that a ledger records."""
+    return tuple(
+        {"line": entry.sequence, "description": entry.description, "reason": entry.event.reason}
+        for entry in entries
+        if isinstance(entry.event, NonPrivateEvent) and entry.event not in UNPROTECTED
+    )
+
+
 def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
     """Write into a finished release's manifest which looks at the true counts its ledger records.
 
@@ -43,11 +52,7 @@ def mark_declassified(root: Path, entries: Sequence[LedgerEntry]) -> None:
         root: Folder of the release.
         entries: Of its ledger.
     """
-    looks = tuple(
-        {"line": entry.sequence, "description": entry.description, "reason": entry.event.reason}
-        for entry in entries
-        if isinstance(entry.event, NonPrivateEvent) and entry.event not in UNPROTECTED
-    )
+    looks = looks_of(entries)
     manifest = read_manifest(root)
     warnings = marks_of(replace(manifest, declassified=looks)).warnings
     files = tuple(

@@ -213,7 +213,12 @@ def _lists(flat: Integers, lengths: Integers, kind: type[pl.DataType]) -> pl.Ser
 
 
 def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapping[str, str]) -> None:
-    """Write the table of answers: one row for each answer, with its query, number and label."""
+    """Write the table of answers (`answer_labels`)."""
+    write_parquet(inside(root, *ANSWER_LABELS.split("/")), answer_labels(groups), metadata)
+
+
+def answer_labels(groups: Sequence[QueryGroup]) -> pl.DataFrame:
+    """The table of answers: one row for each answer, with its query, number and label."""
     frames = [
         pl.DataFrame(
             {
@@ -224,7 +229,7 @@ def write_answer_labels(root: Path, groups: Sequence[QueryGroup], metadata: Mapp
         )
         for group in groups
     ]
-    write_parquet(inside(root, FOLDER, "answers.parquet"), pl.concat(frames), metadata)
+    return pl.concat(frames)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

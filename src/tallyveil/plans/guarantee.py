@@ -1,6 +1,12 @@
-"""The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened."""
+"""The privacy guarantee of a plan, in numbers and in one sentence, computed before any data is opened.
 
+What commands and pages show of a finished release is computed here once more (`with_guarantee`): whoever edits a
+manifest can make its digest again, and its sentences with it.
+"""
+
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
@@ -9,11 +15,15 @@ from tallyveil.accounting.events import PrivacyEvent
 from tallyveil.accounting.numbers import MOST_DIGITS, Bounds, claim_text, delta_text, exact_text
 from tallyveil.accounting.proved import ProvedEpsilon, proved_epsilon
 from tallyveil.accounting.renyi import ZcdpConversion, zcdp_to_epsilon
-from tallyveil.budget.allocation import Allocation
+from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.declared import mapping_of
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, StoreError
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.geography import GEOGRAPHY, read_hierarchies
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.geography.spine import path_total
+from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
@@ -85,6 +95,34 @@ def privacy_of(plan: StatedPlan, allocation: Allocation) -> dict[str, Any]:
         BudgetError: as `check_paths`, or the event cannot be accounted for.
     """
     return {**guarantee_of(plan, allocation), "paths": check_paths(allocation)}
+
+
+def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
+    """The manifest of a finished release with the guarantee that follows from its event, its plan and its geography.
+
+    Every command and every page that shows the guarantee of a release takes it from here. Other products than the main
+    one state theirs by run, and are returned as they are.
+
+    Args:
+        root: Folder of the release.
+        manifest: Its manifest, held to its ledger (`read_manifest`).
+    Raises:
+        StoreError: the plan and the geography in the folder give another event than the ledger shows.
+        BudgetError: shares of the geography do not sum to the whole.
+    """
+    if manifest.kind not in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS):
+        return manifest
+    plan, hierarchies = stated_plan(root / MANIFEST, manifest.body["plan"]), read_hierarchies(root)
+    plan.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
+    allocation = allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
+    # The ledger shows the event; a plan that gives another one was changed, or the geography was.
+    if plan.event(allocation.event()).to_mapping() != manifest.event:
+        raise StoreError(
+            f"the plan in {root / MANIFEST} and {root / GEOGRAPHY} do not give the event that the ledger shows, so one "
+            "of them was changed after the run. Restore the folder from a copy.",
+            code="release-damaged",
+        )
+    return replace(manifest, privacy=privacy_of(plan, allocation))
 
 
 def check_paths(allocation: Allocation) -> str:

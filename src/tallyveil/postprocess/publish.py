@@ -51,6 +51,7 @@ from tallyveil.postprocess.passes.part_limits import check_parts
 from tallyveil.runs.executor import Chunks, gathered
 from tallyveil.runs.product import Run
 from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.write import await_file, write_json, write_text
 
@@ -141,9 +142,13 @@ def write_package(run: Run, plan: JsonObject) -> None:
 
 def write_labels(run: Run, plan: StatedPlan, spine: Spine) -> None:
     """Write the labels of all answers that are measured at any geolevel, next to the measurements."""
+    run.make([ANSWER_LABELS], lambda: write_answer_labels(run.path, measured_groups(plan, spine), run.tags))
+
+
+def measured_groups(plan: StatedPlan, spine: Spine) -> list[QueryGroup]:
+    """The queries that are measured at any geolevel, by name."""
     measured = {name for level in spine.geolevels for name in plan.strategy.queries(level)}
-    groups = [plan.query(name) for name in sorted(measured)]
-    run.make([ANSWER_LABELS], lambda: write_answer_labels(run.path, groups, run.tags))
+    return [plan.query(name) for name in sorted(measured)]
 
 
 def published_sizes(counts: Sequence[PublicCounts]) -> dict[str, Any]:
@@ -215,7 +220,7 @@ class FinalChecks:
             SolverError: a check failed; the release must not be published.
             StoreError: a file is missing or damaged.
         """
-        return check_release(root, self.promises) + self._limits(root)
+        return check_release(root, self.promises) + self.limits(root)
 
     def parts(self, counts: Sequence[PublicCounts]) -> list[Part]:
         """The parts of the last look at files of these counts."""
@@ -281,11 +286,11 @@ class FinalChecks:
                 if path not in seen:
                     await_file(root / path, files[path])
                     seen.add(path)
-            return self._limits(root) if number == len(parts) else parts[number].check(root, promises)
+            return self.limits(root) if number == len(parts) else parts[number].check(root, promises)
 
         return ChunkFolders(None).chunks(_address(text), Passed, work)
 
-    def _limits(self, root: Path) -> Passed:
+    def limits(self, root: Path) -> Passed:
         """Hold the finest counts to the limits of lift passes."""
         if self.groups is None:
             return []

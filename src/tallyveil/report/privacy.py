@@ -290,7 +290,6 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
     gaussian = files.declaration.budget_unit == "rho"
     delta = files.plan.delta
-    # As the run stated it: computing it again takes seconds and could not be more true.
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     event = _paid(files.entries)

@@ -17,6 +17,7 @@ from tallyveil.errors import StoreError
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, read_manifest
 from tallyveil.plans.fitting import stated_plan
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.plans.release import StatedPlan
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.schema.presets import titles_of
@@ -124,7 +125,7 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         StoreError: a file is missing or damaged, or the files belong to different releases.
         BudgetError: the plan's shares do not sum to one.
     """
-    manifest = read_manifest(run_dir, ReleaseKind.TOPDOWN)
+    manifest = with_guarantee(run_dir, read_manifest(run_dir, ReleaseKind.TOPDOWN))
     plan = read_json_object(run_dir / "plan.json", RESTORE)
     # plan.json could have been replaced; the copy in the manifest was sealed with it.
     if manifest.body["plan"] != plan:

@@ -3,10 +3,11 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tallyveil.storage.outputs import remove
-from tallyveil.storage.write import store_error
+from tallyveil.storage.system import regular_bytes
+from tallyveil.storage.write import store_error, write_text
 
 LOG = "log.jsonl"
 
@@ -36,3 +37,29 @@ class RunLog:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
             raise store_error(self._path, error) from error
+
+
+def log_lines(folder: Path) -> list[Any]:
+    """The lines of the log of a run as plain data; None for one that is no JSON, and no line where there is no log."""
+    path = folder / LOG
+    if not path.is_file():
+        return []
+    lines: list[Any] = []
+    for line in regular_bytes(path).split(b"\n")[:-1]:
+        try:
+            lines.append(json.loads(line))
+        except (ValueError, RecursionError):
+            lines.append(None)
+    return lines
+
+
+PUBLISHED: Final = ("event", "run", "protected", "stage")
+"""What a log that is published holds: no time, no memory, no machine and no process."""
+
+
+def clean_log(folder: Path) -> None:
+    """Leave in the log which stages ended, in order, and nothing else; raises StoreError."""
+    lines = [line for line in log_lines(folder) if isinstance(line, dict) and "host" not in line]
+    kept_keys = [{key: line[key] for key in PUBLISHED if key in line} for line in lines]
+    if (folder / LOG).is_file():
+        write_text(folder / LOG, "".join(json.dumps(line) + "\n" for line in kept_keys))

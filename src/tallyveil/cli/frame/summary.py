@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 def finish_release(release: "Release", out: Path, quiet: bool, as_json: bool) -> None:
     """Print the closing summary of a release, whose folder is named as the user named it."""
     if as_json:
-        say_json(release_summary(release.manifest, out, release.already_finished))
+        say_json(release_summary(release, out))
     elif not quiet:
-        _show_summary(release.manifest, out, release.already_finished)
+        _show_summary(release, out)
 
 
-def release_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+def release_summary(release: "Release", out: Path) -> dict[str, Any]:
     """The closing summary of a release, for programs."""
     from tallyveil.files.marks import marks_of
 
+    manifest = release.manifest
     return {
         "name": manifest.body["name"],
         "run": manifest.run,
         **marks_of(manifest).entry(),
-        "already_finished": already_finished,
-        "privacy": manifest.privacy,
+        "already_finished": release.already_finished,
+        "privacy": release.privacy,
         **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
         "sizes": manifest.body["sizes"],
         "checks_passed": len(manifest.checks),
@@ -58,22 +59,24 @@ def opened_summary(
     if already_finished:
         advice = "" if another is None else f" For {another} (a new spend) choose another folder."
         console.print(
-            f"{out} already holds {what}; nothing was done and nothing spent.{advice} What follows is as its manifest "
-            "states it.",
+            f"{out} already holds {what}; nothing was done and nothing spent.{advice} What follows is as its files "
+            "state it.",
             soft_wrap=True,
         )
     show_marks(console, marks_of(manifest).lines())
     return console
 
 
-def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+def _show_summary(release: "Release", out: Path) -> None:
     from rich.table import Table
 
     from tallyveil.schema.schema import unit_of
 
-    console = opened_summary(manifest, out, already_finished, "this finished release", "a new release")
+    manifest, privacy = release.manifest, release.privacy
+    console = opened_summary(
+        manifest, out, release.already_finished, "this finished release", "a new release"
+    )
     table = Table(title=f"Release {manifest.body['name']} (run {manifest.run})", show_header=False)
-    privacy = manifest.privacy
     table.add_row("privacy", privacy["statement"])
     if "estimated_from" in manifest.body:
         table.add_row("estimated from", manifest.body["estimated_from"]["statement"])
@@ -113,7 +116,7 @@ def _measurements_summary(measurements: "Measurements", out: Path) -> dict[str, 
         **marks_of(manifest).entry(),
         "already_finished": measurements.already_finished,
         **({"imported": manifest.body["imported"]} if "imported" in manifest.body else {}),
-        "privacy": manifest.privacy,
+        "privacy": measurements.privacy,
         "out": str(out),
     }
 
@@ -121,7 +124,7 @@ def _measurements_summary(measurements: "Measurements", out: Path) -> dict[str, 
 def _show_measurements(measurements: "Measurements", out: Path) -> None:
     from rich.table import Table
 
-    manifest = measurements.manifest
+    manifest, privacy = measurements.manifest, measurements.privacy
     imported = manifest.body.get("imported")
     # An import spends nothing, so that another one costs nothing either.
     another = None if imported else "new measurements"
@@ -130,8 +133,8 @@ def _show_measurements(measurements: "Measurements", out: Path) -> None:
     if imported:
         table.add_row("imported", imported["statement"])
         table.add_row("rho", f"{imported['rho_of_variances']} by the variances of the files")
-    table.add_row("privacy", manifest.privacy["statement"])
-    for invariant in manifest.privacy["invariants"]:
+    table.add_row("privacy", privacy["statement"])
+    for invariant in privacy["invariants"]:
         table.add_row("published exactly", invariant)
     table.add_row("files", _files(manifest))
     table.add_row("next", f"tallyveil estimate {out} --out FOLDER")

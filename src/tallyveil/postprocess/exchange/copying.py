@@ -1,7 +1,8 @@
 """Copies a finished release between a folder and an object store: every file with its SHA-256, the manifest last.
 
-What is copied is what the manifest lists, with the ledger, the page, the log and the intervals. All else stays behind,
-such as a comparison with the truth. A folder with a private folder is not finished, and nothing of it is copied.
+What is copied is what the manifest lists, with the ledger, the page, the log, the intervals and signatures. All else
+stays behind, such as a comparison with the truth. A folder with a private folder is not finished, and nothing of it is
+copied.
 
 An object store has no locks and no renaming. A release there is complete where its manifest is there, because that is
 written after every other file was read back. The same command goes on with a copy that was interrupted: it reads what
@@ -19,6 +20,7 @@ from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, refuse_unfinishe
 from tallyveil.files.intervals import INTERVALS
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest
+from tallyveil.files.signatures import SUFFIX
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
@@ -29,7 +31,7 @@ from tallyveil.storage.outputs import refuse_taken
 from tallyveil.storage.write import TEMPORARY_SUFFIX, UNFINISHED, Claim
 
 COMMAND: Final = "copy"
-_BESIDES: Final = ("report.html", LOG)
+_BESIDES: Final = ("report.html", "report.html" + SUFFIX, MANIFEST + SUFFIX, LOG)
 _RESTORE: Final = "Copy the release again from where it was made."
 _AT_ONCE: Final = 8
 """How many files are on their way at a time. Most of them are small, and each waits for several answers."""

@@ -23,6 +23,7 @@ from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.measurements.layouts.tidy import tidy_rows
 from tallyveil.measurements.store import measurement_name
 from tallyveil.plans.fitting import stated_plan
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.postprocess.constraint_files import stated_invariant
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.measured import Measured
@@ -270,7 +271,7 @@ def _require_product(measured: Measured) -> None:
 
 def _readme(measured: Measured, layout: Layout) -> str:
     """What the folder holds, for people."""
-    manifest = measured.manifest
+    manifest = with_guarantee(measured.root, measured.manifest)
     lines = [
         f"Noisy measurements of {manifest.body['name']}, in the layout {layout.value}.",
         "",

@@ -15,6 +15,7 @@ from tallyveil.files.manifest import Manifest, ReleaseKind, StatedBounds
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.files.marks import Marks, joint_marks
 from tallyveil.files.total import Costed, total_guarantee
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.schema.schema import Unit, unit_of
 from tallyveil.storage.json_files import JsonObject, damaged, digest_of, read_declared
 from tallyveil.storage.paths import inside
@@ -193,11 +194,18 @@ def restated_programme(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     return content, parts
 
 
+def rewritten_programme(root: Path) -> JsonObject:
+    """The content of `programme.json` after it was written anew from the releases; raises as `restated_programme`."""
+    content, parts = _with_parts(root)
+    return write_programme(root, content["name"], content["plan_digest"], parts)
+
+
 def _with_parts(root: Path) -> tuple[JsonObject, list[ProgrammeRelease]]:
     content = stated_programme(root)
     parts = []
     for listed in content["releases"]:
-        manifest = read_manifest(inside(root, listed["name"]), ReleaseKind.TOPDOWN)
+        folder = inside(root, listed["name"])
+        manifest = with_guarantee(folder, read_manifest(folder, ReleaseKind.TOPDOWN))
         parts.append(ProgrammeRelease(listed["name"], tuple(listed["reads"]), manifest))
         # A folder that was exchanged for another finished release would pass every check of its own.
         if (manifest.run, manifest.plan_digest) != (listed["run"], listed["plan_digest"]):
@@ -253,7 +261,7 @@ def is_current(root: Path, content: JsonObject) -> bool:
 
 
 def _record(root: Path, part: ProgrammeRelease) -> JsonObject:
-    """Which release it is, and its own guarantee, as its manifest states them."""
+    """Which release it is, and its own guarantee."""
     manifest = part.manifest
     return {
         "name": part.name,

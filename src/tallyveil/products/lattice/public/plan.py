@@ -160,11 +160,7 @@ class SubspacePlan:
 
     def published_sums(self) -> ConstraintSystem:
         """The sums that are published beside the table: the constraints, each attribute's levels, and the total."""
-        # With one attribute, the sums of its levels are the cells themselves.
-        names = self.schema.attribute_names if len(self.schema.attribute_names) > 1 else ()
-        margins = [Margin(name, (name,)) for name in names]
-        others = constrain(self.schema, [*margins, Margin("total", ())]).system
-        stated = self.constraints.system
+        stated, others = self.constraints.system, margins_of(self.schema)
         return ConstraintSystem.from_matrix(
             sp.vstack([stated.matrix, others.matrix], format="csr"), (*stated.names, *others.names)
         )
@@ -206,6 +202,13 @@ class SubspacePlan:
     def digest(self) -> bytes:
         """SHA-256 of the plan's canonical JSON. The noise key depends on it."""
         return digest_of(self.to_mapping())
+
+
+def margins_of(schema: Schema) -> ConstraintSystem:
+    """The sums of each attribute's levels, and the total."""
+    # With one attribute, the sums of its levels are the cells themselves.
+    names = schema.attribute_names if len(schema.attribute_names) > 1 else ()
+    return constrain(schema, [*(Margin(name, (name,)) for name in names), Margin("total", ())]).system
 
 
 def _digest_of_matrix(matrix: Any) -> str:

@@ -23,14 +23,18 @@ from typing import Any, Final, Literal
 
 from tallyveil.accounting.costs import epsilon_of, rho_of
 from tallyveil.accounting.engines.tails import fraction_bounds
-from tallyveil.accounting.events import PrivacyEvent, SequentialEvent
+from tallyveil.accounting.events import ParallelEvent, PrivacyEvent, SequentialEvent
 from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.numbers import at_least, at_most
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_epsilon_textbook
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
-from tallyveil.exact import as_given
+from tallyveil.exact import as_given, fraction_of
+from tallyveil.files.finished import LEDGER
+from tallyveil.files.manifest import Manifest, ReleaseKind
+from tallyveil.files.manifest_files import read_listed
 from tallyveil.noise.laws import DiscreteGaussian
 from tallyveil.products.safetab.public.config import (
     CONFIG,
@@ -48,8 +52,12 @@ from tallyveil.products.safetab.public.files import (
     RACE_ITERATIONS,
     find_file,
 )
+from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
+from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS, law_of
-from tallyveil.products.safetab.public.plan import RunPlan, SafetabPlan, with_budgets
+from tallyveil.products.safetab.public.plan import RunPlan, SafetabPlan, StatedSafetabPlan, with_budgets
+from tallyveil.runs.folder import PLAN
+from tallyveil.storage.json_files import JsonObject, damaged
 from tallyveil.storage.write import write_file, write_text
 
 FACTOR_DIGITS: Final = 9
@@ -167,6 +175,45 @@ def privacy_of_event(
         changed=changed.upper,
         changed_lower=changed.lower,
     )
+
+
+def derived_privacy(root: Path, manifest: Manifest) -> JsonObject:
+    """The guarantee of each run of a finished release, from the event in its ledger, at the deltas that it states.
+
+    Args:
+        root: Folder of the release.
+        manifest: Its manifest, held to its ledger.
+    Raises:
+        StoreError: the plan in the folder names other runs, or runs of other budgets, than the ledger shows.
+        BudgetError: a stated delta is out of range.
+    """
+    event = next(entry.event for entry in read_ledger(root / LEDGER)[1] if entry.kind == "spend")
+    plan = read_listed(root, manifest, PLAN, _STATED[manifest.kind])
+    mechanism = Mechanism(plan["mechanism"])
+    if manifest.kind is ReleaseKind.GROUPS:
+        budgets, parts = {plan["name"]: plan["spent"]}, [event]
+    else:
+        # Every record is in one run, so that the ledger has one event of them side by side.
+        budgets = {name: run["budget"] for name, run in plan["runs"].items()}
+        parts = list(event.events) if isinstance(event, ParallelEvent) else []
+    cost = rho_of if mechanism is Mechanism.DISCRETE_GAUSSIAN else epsilon_of
+    if [Fraction(budget) for budget in budgets.values()] != [cost(part) for part in parts]:
+        raise damaged(
+            root / PLAN, "runs", "The ledger in the same folder shows other runs, or other budgets."
+        )
+    derived = {}
+    for name, part in zip(budgets, parts, strict=True):
+        delta = fraction_of(manifest.privacy.get(name, {}).get("delta")) or Fraction(0)
+        derived[name] = privacy_of_event(name, cost(part), part, mechanism, delta).to_mapping()
+    return derived
+
+
+_STATED: Final = {
+    ReleaseKind.SAFETAB: StatedSafetabPlan,
+    ReleaseKind.HOUSEHOLDS: StatedHouseholdPlan,
+    ReleaseKind.GROUPS: StatedGroupPlan,
+}
+"""What `plan.json` of each kind of release holds."""
 
 
 def budget_for_margin(

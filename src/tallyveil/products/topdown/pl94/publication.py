@@ -29,6 +29,7 @@ from tallyveil.files.manifest_files import copied_lines, read_manifest, require_
 from tallyveil.files.marks import Marks, joint_marks, mark_lines
 from tallyveil.files.total import at_once
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.products.topdown.pl94.layouts import (
     HOUSEHOLD,
     PERSON_TABLES,
@@ -98,7 +99,7 @@ def open_source(root: Path, layouts: tuple[TableLayout, ...]) -> SourceRelease:
             not the one that its manifest lists.
         SchemaError: its schema lacks an attribute of the tables, or an attribute has other levels.
     """
-    manifest = read_manifest(root, ReleaseKind.TOPDOWN)
+    manifest = with_guarantee(root, read_manifest(root, ReleaseKind.TOPDOWN))
     plan = manifest.body["plan"]
     schema = schema_from_mapping(plan["schema"])
     _require_attributes(root, schema, layouts)
@@ -483,7 +484,7 @@ def source_marks(sources: Sequence[SourceRelease]) -> Marks:
 
 
 def release_record(source: SourceRelease) -> JsonObject:
-    """Which release it is, and its own guarantee, as its manifest states them."""
+    """Which release it is, and its own guarantee."""
     manifest = source.manifest
     return {
         "name": manifest.body["name"],

@@ -31,7 +31,7 @@ from tallyveil.geography.entities import EntityFamily, off_spine_distances
 from tallyveil.geography.optimise import OptimisedSpine, further, optimise_spine
 from tallyveil.geography.spine import Spine, uniform_shares
 from tallyveil.plans.inputs import Regroup
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 
 
 def area_changes(
@@ -309,7 +309,7 @@ def _with_precisions(spine: Spine, precisions: Mapping[str, float]) -> SpineVari
     )
 
 
-def spine_record(plan: ReleasePlan, hierarchies: Hierarchies) -> dict[str, Any] | None:
+def spine_record(plan: StatedPlan, hierarchies: Hierarchies) -> dict[str, Any] | None:
     """How the spine was made and what that changed, as plain data; None for a geography used as it is.
 
     Returns:

@@ -1,0 +1,906 @@
+"""Holds what somebody published to what follows from its ledger, plan and measurements, and says what that proves.
+
+A finished release says of itself what was done, what that guarantees, how large it is and which checks it passed.
+All of it follows from three things in the folder: the ledger, the plan and the files. Each statement is therefore
+derived here once more and compared. Nothing is believed because a digest fits: whoever edits a file can make
+every digest again.
+
+A verdict has four parts. Proved: it was derived from other files of the release. Compared: two places say the same,
+or a digest fits. Not looked at: nothing in the release could show it. Wrong: it does not hold.
+
+Read it from `verify` down. `_SUBJECTS` has a function for each thing that can be published, and `_CLAIMS` the
+statements of a release, in order. A claim is a sentence, and a function that raises `TallyveilError` where it is not
+true.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tallyveil.accounting.ledger.file import read_ledger
+from tallyveil.api.arguments import AnyPath, Flag, Paths, checked
+from tallyveil.api.products import PRODUCTS, write_page
+from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.files.data_package import DATA_PACKAGE, data_package
+from tallyveil.files.declassified import looks_of
+from tallyveil.files.finished import (
+    LEDGER,
+    MANIFEST,
+    PROGRAMME,
+    ledger_record,
+    refuse_unfinished,
+    require_run,
+)
+from tallyveil.files.geography import read_hierarchies
+from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, README, made_intervals
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind
+from tallyveil.files.manifest_files import RESTORE, require_entered, written_manifest
+from tallyveil.files.marks import release_marks
+from tallyveil.files.signatures import SUFFIX, signature_of
+from tallyveil.files.whole_tables import PUBLICATION
+from tallyveil.plans.fitting import stated_plan
+from tallyveil.report.page import REPORT
+from tallyveil.runs.folder import PLAN
+from tallyveil.runs.log import LOG, log_lines
+from tallyveil.storage.addresses import address_of, is_object, shown_path
+from tallyveil.storage.json_files import JsonObject, read_json_object
+from tallyveil.storage.paths import inside
+from tallyveil.storage.write import file_digest
+
+SITE: Final = "data/site.json"
+"""File by which the folder of an explorer's site is known."""
+MOST_NAMED: Final = 3
+"""How many of several files a sentence names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found out about something that was published.
+
+    Attributes:
+        path: What was looked at.
+        subject: What it is, in words.
+        guarantee: The guarantee that follows from ledger and plan, in a sentence; empty where there is none.
+        signature: "signed by" with the fingerprint of a key, "unsigned", or "signature does not fit".
+        proved: What was derived from other files and is the same.
+        compared: What was only compared with something else that it says of itself.
+        not_looked_at: What nothing there could show.
+        wrong: What does not hold.
+    """
+
+    path: Path
+    subject: str
+    guarantee: str
+    signature: str
+    proved: tuple[str, ...]
+    compared: tuple[str, ...]
+    not_looked_at: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+    def to_mapping(self) -> JsonObject:
+        """Plain data."""
+        return {
+            "path": shown_path(self.path),
+            "subject": self.subject,
+            "holds": self.holds,
+            "guarantee": self.guarantee,
+            "signature": self.signature,
+            "proved": list(self.proved),
+            "compared": list(self.compared),
+            "not_looked_at": list(self.not_looked_at),
+            "wrong": list(self.wrong),
+        }
+
+    def lines(self) -> list[str]:
+        """The verdict for readers: what is wrong first."""
+        judged = (
+            "nothing in it is wrong" if self.holds else f"{len(self.wrong)} of its statements do not hold"
+        )
+        parts = (
+            ("WRONG", self.wrong),
+            ("proved", self.proved),
+            ("only compared", self.compared),
+            ("not looked at", self.not_looked_at),
+        )
+        return [
+            f"{shown_path(self.path)} is {self.subject}: {judged}",
+            *([f"guarantee: {self.guarantee}"] if self.guarantee and self.holds else []),
+            f"signature: {self.signature}",
+            *(f"{name}: {line}" for name, lines in parts for line in lines),
+        ]
+
+
+@checked
+def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdict:
+    """Derive again what a release, or what was made from one, says of itself.
+
+    Args:
+        path: Folder of a release, of measurements, of a programme, of a publication (`publish`), or of an explorer's
+            site; or the address of a copy of a release in an object store.
+        whole: Whether all intervals and, where all measurements are there, all counts are computed again. Otherwise
+            intervals are computed for every geolevel but the finest, and for a part of the finest one.
+        releases: Folders of the releases that a publication or a site was made from. It is then made again from them
+            and compared byte by byte. Without them, little of it can be shown.
+    Returns:
+        What was proved, what was only compared, what was not looked at, and what is wrong.
+    Raises:
+        StoreError: there is nothing at the path that could be verified, or it cannot be read.
+    Privacy: reads published files alone, writes nothing beside them and spends nothing.
+    """
+    folder, sources = Path(path), [Path(release) for release in releases]
+    if is_object(folder):
+        return _copy(folder, whole=whole)
+    for name, look in _SUBJECTS.items():
+        if (folder / name).is_file():
+            return look(folder, sources, whole)
+    raise StoreError(
+        f"{folder} holds nothing that can be verified: it has none of {', '.join(_SUBJECTS)}. Name the folder of a "
+        "finished release, of a programme, of a publication or of a site.",
+        code="no-release",
+    )
+
+
+@dataclass(slots=True)
+class _Look:
+    """What has been found out so far.
+
+    Attributes:
+        root: The folder.
+        manifest: Of the release, as it is written.
+        whole: As for `verify`.
+        without: Folders of the release that were left out when it was published, because they are large.
+    """
+
+    root: Path
+    manifest: Manifest
+    whole: bool
+    without: set[str] = field(default_factory=set)
+    proved: list[str] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def hold(self, claim: str, work: Callable[[], object], into: list[str] | None = None) -> None:
+        """Note a claim, as proved unless `into` says otherwise, or as wrong where its work raises."""
+        try:
+            work()
+        except TallyveilError as error:
+            self.wrong.append(f"{claim}: {error}")
+        else:
+            (self.proved if into is None else into).append(claim)
+
+    def verdict(self, subject: str, guarantee: str = "", signed: str = MANIFEST) -> Verdict:
+        """The verdict; `signed` is the file whose signature is that of all files."""
+        signature = _signatures(self.root, signed, self.wrong)
+        parts = (self.proved, self.compared, self.unseen, self.wrong)
+        return Verdict(self.root, subject, guarantee, signature, *map(tuple, parts))
+
+
+def _signatures(root: Path, signed: str, wrong: list[str]) -> str:
+    """What the signature of the file that lists all others shows; one that does not fit is noted as wrong."""
+    for name in (signed, REPORT):
+        signature = signature_of(root / name)
+        if signature.fingerprint and not signature.fits:
+            wrong.append(f"{name}{SUFFIX}: {signature}")
+    return str(signature_of(root / signed))
+
+
+def _with_signatures(*names: str) -> set[str]:
+    return {*names, *(f"{name}{SUFFIX}" for name in names)}
+
+
+def _require(holds: bool, what: str) -> None:
+    """Refuse what does not hold; raises StoreError."""
+    if not holds:
+        raise StoreError(what, code="release-damaged")
+
+
+def _require_same(stated: Any, derived: Any, place: str) -> None:
+    """Refuse a statement that differs from what follows; names the first place where it does. Raises StoreError."""
+    if isinstance(stated, Mapping) and isinstance(derived, Mapping):
+        _require(
+            stated.keys() == derived.keys(), f"{place} has the entries {list(stated)}, not {list(derived)}"
+        )
+        for key in derived:
+            _require_same(stated[key], derived[key], f"{place}.{key}")
+    elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
+        for number, item in enumerate(derived):
+            _require_same(stated[number], item, f"{place}[{number}]")
+    else:
+        # 1 and true are equal in Python, and not in JSON.
+        same = stated == derived and type(stated) is type(derived)
+        _require(same, f"{place} says {stated!a:.200}, and what follows is {derived!a:.200}")
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    others = f" and {len(listed) - MOST_NAMED:,} more" if len(listed) > MOST_NAMED else ""
+    return ", ".join(ascii(name) for name in listed[:MOST_NAMED]) + others
+
+
+# ---- A release ------------------------------------------------------------------------------------------------------
+
+
+def _release(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
+    """The verdict on a finished release of any product, or on measurements."""
+    refuse_unfinished(root)
+    manifest = written_manifest(root)
+    look = _Look(root, manifest, whole)
+    for claim in _CLAIMS:
+        claim(look)
+    own = _OF_MAIN_PRODUCT if manifest.kind in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS) else _OF_OTHERS
+    # What follows would be derived from files that are not those of the release.
+    if not look.wrong:
+        for claim in own:
+            claim(look)
+    else:
+        look.unseen.append("the statements of the release, because its files or its ledger are not whole")
+    look.unseen.append(
+        "seconds, memory and versions of libraries, and whether the key of the noise was kept secret"
+    )
+    subject = f"a release of `{manifest.kind.command}`, run {manifest.run}"
+    return look.verdict(subject, _guarantee_in_words(look))
+
+
+def _lacks(look: _Look, claim: str, *folders: str) -> bool:
+    """Whether a folder that a claim is derived from was left out; notes the claim then."""
+    lacking = look.without.intersection(folders)
+    if lacking:
+        look.unseen.append(f"{claim}, because {_named(lacking)} was left out")
+    return bool(lacking)
+
+
+def _guarantee_in_words(look: _Look) -> str:
+    if look.wrong:
+        return ""
+    privacy = look.manifest.privacy
+    return str(privacy.get("statement", "")) or "; ".join(
+        f"{name}: epsilon <= {part['epsilon']['upper']:.4g} at delta = {part['delta']}"
+        for name, part in privacy.items()
+    )
+
+
+def _covered(look: _Look) -> None:
+    """Every file is listed with its size and its digest, and nothing lies beside the listed files."""
+    root, listed = look.root, {file.path: file for file in look.manifest.files}
+    there = {path.relative_to(root).as_posix(): path for path in _entries(root)}
+    look.without = set(_LARGE) - {name.split("/")[0] for name in there}
+    missing = {name for name in listed.keys() - there.keys() if name.split("/")[0] not in look.without}
+    _require(not missing, f"there is no {_named(missing)}")
+    look.without &= {name.split("/")[0] for name in listed}
+    look.unseen += [f"{name}/, which was left out" for name in sorted(look.without)]
+    others = there.keys() - listed.keys() - {LEDGER, LOG, *_with_signatures(MANIFEST, REPORT)}
+    beside = {name for name in others if name.split("/")[0] == INTERVALS}
+    # Errors against the truth are no part of the release, and are not private.
+    looked = {name for name in others if name.split("/")[0] == "evaluation" and look.manifest.declassified}
+    _require(not (left := others - beside - looked), f"{_named(left)} lies beside what the manifest lists")
+    _hold_files(root, [file for name, file in listed.items() if name in there])
+    for name in listed.keys() & there.keys():
+        require_run(there[name], look.manifest.run, protected=look.manifest.protected)
+    if looked:
+        look.unseen.append("evaluation/, which was computed from the true counts: it is NOT PRIVATE")
+
+
+_LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
+"""Folders that may be left out, as a whole, of a release that would be too large to publish."""
+
+
+def _entries(root: Path) -> Iterator[Path]:
+    """Everything in a folder that is no folder; raises StoreError for a link."""
+    for path in sorted(root.rglob("*")):
+        _require(not path.is_symlink(), f"{path} is a link, which leads elsewhere on every machine")
+        if not path.is_dir():
+            yield path
+
+
+def _hold_files(root: Path, files: Iterable[ListedFile]) -> None:
+    for file in files:
+        path = inside(root, *file.path.split("/"))
+        same = path.is_file() and path.stat().st_size == file.bytes and file_digest(path) == file.sha256
+        _require(same, f"{file.path!a:.200} is not the file of this size and SHA-256 that is listed")
+
+
+def _in_ledger(look: _Look) -> None:
+    """Event, budget, protection, marks and looks at the truth are those of the whole ledger."""
+    root, manifest = look.root, look.manifest
+    require_entered(root, manifest)
+    _require(ledger_record(root) == manifest.ledger, "the ledger has lines that the manifest does not name")
+    entries = read_ledger(root / LEDGER)[1]
+    _require_same(list(manifest.declassified), list(looks_of(entries)), "declassified")
+    marks = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
+    _require_same(list(manifest.warnings), list(marks), "warnings")
+    spend = next(entry for entry in entries if entry.kind == "spend")
+    _require(spend.token.startswith(f"{manifest.spender} "), "the token of the spend names another run")
+    others = {entry.run for entry in entries} - {manifest.run, manifest.spender}
+    _require(not others, f"the ledger has lines of other runs: {_named(others)}")
+
+
+def _logged(look: _Look) -> None:
+    """The log says which stages ended, and nothing that a run does not write."""
+    machines = False
+    for number, line in enumerate(log_lines(look.root), start=1):
+        event = str(line.get("event")) if isinstance(line, dict) else ""
+        keys = _EVENTS.get(
+            event, _OF_CLUSTER if event.startswith("chunk ") or event == "worker set aside" else set()
+        )
+        known = isinstance(line, dict) and line.keys() <= {"time", "event", *keys}
+        _require(known, f"line {number} of {LOG} is none that a run writes")
+        _require_same(line.get("run", look.manifest.run), look.manifest.run, f"{LOG}[{number}].run")
+        machines = machines or "host" in line
+        short = all(len(str(value)) <= _LONGEST and "<" not in str(value) for value in line.values())
+        _require(short, f"line {number} of {LOG} is none that a run writes")
+    if machines:
+        look.unseen.append(f"which machines did the work: {LOG} names them until `tallyveil publish clean`")
+
+
+_EVENTS: Final[Mapping[str, set[str]]] = {
+    "started": {"run", "protected"},
+    "resumed": {"run", "protected"},
+    "finished": {"run"},
+    "stage finished": {"stage", "seconds", "peak_memory_mib"},
+}
+"""What each line of a log holds, beside its time."""
+_OF_CLUSTER: Final = {"number", "address", "host", "pid", "seconds", "why"}
+_LONGEST: Final = 1_000
+"""Letters of a value in the log: addresses of chunks are the longest. Text of any length could say anything."""
+
+
+def _claim_files(look: _Look) -> None:
+    claim = "every file has the size and the SHA-256 that the manifest lists, and nothing lies beside them"
+    look.hold(claim, lambda: _covered(look), look.compared)
+
+
+def _claim_ledger(look: _Look) -> None:
+    look.hold(
+        "the event, the budget, the marks and the looks at the truth are those of the ledger, line by line",
+        lambda: _in_ledger(look),
+    )
+
+
+def _claim_log(look: _Look) -> None:
+    look.hold("the log names stages of this run, and nothing else", lambda: _logged(look), look.compared)
+
+
+_CLAIMS: Final = (_claim_files, _claim_ledger, _claim_log)
+"""What every release says, whatever its product."""
+
+
+# ---- A release of the main product ----------------------------------------------------------------------------------
+
+
+def _claim_plan(look: _Look) -> None:
+    body = look.manifest.body
+
+    def same() -> None:
+        plan = read_json_object(look.root / PLAN, RESTORE)
+        _require_same(body["plan"], plan, "plan")
+        _require_same(body["name"], plan["name"], "name")
+        drawn = [(item["query"], item["geolevel"], item["budget"]) for item in plan.get("subspace", ())]
+        stated = [(item["query"], item["geolevel"], item["budget"]) for item in body.get("drawn", ())]
+        _require(stated == drawn, "the counts drawn on a lattice are not those of the plan")
+
+    look.hold("the plan in the manifest is that of plan.json", same, look.compared)
+    others = [name for name in ("drawn", "agreement", "residents", "imported") if name in body]
+    if others:
+        look.unseen.append(f"what the manifest says under {_named(others)}, beyond what the plan has of it")
+
+
+def _claim_spine(look: _Look) -> None:
+    """How the spine differs from the geography as it was."""
+    if "spine" not in look.manifest.body:
+        return
+    from tallyveil.products.topdown.run.spine_making import spine_record
+
+    def same() -> None:
+        plan = stated_plan(look.root / MANIFEST, look.manifest.body["plan"])
+        derived = spine_record(plan, read_hierarchies(look.root)) or {}
+        stated = look.manifest.body["spine"]
+        _require(stated.keys() <= derived.keys(), f"spine has {_named(stated.keys() - derived.keys())}")
+        for key in stated.keys() - _AT_MAKING:
+            _require_same(stated[key], json.loads(json.dumps(derived[key])), f"spine.{key}")
+
+    look.hold("geounits, children and off-spine distances of the spine are those of the geography", same)
+    look.unseen.append("how exact counts were on other spines, which the release does not hold")
+
+
+_AT_MAKING: Final = {"deviations", "warnings"}
+"""What is said of spines that were compared while this one was made."""
+
+
+def _claim_guarantee(look: _Look) -> None:
+    from tallyveil.plans.guarantee import with_guarantee
+
+    look.hold(
+        "plan and geography give the event of the ledger, and the guarantee, the invariants and every sentence about "
+        "them follow from it",
+        lambda: _require_guarantee(
+            look.manifest.privacy, with_guarantee(look.root, look.manifest).privacy, "privacy"
+        ),
+    )
+
+
+def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
+    """Refuse a guarantee that differs from the derived one.
+
+    What earlier versions did not state is no false statement. Their engines may have given other digits.
+    """
+    if isinstance(stated, Mapping) and isinstance(derived, Mapping):
+        if derived.keys() == stated.keys() == {"lower", "upper"}:
+            width = derived["upper"] - derived["lower"]
+            for end, value in derived.items():
+                near = abs(stated[end] - value) <= width + _NEAR * abs(value)
+                _require(near, f"{place}.{end} says {stated[end]!r}, and what follows is {value!r}")
+            return
+        _require(stated.keys() <= derived.keys(), f"{place} has {_named(stated.keys() - derived.keys())}")
+        for key in stated:
+            _require_guarantee(stated[key], derived[key], f"{place}.{key}")
+    elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
+        for number, item in enumerate(derived):
+            _require_guarantee(stated[number], item, f"{place}[{number}]")
+    elif isinstance(stated, float) and isinstance(derived, float):
+        near = abs(stated - derived) <= _NEAR * abs(derived)
+        _require(near, f"{place} says {stated!r}, and what follows is {derived!r}")
+    else:
+        _require_same(stated, derived, place)
+
+
+_NEAR: Final = 1e-6
+"""Relative width of the bounds of epsilon, about (`accounting.engines`). An engine of another version may give another
+number within it; three digits are shown."""
+
+
+def _claim_counts(look: _Look) -> None:
+    """Sums, structural zeros, invariants, bounds, tables, microdata, and the names and sizes that follow from them."""
+    manifest = look.manifest
+    if manifest.kind is ReleaseKind.MEASUREMENTS:
+        look.unseen.append("counts: these are measurements alone")
+        return
+    if _lacks(look, "whether counts and tables add up", "histogram", "microdata"):
+        return
+    from tallyveil.files.histograms import read_histogram
+    from tallyveil.postprocess.publish import published_sizes
+    from tallyveil.postprocess.verified import final_checks
+
+    def checks() -> None:
+        names = final_checks(look.root, manifest)
+        _require_same(list(manifest.checks), names, "checks")
+
+    def sizes() -> None:
+        from tallyveil.schema.schema import schema_from_mapping
+
+        spine, schema = (
+            read_hierarchies(look.root).spine,
+            schema_from_mapping(manifest.body["plan"]["schema"]),
+        )
+        counts = [read_histogram(look.root, name, schema, spine) for name in spine.geolevels]
+        _require_same(manifest.body["sizes"], published_sizes(counts), "sizes")
+        solver = manifest.body["solver"]
+        families = {name: item["families"] for name, item in solver.items()}
+        # Every root is a family by itself.
+        parents = [spine.n_geounits(0), *(spine.n_geounits(level) for level in range(spine.n_levels - 1))]
+        _require(families.keys() == set(spine.geolevels), "solver names other geolevels")
+        most = all(families[name] <= n for name, n in zip(spine.geolevels, parents, strict=True))
+        _require(most, "solver names more families than there are parents")
+
+    look.hold(
+        "every count adds up; no structural zero is filled; invariants, bounds and agreements hold; tables and "
+        "microdata are those of the counts; and these are the checks that the manifest names",
+        checks,
+    )
+    look.hold("the sizes in the manifest are those of the counts", sizes)
+    look.unseen.append("how families were solved, beyond their number")
+
+
+def _claim_measurements(look: _Look) -> None:
+    """Noisy answers stand where the plan measures, with the variance that the plan gives them."""
+    if _lacks(look, "the noisy answers", "measurements"):
+        return
+    if look.manifest.body["plan"].get("measurements", "full") not in ("full", "small"):
+        look.unseen.append("measurements: the release keeps none, or those of its counts alone")
+        return
+    from tallyveil.postprocess.verified import require_measured
+
+    look.hold(
+        "every query that the plan measures has its noisy answers, each with the variance that follows from plan and "
+        "geography",
+        lambda: require_measured(look.root, look.manifest),
+    )
+
+
+def _claim_package(look: _Look) -> None:
+    manifest = look.manifest
+    if DATA_PACKAGE not in manifest.digests or _lacks(look, "whether datapackage.json fits", *_LARGE):
+        return
+
+    def same() -> None:
+        files = [file for file in manifest.files if file.path != DATA_PACKAGE]
+        intervals = made_intervals(look.root, manifest.run)
+        stated = manifest.body.get("intervals")
+        beside = (
+            [] if intervals is None or stated is None else [ListedFile(**file) for file in intervals["files"]]
+        )
+        derived = data_package(
+            look.root, manifest.body["plan"], manifest.run, manifest.warnings, [*files, *beside]
+        )
+        _require_same(
+            read_json_object(look.root / DATA_PACKAGE, RESTORE), json.loads(json.dumps(derived)), DATA_PACKAGE
+        )
+
+    look.hold("datapackage.json describes these files", same)
+
+
+def _claim_intervals(look: _Look) -> None:
+    root, manifest = look.root, look.manifest
+    if not (root / INTERVALS).exists():
+        look.hold(
+            "no intervals are stated, and there are none",
+            lambda: _require(
+                "intervals" not in manifest.body, "the manifest states intervals, and there are none"
+            ),
+            look.compared,
+        )
+        return
+    from tallyveil.postprocess.verified import require_intervals
+
+    def listed() -> None:
+        content = made_intervals(root, manifest.run)
+        _require(content is not None, f"{INTERVALS}/ has no {INTERVALS_MANIFEST}")
+        files = [ListedFile(**file) for file in (content or {})["files"]]
+        there = {path.relative_to(root).as_posix() for path in _entries(root / INTERVALS)}
+        known = {file.path for file in files} | {
+            f"{INTERVALS}/{name}" for name in (README, INTERVALS_MANIFEST)
+        }
+        _require(
+            there == known,
+            f"{_named(there ^ known)} lies beside what {INTERVALS_MANIFEST} lists, or is missing",
+        )
+        _hold_files(root, files)
+        stated = manifest.body.get("intervals", {})
+        digest = file_digest(root / INTERVALS / INTERVALS_MANIFEST)
+        _require_same(stated.get("manifest_sha256"), digest, "intervals.manifest_sha256")
+        _require_same(stated.get("columns"), list(BESIDE), "intervals.columns")
+        _require_same(stated.get("level"), (content or {})["level"], "intervals.level")
+
+    look.hold(
+        "the files of intervals are those that their manifest lists, which the release names",
+        listed,
+        look.compared,
+    )
+    if _lacks(look, "whether intervals follow from the measurements", "measurements", "histogram"):
+        return
+
+    def follows() -> None:
+        unknown = require_intervals(root, manifest, whole=look.whole)
+        if unknown:
+            look.unseen.append(f"intervals of {_named(unknown)}, whose members the release does not hold")
+
+    part = "all of them" if look.whole else "all but the finest geolevel, and a part of that one"
+    look.hold(
+        f"estimates, standard errors and intervals follow from measurements and plan: {part}",
+        follows,
+    )
+
+
+def _claim_page(look: _Look) -> None:
+    """The page is the one that this version draws from the files of the release."""
+    if not (look.root / REPORT).exists():
+        look.unseen.append("the page: there is none")
+        return
+    if _lacks(look, "whether the page is drawn from these files", "histogram"):
+        return
+
+    def same() -> None:
+        with _scratch(look.root) as copy:
+            (copy / REPORT).unlink()
+            write_page(copy)
+            _require(
+                (copy / REPORT).read_bytes() == (look.root / REPORT).read_bytes(),
+                f"{REPORT} is not the page that this version of Tallyveil draws of the release, which was made with "
+                f"{', '.join(look.manifest.tallyveil)}. `tallyveil report` draws it anew",
+            )
+
+    if PRODUCTS[look.manifest.kind].page is not None:
+        look.hold("the page is drawn from these files, byte by byte", same)
+
+
+def _claim_estimate(look: _Look) -> None:
+    """The counts follow from the measurements."""
+    plan = look.manifest.body["plan"]
+    if look.manifest.kind is ReleaseKind.MEASUREMENTS:
+        return
+    if _lacks(look, "whether the counts are the estimate from the measurements", "measurements", "histogram"):
+        return
+    if not look.whole or plan.get("measurements", "full") != "full":
+        look.unseen.append(
+            "whether the counts are the estimate from the measurements (--whole, where all are kept)"
+        )
+        return
+    from tallyveil.postprocess.verified import require_estimated
+
+    look.hold(
+        "the counts are the estimate from the measurements",
+        lambda: require_estimated(look.root, look.manifest),
+    )
+
+
+_OF_MAIN_PRODUCT: Final = (
+    _claim_plan,
+    _claim_guarantee,
+    _claim_spine,
+    _claim_counts,
+    _claim_measurements,
+    _claim_package,
+    _claim_intervals,
+    _claim_estimate,
+    _claim_page,
+)
+
+
+@contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    """A copy of a folder, in which files may be written anew."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "copy"
+        shutil.copytree(root, copy)
+        yield copy
+
+
+# ---- Releases of other products -------------------------------------------------------------------------------------
+
+
+def _claim_event(look: _Look) -> None:
+    """The guarantee by run, from the event in the ledger alone."""
+    root, manifest = look.root, look.manifest
+    if manifest.kind is ReleaseKind.SUBSPACE:
+        look.hold(
+            "the stated epsilon and the invariants fit the event in the ledger", lambda: _require_table(look)
+        )
+        return
+    from tallyveil.products.safetab.public.privacy import derived_privacy
+
+    look.hold(
+        "the guarantee of every run follows from the event in the ledger",
+        lambda: _require_runs(manifest.privacy, derived_privacy(root, manifest)),
+    )
+
+
+def _require_runs(stated: JsonObject, derived: JsonObject) -> None:
+    _require(
+        stated.keys() == derived.keys(), f"privacy is of {list(stated)}, and the event of {list(derived)}"
+    )
+    _require_guarantee(stated, derived, "privacy")
+
+
+def _require_table(look: _Look) -> None:
+    from tallyveil.products.lattice.public.verified import require_table
+
+    require_table(look.root, look.manifest)
+
+
+def _claim_other_files(look: _Look) -> None:
+    look.unseen.append("sums within the tables of this product: its files are covered by their digests alone")
+
+
+_OF_OTHERS: Final = (_claim_event, _claim_page, _claim_other_files)
+
+
+# ---- What is made from releases -------------------------------------------------------------------------------------
+
+
+def _programme(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
+    """The verdict on a programme: its releases, and what it says of them together."""
+    from tallyveil.products.dhc.public.programme_file import stated_programme
+
+    refuse_unfinished(root)
+    content = stated_programme(root)
+    wrong: list[str] = []
+    proved: list[str] = []
+    compared: list[str] = []
+    unseen: list[str] = []
+    names = [release["name"] for release in content["releases"]]
+    for name in names:
+        verdict = _release(inside(root, name), (), whole)
+        for lines, more in zip(
+            (wrong, proved, compared, unseen),
+            (verdict.wrong, verdict.proved, verdict.compared, verdict.not_looked_at),
+            strict=True,
+        ):
+            lines += [f"{name}: {line}" for line in more]
+    others = {path.name for path in root.iterdir()} - {*names, *_with_signatures(PROGRAMME, REPORT)}
+    if others:
+        wrong.append(f"{_named(others)} lies beside the releases of the programme")
+    if not wrong:
+        wrong += _remade_programme(root, content)
+        proved.append(
+            "what the programme says of its releases together, and its page, follow from their ledgers"
+        )
+    subject = f"a programme of {len(names)} releases"
+    return Verdict(
+        root,
+        subject,
+        content["guarantee"]["together"]["statement"],
+        _signatures(root, PROGRAMME, wrong),
+        *map(tuple, (proved, compared, unseen, wrong)),
+    )
+
+
+def _remade_programme(root: Path, content: JsonObject) -> list[str]:
+    from tallyveil.products.dhc.page import write_programme_report
+    from tallyveil.products.dhc.public.programme_file import rewritten_programme
+
+    with _scratch(root) as copy:
+        try:
+            rewritten_programme(copy)
+            write_programme_report(copy)
+        except TallyveilError as error:
+            return [str(error)]
+        return [
+            f"{name} is not what follows from the releases of the programme"
+            for name in (PROGRAMME, REPORT)
+            if (copy / name).read_bytes() != (root / name).read_bytes()
+        ]
+
+
+def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
+    """The verdict on the tables that `publish pl94`, `publish dhc` or `publish csv` wrote."""
+    content = read_json_object(root / PUBLICATION, "Publish the tables again.")
+    look = _Parts(root)
+    look.hold(
+        "every file has the size and the SHA-256 that publication.json lists, and nothing lies beside them",
+        lambda: _covered_publication(root, content),
+        look.compared,
+    )
+    if not sources:
+        look.unseen.append(
+            "the guarantee, the marks and all numbers: neither ledgers nor counts are in a publication. Name its "
+            "releases with --release"
+        )
+    for source in sources:
+        look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
+    if sources and not look.wrong:
+        look.hold(
+            "all files are those that follow from the releases, byte by byte",
+            lambda: _require_remade(root, lambda out: _publish(content, sources, root, out)),
+        )
+    return look.verdict("a publication of tables", signed=PUBLICATION)
+
+
+@dataclass(slots=True)
+class _Parts(_Look):
+    """What has been found out of something that has no manifest."""
+
+    manifest: Any = None
+    whole: bool = False
+
+
+def _covered_publication(root: Path, content: JsonObject) -> None:
+    files = content.get("files")
+    _require(isinstance(files, list), f"{PUBLICATION} lists no files")
+    listed = [ListedFile(file["path"], file["bytes"], file["sha256"]) for file in files or ()]
+    there = {path.relative_to(root).as_posix() for path in _entries(root)}
+    known = {file.path for file in listed} | {PUBLICATION}
+    _require(
+        there - {f"{PUBLICATION}{SUFFIX}"} == known,
+        f"{_named(there ^ known)} lies beside what {PUBLICATION} lists, or is missing",
+    )
+    _hold_files(root, listed)
+
+
+def _require_holds(source: Path, whole: bool) -> None:
+    verdict = _release(source, (), whole)
+    _require(verdict.holds, "; ".join(verdict.wrong))
+
+
+def _publish(content: JsonObject, sources: Sequence[Path], root: Path, out: Path) -> None:
+    """Publish the same tables once more."""
+    from tallyveil.files.whole_tables import publish_csv
+    from tallyveil.products.dhc.tables.publication import publish_dhc
+    from tallyveil.products.topdown.pl94.publication import publish_pl94
+
+    csv = any(file["path"].endswith(".csv") for file in content["files"])
+    if "zeros" in content:
+        publish_csv(sources[0], out, zeros=content["zeros"] == "included")
+    elif "microdata" in content:
+        publish_dhc(sources, out, tables=content["tables"], microdata=bool(content["microdata"]), csv=csv)
+    else:
+        publish_pl94(sources[0], sources[1] if len(sources) > 1 else None, out, csv=csv)
+
+
+def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
+    """Refuse a folder that is not the one that is made now."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / root.resolve().name
+        make(out)
+        ours, theirs = (
+            {path.relative_to(top).as_posix(): path for path in _entries(top) if path.suffix != SUFFIX}
+            for top in (root, out)
+        )
+        _require(ours.keys() == theirs.keys(), f"{_named(ours.keys() ^ theirs.keys())} is there once only")
+        for name, path in ours.items():
+            _require(path.read_bytes() == theirs[name].read_bytes(), f"{name!a:.200} is not what follows")
+
+
+def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
+    """The verdict on the site of an explorer."""
+    from tallyveil.explore.files import PARTS, TOP, copy_pages
+    from tallyveil.explore.site import make_site
+
+    look = _Parts(root)
+    others = {path.name for path in root.iterdir()} - TOP
+
+    def pages() -> None:
+        _require(not others, f"{_named(others)} lies beside the parts of a site")
+        with tempfile.TemporaryDirectory() as place:
+            copy_pages(Path(place))
+            for part in (*PARTS, "index.html"):
+                ours, theirs = (
+                    {path.relative_to(top).as_posix(): path.read_bytes() for path in _files(top, part)}
+                    for top in (root, Path(place))
+                )
+                wrong = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+                _require(not wrong, f"{_named(wrong)} is not what this version of Tallyveil puts into a site")
+
+    look.hold("the program of the site is the one of this version of Tallyveil", pages)
+    if not sources:
+        look.unseen.append(
+            "all data of the site: nothing in it says what they follow from. Name its release with --release"
+        )
+    for source in sources:
+        look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
+    if sources and not look.wrong:
+        tables = [table["name"] for table in read_json_object(root / SITE, "Make the site again.")["tables"]]
+        compared = sources[1] if len(sources) > 1 else None
+        look.hold(
+            "all files are those that follow from the releases, byte by byte",
+            lambda: _require_remade(
+                root, lambda out: make_site(sources[0], out, tables=tables, compared=compared)
+            ),
+        )
+    return look.verdict("a site of an explorer", signed=SITE)
+
+
+def _files(top: Path, part: str) -> list[Path]:
+    place = top / part
+    return [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+
+
+def _copy(address: Path, *, whole: bool) -> Verdict:
+    """The verdict on a copy in an object store, which is fetched first."""
+    from tallyveil.postprocess.exchange.copying import copy_release
+
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "release"
+        copied = copy_release(address, out)
+        verdict = _release(out, (), whole)
+    left = [f"{_named(copied.left_out)} lies beside the release"] if copied.left_out else []
+    subject = f"{verdict.subject}, in an object store ({address_of(address)})"
+    return Verdict(
+        address,
+        subject,
+        "" if left else verdict.guarantee,
+        verdict.signature,
+        verdict.proved,
+        verdict.compared,
+        verdict.not_looked_at,
+        (*verdict.wrong, *left),
+    )
+
+
+_SUBJECTS: Final[Mapping[str, Callable[[Path, Sequence[Path], bool], Verdict]]] = {
+    MANIFEST: _release,
+    PROGRAMME: _programme,
+    PUBLICATION: _publication,
+    SITE: _site,
+}
+"""What can be verified, by the file that its folder is known by."""

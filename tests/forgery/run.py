@@ -1,0 +1,105 @@
+"""Runs every edit of the forgery suite against `tallyveil verify`, and prints the table of the documentation.
+
+    python -m tests.forgery.run [RELEASE]
+
+Without a release, a small one is made. Each edit is made in a copy, with every digest made anew.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.conftest import SMALL_RELEASE, write_small_inputs
+from tests.forgery.edits import Edit, all_edits, of_publication
+
+import tallyveil
+from tallyveil.api.products import write_page
+from tallyveil.errors import TallyveilError
+from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.products.topdown.run.run import run_release
+
+OUTPUTS = SMALL_RELEASE + 'measurements = "full"\nintervals = "0.95"\n'
+
+
+def made(folder: Path) -> Path:
+    """A small release with intervals."""
+    release = write_small_inputs(folder / "inputs", OUTPUTS)
+    out = run_release(
+        load_plan(release), folder / "release", test_key=insecure_key("forgery"), workers=1
+    ).path
+    write_page(out)
+    return out
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def outcome(root: Path, edit: Edit, place: Path, releases: tuple[Path, ...] = ()) -> str:
+    """How an edit of a copy of the folder was found: "found", "unseen", or "nothing changed"."""
+    copy = place / root.name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy)
+    edit.forge(copy)
+    if contents(copy) == contents(root) and not any(path.is_symlink() for path in copy.rglob("*")):
+        return "nothing changed"
+    try:
+        holds = tallyveil.verify(copy, whole=edit.whole, releases=releases).holds
+    except TallyveilError:
+        holds = False
+    return "unseen" if holds else "found"
+
+
+def suite(
+    root: Path, edits: list[Edit], place: Path, releases: tuple[Path, ...] = ()
+) -> list[tuple[Edit, str]]:
+    """Every edit with its outcome; those that are not as expected are printed."""
+    outcomes = []
+    for edit in edits:
+        said = outcome(root, edit, place, releases)
+        if said != ("unseen" if edit.unseen else "found"):
+            print(f"{said}: {edit.place}: {edit.name}", flush=True)
+        outcomes.append((edit, said))
+    return outcomes
+
+
+def table(outcomes: list[tuple[Edit, str]]) -> str:
+    """The table of the documentation: by place, how many edits there were, and how they were found."""
+    lines = ["| edited | edits | found | with `--whole` | nobody could |", "|---|---:|---:|---:|---:|"]
+    places = dict.fromkeys(edit.place for edit, _ in outcomes)
+    for place in [*places, None]:
+        numbers = Counter(
+            "whole" if said == "found" and edit.whole else said
+            for edit, said in outcomes
+            if place in (edit.place, None) and said != "nothing changed"
+        )
+        n = sum(numbers.values())
+        lines.append(
+            f"| {place or 'all'} | {n} | {numbers['found']} | {numbers['whole']} | {numbers['unseen']} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    begun = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        root = Path(sys.argv[1]) if len(sys.argv) > 1 else made(place)
+        assert tallyveil.verify(root).holds, tallyveil.verify(root).wrong
+        outcomes = suite(root, all_edits(root), place / "copy")
+        tables = place / "csv"
+        tallyveil.publish_csv(root, tables)
+        outcomes += suite(tables, list(of_publication(tables)), place / "copy", (root,))
+    print(table(outcomes))
+    print(f"{len(outcomes)} edits, {time.process_time() - begun:.0f} processor seconds")
+    return int(any(said == ("found" if edit.unseen else "unseen") for edit, said in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

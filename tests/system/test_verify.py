@@ -1,0 +1,164 @@
+"""`tallyveil verify`: a release is proved from its files, and a forger's edits are found although every digest fits."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.forgery.edits import all_edits, of_publication
+from tests.forgery.run import made, outcome
+
+import tallyveil
+from tallyveil.errors import StoreError
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory) -> Path:
+    return made(tmp_path_factory.mktemp("forged"))
+
+
+@pytest.fixture(scope="module")
+def tables(release, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("published") / "csv"
+    tallyveil.publish_csv(release, out)
+    return out
+
+
+CHOSEN = {
+    "privacy.classical_epsilon", "body.sizes.records", "body.plan.delta", "the statement", "variances of the event",
+    "geography.parquet: a code", "a script", "a host", "body.solver.Block.rounding_widened",
+}  # fmt: skip
+"""One edit of every kind; the others are nightly, because each takes half a second."""
+
+
+def edits(release: Path):
+    return [edit for edit in all_edits(release) if edit.name in CHOSEN]
+
+
+def test_a_release_is_proved_from_its_files(release, command):
+    verdict = tallyveil.verify(release)
+    assert verdict.holds, verdict.wrong
+    assert verdict.guarantee == tallyveil.open(release).guarantee.statement
+    assert any("guarantee" in line for line in verdict.proved)
+    said = json.loads(command("verify", release, "--json"))
+    assert said == verdict.to_mapping()
+
+
+def test_every_number_is_computed_again_when_asked(release):
+    verdict = tallyveil.open(release).verify(whole=True)
+    assert verdict.holds, verdict.wrong
+    assert "the counts are the estimate from the measurements" in verdict.proved
+
+
+def test_edits_with_new_digests_are_found(release, tmp_path):
+    said = {edit.name: (outcome(release, edit, tmp_path), edit) for edit in edits(release)}
+    assert {
+        name: found for name, (found, edit) in said.items() if found != ("unseen" if edit.unseen else "found")
+    } == {}
+    assert said.keys() == CHOSEN
+
+
+@pytest.mark.nightly
+def test_every_edit_of_the_suite_is_found_or_nobody_could(release, tmp_path):
+    outcomes = [(edit, outcome(release, edit, tmp_path)) for edit in all_edits(release)]
+    wrong = [edit.name for edit, found in outcomes if found == ("found" if edit.unseen else "unseen")]
+    assert wrong == []
+    assert sum(found == "found" for _, found in outcomes) > 200
+
+
+def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables):
+    """How they are found, the nightly row and `python -m tests.forgery.run` say."""
+    numbers: dict[str, list[int]] = {}
+    for edit in [*all_edits(release), *of_publication(tables)]:
+        row = numbers.setdefault(edit.place, [0, 0, 0, 0])
+        row[0] += 1
+        row[3 if edit.unseen else 2 if edit.whole else 1] += 1
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text(encoding="utf-8")
+    for place, row in numbers.items():
+        assert f"| {place} | {' | '.join(map(str, row))} |" in page
+
+
+def test_edits_of_tables_as_csv_are_found_with_their_release(release, tables, tmp_path):
+    assert tallyveil.verify(tables, releases=[release]).holds
+    outcomes = {
+        edit.name: outcome(tables, edit, tmp_path, (release,)) for edit in list(of_publication(tables))[::9]
+    }
+    assert {name for name, found in outcomes.items() if found == "unseen"} == set()
+
+
+def test_tables_alone_prove_little_and_say_so(tables):
+    verdict = tallyveil.verify(tables)
+    assert verdict.holds
+    assert verdict.proved == ()
+    assert "--release" in " ".join(verdict.not_looked_at)
+
+
+def test_what_is_wrong_has_its_own_exit_code(release, tmp_path, command):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    (copy / "report.html").write_text("<script>alert(1)</script>")
+    command("verify", copy, code=10)
+    with pytest.raises(StoreError, match="nothing that can be verified"):
+        tallyveil.verify(tmp_path)
+
+
+def test_folders_that_were_left_out_are_not_looked_at(release, tmp_path):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    for name in ("histogram", "measurements", "microdata"):
+        shutil.rmtree(copy / name)
+    verdict = tallyveil.verify(copy)
+    assert verdict.holds, verdict.wrong
+    assert any("histogram/, which was left out" in line for line in verdict.not_looked_at)
+
+
+def test_what_is_shown_of_a_guarantee_is_no_stored_sentence(release, tmp_path, command):
+    """A manifest that is edited and sealed again is not believed by what shows the guarantee."""
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    edit = next(edit for edit in all_edits(release) if edit.name == "the statement")
+    edit.forge(copy)
+    stated = tallyveil.open(release).guarantee.statement
+    assert tallyveil.open(copy).guarantee.statement == stated
+    tallyveil.open(copy).report()
+    page = (copy / "report.html").read_text()
+    assert "0.01" not in json.loads((copy / "manifest.json").read_text())["privacy"]["exact"]
+    assert "epsilon <= 0.01" not in page
+
+
+def test_a_site_is_verified_with_its_release(release, tmp_path):
+    tallyveil.open(release).explore(tmp_path / "site")
+    assert tallyveil.verify(tmp_path / "site", releases=[release]).holds
+    index = tmp_path / "site" / "index.html"
+    index.write_text(index.read_text() + "<script>1</script>")
+    assert not tallyveil.verify(tmp_path / "site").holds
+
+
+def test_a_signature_of_ssh_keygen_is_shown(release, tmp_path, command):
+    """The key is one of a test; its fingerprint is the one that ssh-keygen prints."""
+    if not (keygen := shutil.which("ssh-keygen")):
+        pytest.skip("needs ssh-keygen")
+    copy, key = Path(shutil.copytree(release, tmp_path / "copy")), tmp_path / "key"
+    assert tallyveil.open(copy).signature == "unsigned"
+    subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    for name in ("manifest.json", "report.html"):
+        subprocess.run([keygen, "-q", "-Y", "sign", "-f", key, "-n", "tallyveil", copy / name], check=True)
+    told = subprocess.run([keygen, "-l", "-f", key], check=True, capture_output=True, text=True).stdout
+    verdict = tallyveil.verify(copy)
+    assert verdict.holds, verdict.wrong
+    assert verdict.signature == f"signed by {told.split()[1]}"
+    with (copy / "report.html").open("a") as page:
+        page.write(" ")
+    assert "report.html.sig: signature does not fit" in tallyveil.verify(copy).wrong
+    (copy / "manifest.json.sig").write_text(
+        "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"
+    )
+    assert tallyveil.open(copy).signature == "signature does not fit"
+
+
+def test_a_cleaned_release_holds_no_time_and_is_still_proved(release, tmp_path, command):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    command("publish", "clean", copy)
+    assert json.loads((copy / "manifest.json").read_text())["performance"] == []
+    lines = [json.loads(line) for line in (copy / "log.jsonl").read_text().splitlines()]
+    assert {key for line in lines for key in line} == {"event", "run", "protected", "stage"}
+    verdict = tallyveil.verify(copy)
+    assert verdict.holds, verdict.wrong
