@@ -106,7 +106,9 @@ def compile_allocation() -> None:
     sample = Sample(values, np.zeros(2, np.int64), families)
     model = learned(sample, noise, lambda concentration: grid_of(kinds, parent[0], 2, concentration))
     table, _ = likelihoods(values[0, :1], noise, model.grid)
-    laws = block_laws(Answers(values, np.zeros_like(values), table, noise), 0, families, model.prior, model.grid)
+    laws = block_laws(
+        Answers(values, np.zeros_like(values), table, noise), 0, families, model.prior, model.grid
+    )
     share_out(laws, parent[0])
 
 

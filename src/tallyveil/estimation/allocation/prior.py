@@ -19,8 +19,8 @@ sizes near nobody still change slowly, as `EMPTY` says."""
 
 EMPTY: Final = 0.25
 """Share of blocks without people from which learning begins. The noisy answers hardly tell nobody from few people, so
-that steps change this share slowly. On Rhode Island a smaller start leaves more empty blocks with people, and makes fewer
-blocks with people empty."""
+that steps change this share slowly. On Rhode Island a smaller start leaves more empty blocks with people, and fewer
+inhabited blocks are made empty."""
 
 FEW: Final = 5
 """One family in so many is used to choose the concentration."""
