@@ -55,6 +55,10 @@ def country(tmp_path_factory) -> Path:
             {"measure", "sweep", "families", "microdata", "tables", "checks"},
         ),
         (
+            '[estimation]\nblocks = "allocation"\n[outputs]\nmeasurements = "support"\n',
+            {"measure", "sweep", "families", "allocation", "microdata", "tables", "checks"},
+        ),
+        (
             '[estimation]\nvalues = "own"\n[outputs]\nmeasurements = "support"\n',
             {"measure", "families", "microdata", "tables", "checks"},
         ),

@@ -512,6 +512,8 @@ class EstimateStatus(Enum):
     CERTIFIED_FROM_INTERIOR_POINT = "certified_from_interior_point"
     # The order of the members matters: `least_certain` takes the later one of two.
     INTERIOR_POINT = "interior_point"
+    # By a model of blocks, without least squares.
+    ALLOCATED = "allocated"
     COPIED = "copied"
     EMPTY = "empty"
 

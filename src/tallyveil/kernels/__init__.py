@@ -34,6 +34,8 @@ A kernel is tested against plain numpy or Python code of one of two sorts:
 | `tiles.family`, `tiles.chunk` | only through the others |
 | `posterior.moves` | the law of every table of small trees, by enumeration (oracle) |
 | `posterior.updates` | draws from the joint law of parameters and counts (oracle) |
+| `allocation.law` | every size, class, factor and table of a tiny block (oracle) |
+| `allocation.flow` | every way to share out the counts of small families (oracle) |
 | `records` | specifications |
 
 `compiled` computes nothing.

@@ -15,6 +15,11 @@ Values = Literal["own", "tree"]
 unbiased estimate from everything that is measured in or below it ("tree")."""
 
 
+Method = Literal["families", "allocation"]
+"""How the finest geolevel is estimated: as all others, by least squares and rounding of each family ("families"), or
+by a model of its geounits that is learned from the measurements ("allocation")."""
+
+
 TREE_VALUES: Final = "values of the tree"
 """Stage of a release with values = "tree"."""
 
@@ -33,6 +38,8 @@ class GeolevelEstimation(Declared):
         rounding: Query names of each rounding stage, first stage first.
         target: Value that rounded answers shall be near: the estimate ("fraction"), or its nearest integer ("nearest").
         values: What the families are fitted to. Always "own" at the finest geolevel, below which nothing is measured.
+        method: How counts are estimated. Always "families" above the finest geolevel. With "allocation", passes and
+            rounding are the defaults, and have no effect.
     """
 
     passes: Stages
@@ -40,3 +47,4 @@ class GeolevelEstimation(Declared):
     rounding: Annotated[Stages, Field(min_length=1)]
     target: Annotated[RoundingTarget, Field(alias="rounding_target")] = "fraction"
     values: Annotated[Values, left_out("own")] = "own"
+    method: Annotated[Method, left_out("families")] = "families"

@@ -8,6 +8,7 @@ text. And its parts fit each other as those of a release file must.
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import MisfitError, read_written
@@ -61,6 +62,7 @@ def refuse_unfit(plan: StatedPlan) -> None:
     _refuse_passes(plan)
     for geolevel, steps in plan.estimation:
         refuse_steps(plan, geolevel, steps)
+    refuse_allocation(plan)
     if plan.intervals is not None:
         _refuse_intervals(plan, plan.intervals)
 
@@ -135,6 +137,51 @@ def refuse_drawn_counts(plan: StatedPlan) -> None:
         )
 
 
+MOST_ALLOCATED: Final = 64
+"""Largest number of cells of a schema whose finest counts may be allocated. The work for a block grows with cells times
+classes of blocks, which grow with cells. Half as many would refuse eight races by sex and two ages."""
+
+
+def refuse_allocation(plan: StatedPlan) -> None:
+    """Refuse to estimate the finest geolevel by a model that does not fit the plan; raises ConfigError."""
+    if not plan.allocates:
+        return
+    finest = plan.geolevels[-1]
+    limited = [f"bounds '{item.name}'" for item in plan.bounds if item.geolevel == finest]
+    limited += [
+        f"the invariant '{item.query}' at {finest}" for item in plan.invariants if finest in item.geolevels
+    ]
+    limited += [f"agreement '{item.name}'" for item in plan.agreement]
+    reasons = (
+        (
+            bool(limited),
+            f"the release has {', '.join(limited)}. With public limits on {finest} the model gains little where "
+            "people live, and empties more geounits that have people",
+        ),
+        (len(plan.geolevels) < 3, "fewer than three geolevels do not say how geounits resemble each other"),
+        (
+            plan.schema.size > MOST_ALLOCATED,
+            f"the schema has {plan.schema.size:,} cells, more than {MOST_ALLOCATED}",
+        ),
+        (
+            plan.cells_at_finest is None,
+            f"no query that tells all cells apart, such as 'detailed', is measured at {finest}",
+        ),
+        (
+            plan.may_bypass,
+            "the spine bypasses geounits, so that those of one parent may differ in their noise",
+        ),
+        (bool(plan.outer), "the release has outer passes"),
+        (bool(plan.subspace), "the release has counts drawn on a lattice"),
+    )
+    for is_so, why in reasons:
+        if is_so:
+            raise ConfigError(
+                f'[estimation] blocks is "allocation", and {why}. Write blocks = "families", or leave it out.',
+                code="allocation-unsuited",
+            )
+
+
 def _refuse_passes(plan: StatedPlan) -> None:
     """Refuse outer passes that cannot be made, or passes of a geolevel that are not those of the outer passes."""
     if not plan.outer:
@@ -173,7 +220,9 @@ def refuse_steps(plan: StatedPlan, geolevel: str, steps: GeolevelEstimation) -> 
     for query in (query for queries in steps.rounding for query in queries):
         partition_query(plan.schema, query, f"estimation.rounding.{geolevel}")
     _require(where, 0 <= steps.slack <= LARGEST_COUNT, f"a slack from 0 to {LARGEST_COUNT:,} records")
-    _require(f"{where}.values", steps.values == "own" or geolevel != plan.strategy.geolevels[-1], '"own"')
+    is_finest = geolevel == plan.strategy.geolevels[-1]
+    _require(f"{where}.method", steps.method == "families" or is_finest, '"families"')
+    _require(f"{where}.values", steps.values == "own" or not is_finest, '"own"')
 
 
 def _refuse_intervals(plan: StatedPlan, level: Fraction) -> None:

@@ -298,14 +298,18 @@ def groups_record(plan: StatedPlan, allocation: Allocation | None) -> dict[str, 
 
 
 def values_in_words(plan: StatedPlan) -> str:
-    """What the families of a plan are fitted to, as a sentence."""
+    """What the families of a plan are fitted to, and whether a model allocates the finest counts, as a sentence."""
+    finest = plan.geolevels[-1]
+    model = (
+        f"; {finest} counts follow from a model of how these resemble each other" if plan.allocates else ""
+    )
     if plan.uses_tree:
         return (
-            f"above {plan.geolevels[-1]}, families are fitted to estimates from everything measured in or below each "
-            "geounit"
+            f"above {finest}, families are fitted to estimates from everything measured in or below each "
+            f"geounit{model}"
         )
     reason = ", because the sweep up the spine cannot use counts that are drawn on a lattice"
-    return f"families are fitted to each geounit's own noisy answers{reason if plan.subspace else ''}"
+    return f"families are fitted to each geounit's own noisy answers{reason if plan.subspace else ''}{model}"
 
 
 def _expected(loaded: ReleasePlan) -> list[dict[str, Any]]:

@@ -229,6 +229,20 @@ class StatedPlan(Declared):
         return any(steps.values == "tree" for _, steps in self.estimation)
 
     @property
+    def allocates(self) -> bool:
+        """Whether the finest geolevel is estimated by a model of its geounits."""
+        return self.estimation[-1][1].method == "allocation"
+
+    @property
+    def cells_at_finest(self) -> str | None:
+        """A query that is measured at the finest geolevel and tells all cells apart; None if there is none."""
+        for name in self.strategy.queries(self.geolevels[-1]):
+            query = self.query(name)
+            if query.size == self.schema.size and not query.overlaps:
+                return name
+        return None
+
+    @property
     def tables_apart(self) -> bool:
         """Whether intervals of each table have a model of their own, because one of all cells would be too large."""
         # Above LARGEST_SCHEMA, blocks of all cells would not fit into the memory of a machine.

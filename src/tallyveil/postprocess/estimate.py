@@ -10,7 +10,7 @@ from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.measurements.store import drawn_name
 from tallyveil.plans.estimating import GeolevelEstimation
-from tallyveil.plans.fitting import refuse_drawn_counts
+from tallyveil.plans.fitting import refuse_allocation, refuse_drawn_counts
 from tallyveil.plans.guarantee import privacy_of
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.estimation import Estimation, estimating_site
@@ -63,6 +63,7 @@ def estimate_release(
     plan = measured.plan if estimation is None else replace(measured.plan, estimation=estimation)
     # Before anything is written: counts drawn on a lattice allow only some ways of estimating.
     refuse_drawn_counts(plan)
+    refuse_allocation(plan)
     product = Estimate(measured, plan)
     progress = Progress.of(observer)
     executors = executors or Threads(workers or usable_cores())
@@ -121,7 +122,7 @@ class Estimate:
             if self.plan.outer:
                 compile_tables()
             else:
-                compile_kernels(sweeps=self.plan.uses_tree)
+                compile_kernels(sweeps=self.plan.uses_tree, allocates=self.plan.allocates)
         measured = self.measured
         privacy = privacy_of(measured.plan, measured.allocation)
         _refuse_understated(measured, privacy)

@@ -40,6 +40,7 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.constraint_files import AGREEMENT, BOUNDS, INVARIANTS, TakenOver, read_kept
 from tallyveil.postprocess.constraints import ConstraintTable, with_implied_bounds
+from tallyveil.postprocess.families.block_allocation import ALLOCATION, BlockAllocation, shared_model
 from tallyveil.postprocess.families.chunk_files import UNSOLVED, ChunkFolders
 from tallyveil.postprocess.families.level import (
     FamilyBuilder,
@@ -200,7 +201,7 @@ class Estimation:
         """Estimate geolevel by geolevel, each from the one above."""
         counts: list[PublicCounts] = []
         for level in range(self.spine.n_levels):
-            counts.append(self._estimate(run, level, counts[-1] if counts else None))
+            counts.append(self._estimate(run, level, counts))
         run.make([UNSOLVED], lambda: None)  # families that stopped an earlier attempt are solved now
         return counts
 
@@ -286,9 +287,15 @@ class Estimation:
             return passes.chunks(folders, address)
         level = self.spine.level_index(address["geolevel"])
         above = self._read_counts(folders, level - 1)
-        # Sums of the tree come from the file that the run's own process shares; here the sweep is not made again.
-        builder = replace(self._builder(level), tree=self._shared_values(folders, level))
-        return family_chunks(builder, above, self._keeper(folders, builder), folders)[0]
+        keep = self._keeper(folders, self._builder(level))
+        if address["work"] == ALLOCATION:
+            allocation = BlockAllocation(self._builder(level), above, self._read_counts(folders, level - 2))
+            chunks = allocation.chunks(shared_model(folders), keep, folders)[0]
+        else:
+            # Sums of the tree come from the file that the run's own process shares; here the sweep is not made again.
+            builder = replace(self._builder(level), tree=self._shared_values(folders, level))
+            chunks = family_chunks(builder, above, keep, folders)[0]
+        return chunks
 
     def _publishing(self, folders: ChunkFolders, work: str) -> Chunks[int]:
         """The writing of microdata or tables, from the published counts."""
@@ -321,7 +328,7 @@ class Estimation:
             ),
         )
 
-    def _estimate(self, run: Run, level: int, above: PublicCounts | None) -> PublicCounts:
+    def _estimate(self, run: Run, level: int, above: Sequence[PublicCounts]) -> PublicCounts:
         geolevel = self.spine.geolevels[level]
         # Files of the support belong to the stage of the counts: both are written by one pass over the chunks.
         places = [f"{HISTOGRAM}/{histogram_path(run.path, geolevel).name}"]
@@ -366,18 +373,24 @@ class Estimation:
         values.load(level, folders.shared(_tree_file(level)))
         return values
 
-    def _estimated(self, run: Run, builder: FamilyBuilder, above: PublicCounts | None) -> LevelOutcome:
+    def _estimated(self, run: Run, builder: FamilyBuilder, above: Sequence[PublicCounts]) -> LevelOutcome:
         folders = ChunkFolders(run.path, tags=run.tags)
+        keep = self._keeper(folders, builder)
+        allocates = self.plan.allocates and builder.level == self.spine.finest
         # The histogram belongs to the timed stage, for writing it takes a noticeable part of it.
         with self.watch.stage(f"estimate {builder.geolevel}", n_families(builder)):
-            outcome = estimate_level(
-                builder,
-                above,
-                self.observer,
-                executor=run.executor,
-                keep=self._keeper(folders, builder),
-                folders=folders,
-            )
+            if allocates:
+                allocation = BlockAllocation(builder, above[-1], above[-2])
+                outcome = allocation.estimated(self.observer, run.executor, keep, folders)
+            else:
+                outcome = estimate_level(
+                    builder,
+                    above[-1] if above else None,
+                    self.observer,
+                    executor=run.executor,
+                    keep=keep,
+                    folders=folders,
+                )
             write_histogram(run.path, outcome.counts, self.plan.schema, self.spine, run.tags)
         return outcome
 

@@ -63,13 +63,14 @@ COLLECTIONS = 1000
 """Of new objects alone, between two of somewhat older ones, while kernels are compiled."""
 
 
-def compile_kernels(*, sweeps: bool = False) -> None:
+def compile_kernels(*, sweeps: bool = False, allocates: bool = False) -> None:
     """Compile or load the kernels, by estimating a tiny family once as part of a chunk and once by itself.
 
     Compiled code is kept on disk, so later runs only load it.
 
     Args:
         sweeps: Whether the kernels of the sweeps up a spine are needed as well.
+        allocates: Whether those of a model of the finest geolevel are.
     """
     with _rare_collections():
         n_processes = min(usable_cores(), PROCESSES)
@@ -86,6 +87,29 @@ def compile_kernels(*, sweeps: bool = False) -> None:
         estimate_family(smallest_family())
         if sweeps:
             compile_sweep()
+        if allocates:
+            compile_allocation()
+
+
+def compile_allocation() -> None:
+    """Compile or load the kernels of a model of the finest geolevel, by a family of two blocks and two cells."""
+    # Here, since few plans have such a model.
+    from tallyveil.estimation.allocation.model import families_of, grid_of, kinds_of
+    from tallyveil.estimation.allocation.prior import Sample, learned
+    from tallyveil.kernels.allocation.flow import share_out
+    from tallyveil.kernels.allocation.law import Answers, Noise, block_laws, likelihoods
+
+    schema = load_preset("race-age")
+    kinds, noise, values = kinds_of(schema), Noise(1.0, 2, 6), np.ones((2, schema.size), np.int64)
+    parent = values[:1]
+    families = families_of(kinds, parent, parent, np.array([2]))
+    sample = Sample(values, np.zeros(2, np.int64), families)
+    model = learned(sample, noise, lambda concentration: grid_of(kinds, parent[0], 2, concentration))
+    table, _ = likelihoods(values[0, :1], noise, model.grid)
+    laws = block_laws(
+        Answers(values, np.zeros_like(values), table, noise), 0, families, model.prior, model.grid
+    )
+    share_out(laws, parent[0])
 
 
 def compile_share(taken: str, numbers: Sequence[int]) -> None:

@@ -81,6 +81,7 @@ def estimation_of(
     slack = table.slack if table.slack is not None else preset.slack if preset else Fraction(0)
     target = table.rounding_target or (preset.rounding_target if preset else "fraction")
     values = table.values or _default_values(preset, drawn=drawn)
+    _refuse_idle(table, geolevels[-1])
     passes_of = by_geolevel("[estimation.passes]", passes, geolevels, DEFAULT_PASSES)
     rounding_of = by_geolevel("[estimation.rounding]", rounding, geolevels, DEFAULT_ROUNDING)
     return tuple(
@@ -92,10 +93,22 @@ def estimation_of(
                 rounding=tuple(map(tuple, rounding_of[name])),
                 target=target,
                 values="own" if name == geolevels[-1] else values,
+                method=(table.blocks or "families") if name == geolevels[-1] else "families",
             ),
         )
         for name in geolevels
     )
+
+
+def _refuse_idle(table: EstimationTable, finest: str) -> None:
+    """Refuse passes or rounding of a geolevel that is allocated, which would have no effect; raises ConfigError."""
+    for name, steps in (("passes", table.passes), ("rounding", table.rounding)):
+        if table.blocks == "allocation" and finest in steps:
+            raise ConfigError(
+                f'[estimation.{name}] names {finest}, and blocks is "allocation": the counts of {finest} then follow '
+                "from a model and not from passes and rounding, so that this would have no effect. Leave it out.",
+                code="allocation-unsuited",
+            )
 
 
 def _default_values(preset: StrategyPreset | None, *, drawn: bool) -> Values:
@@ -244,6 +257,7 @@ def _refuse_other_settings(table: EstimationTable, preset: StrategyPreset | None
             ("slack", bool(table.slack)),
             ("rounding_target", table.rounding_target == "nearest"),
             ("values", table.values == "tree"),
+            ("blocks", table.blocks == "allocation"),
         )
         if is_set
     ]

@@ -9,7 +9,7 @@ from tallyveil.budget.outer_pass import OuterPass
 from tallyveil.declared import Exact, Name
 from tallyveil.estimation.problem import RoundingTarget
 from tallyveil.plans.constraints import Agreement, BoundsInput, Invariant, Residents
-from tallyveil.plans.estimating import MeasurementFiles, Values
+from tallyveil.plans.estimating import MeasurementFiles, Method, Values
 from tallyveil.plans.from_toml.spine_tables import SpineTable
 from tallyveil.plans.from_toml.tables import Table
 from tallyveil.plans.inputs import GeographyInput, RecordsInput
@@ -130,6 +130,12 @@ class EstimationTable(Table):
         description="What families above the finest geolevel are fitted to: the noisy answers of each geounit (own), "
         "or its best linear unbiased estimates from everything measured in or below it (tree). Default: own where "
         "counts are drawn on a lattice, else what the strategy's preset says, else tree.",
+    )
+
+    blocks: Method | None = Field(
+        default=None,
+        description="How the finest geolevel is estimated: like all others (families), or by a model of its geounits "
+        "that is learned from the measurements (allocation). Default: families.",
     )
 
     outer: list[OuterPass] = Field(

@@ -507,10 +507,13 @@ def estimate_level(
         if above is None:
             return _estimate_roots(builder, observer, folders.unsolved)
         outcomes = _estimate_chunks(builder, above, observer, executor, keep, folders)
-    # In order of chunks, whatever the order in which they were completed.
-    counts = _joined(builder.geolevel, outcomes)
+    return joined_outcome(builder.geolevel, outcomes)
+
+
+def joined_outcome(geolevel: str, outcomes: Sequence[ChunkOutcome]) -> LevelOutcome:
+    """The outcome of a geolevel from those of its chunks, in order of chunks."""
     return LevelOutcome(
-        counts,
+        _joined(geolevel, outcomes),
         _record(
             Counter(status.value for outcome in outcomes for status in outcome.statuses),
             Counter(method.value for outcome in outcomes for method in outcome.methods),

@@ -193,7 +193,7 @@ class _Release:
             if plan.outer:
                 compile_tables()
             else:
-                compile_kernels(sweeps=prepared.tree is not None)
+                compile_kernels(sweeps=prepared.tree is not None, allocates=plan.allocates)
         return cls(
             plan,
             observer,
