@@ -405,6 +405,9 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
         while group[step, c] == group[step, c2]:
             step += 1
     slope, fall = _slopes(problem, state.residual, slopes, low, high, places)
+    gaussian = problem.answers.gaussian
+    # Cut slopes no longer fall by the same from one shift to the next: each is then computed by itself.
+    is_steep = gaussian and abs(slope) > MOST_SLOPE
     likelier, falls = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE)), np.exp(-fall)
     n = high - low
     weight = total = weights[0] = 1.0
@@ -414,10 +417,13 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
             bottom2, top2 = _one_more(problem, state, prior, b2, c2, step, -low - i - 1)
             top *= top2
             bottom *= bottom2
-        if not problem.answers.gaussian:
+        if is_steep:
+            likelier = np.exp(min(max(slope - i * fall, -MOST_SLOPE), MOST_SLOPE))
+        elif not gaussian:
             likelier = np.exp(min(max(slopes[i], -MOST_SLOPE), MOST_SLOPE))
         weight *= top / bottom * likelier
-        likelier *= falls
+        if gaussian and not is_steep:
+            likelier *= falls
         if weight > LARGE:
             # Weights are known up to a factor only: that of the present shift becomes 1.
             total /= weight

@@ -36,8 +36,11 @@ class Rows:
         return np.concatenate([self.values[level, query.name][start:stop] for query in queries], axis=1)
 
 
-def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0):
-    """Blocks named by area, tract, group and number; every query measured everywhere, the total fixed if asked."""
+def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0, truth=None):
+    """Blocks named by area, tract, group and number; every query measured everywhere, the total fixed if asked.
+
+    The measurements are small numbers, or the answers of the table `truth` without noise.
+    """
     spine = spine_from_prefixes(blocks, ["Area", "Tract", "Group", "Block"], (1, 2, 3, 4))
     rng, values, levels = np.random.default_rng([3, seed]), {}, []
     queries = [SCHEMA.query(name) for name in ("total", "race", "detailed")]
@@ -45,6 +48,11 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
         n = spine.n_geounits(number)
         for query in queries:
             values[number, query.name] = rng.integers(-1, 3, (n, query.size))
+            if truth is not None:
+                above = np.unique([block[: number + 1] for block in blocks], return_inverse=True)[1]
+                sums = np.zeros((n, truth.shape[1]), np.int64)
+                np.add.at(sums, above, truth)
+                values[number, query.name] = query.apply_dense(sums)
         precisions = np.full((n, len(queries)), precision)
         precisions[0, 1] = 0.0  # one geounit without this query
         levels.append(LevelModel(geolevel, tuple(queries), precisions, ()))
@@ -83,6 +91,19 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
     assert len(states) == 816
     # A chain's visits are correlated: some times the distance of independent draws.
     assert got < 2.0 * expected
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_very_precise_measurements_hold_the_chain_at_their_table(gaussian):
+    """Neighbouring shifts of people then differ by factors that are no floats."""
+    truth = np.array([[9, 4, 0, 7], [0, 12, 5, 3], [8, 8, 8, 8], [1, 0, 30, 2]], np.int32)
+    blocks = ["1111", "1112", "1121", "1211"]
+    problem = problem_of(blocks, truth.sum(), gaussian=gaussian, precision=300.0, truth=truth)
+    chain = Chain.begin(problem, 5, 0, truth)
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        chain.move(rng)
+        assert (chain.counts() == truth).all()
 
 
 def test_limits_cut_the_law_and_nothing_else():
