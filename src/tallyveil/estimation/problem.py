@@ -584,6 +584,7 @@ _ESTIMATE_REMEDIES = {
         "constraints that repeat one another, or give every query a larger share of the budget"
     ),
     EstimateStatus.COPIED: "nothing to do: an only child has its parent's counts",
+    EstimateStatus.ALLOCATED: "nothing to do: the counts were divided among the blocks by a model, as the plan asks",
     EstimateStatus.EMPTY: "nothing to do: nobody lives in the parent",
 }
 

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from tallyveil.errors import StoreError
 
 SUFFIX: Final = ".sig"
@@ -75,6 +72,10 @@ def signature_of(path: Path) -> Signature:
 
 
 def _signature(text: str, content: bytes) -> Signature:
+    # Here: whoever reads a release without a signature does not wait for the library.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     body = text.strip()
     if not body.startswith(_BEGIN) or not body.endswith(_END):
         raise ValueError("no armour")

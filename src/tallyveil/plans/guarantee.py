@@ -22,6 +22,7 @@ from tallyveil.errors import BudgetError, StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_hierarchies
 from tallyveil.files.manifest import Manifest, ReleaseKind
+from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.geography.spine import path_total
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
@@ -107,11 +108,13 @@ def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
         root: Folder of the release.
         manifest: Its manifest, held to its ledger (`read_manifest`).
     Raises:
-        StoreError: the plan and the geography in the folder give another event than the ledger shows.
+        StoreError: the geography was changed, or with the plan gives another event than the ledger shows.
         BudgetError: shares of the geography do not sum to the whole.
     """
     if manifest.kind not in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS):
         return manifest
+    # Before it is read: the digest says that a file was changed, and its content might mislead about what is wrong.
+    require_unchanged(root, manifest, root / GEOGRAPHY)
     plan, hierarchies = stated_plan(root / MANIFEST, manifest.body["plan"]), read_hierarchies(root)
     plan.require_geolevels(root / MANIFEST, hierarchies.spine.geolevels)
     allocation = allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
