@@ -39,7 +39,7 @@ from tallyveil.accounting.events import (
     parts_of,
     require_distance,
 )
-from tallyveil.accounting.losses import branches_of_one_law
+from tallyveil.accounting.losses import branches_of_one_law, no_cost_of_leaving
 from tallyveil.accounting.numbers import Exact, exact_number, exact_text, round_up
 from tallyveil.errors import BudgetError
 from tallyveil.exact import as_given
@@ -129,11 +129,7 @@ def _require_answers(event: PrivacyEvent) -> None:
     the parts, this would show which part a record is in.
     """
     if isinstance(event, Release) and not isinstance(event, DiscreteGaussian | DiscreteLaplace):
-        raise BudgetError(
-            f"a parallel event holds {as_given(event)}. Under bounded neighbours a record may leave one part and enter "
-            "another, and only releases of integer answers say what that costs. State the parallel event under "
-            "unbounded neighbours, or give its parts one after the other."
-        )
+        raise no_cost_of_leaving(event)
     for part in parts_of(event):
         _require_answers(part)
 

@@ -946,11 +946,16 @@ def _require_halves(parts: tuple[Law, ...]) -> None:
     """Refuse losses of which nothing is known where a record leaves one part and enters another."""
     # Only integer answers are known to cost half where a record leaves a part.
     for loss in (loss for law in parts for loss in further(law)):
-        raise BudgetError(
-            f"a parallel event holds {as_given(loss)}. Under bounded neighbours a record may leave one part and enter "
-            "another, and only releases of integer answers say what that costs. State the parallel event under "
-            "unbounded neighbours, or give its parts one after the other."
-        )
+        raise no_cost_of_leaving(loss)
+
+
+def no_cost_of_leaving(item: object) -> BudgetError:
+    """What is said where a record leaves a part for another, and nothing tells what that costs."""
+    return BudgetError(
+        f"a parallel event holds {as_given(item)}. Under bounded neighbours a record may leave one part and enter "
+        "another, and only releases of integer answers say what that costs. State the parallel event under "
+        "unbounded neighbours, or give its parts one after the other."
+    )
 
 
 def _loses(event: PrivacyEvent) -> bool:

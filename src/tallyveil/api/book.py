@@ -21,7 +21,7 @@ from tallyveil.accounting.losses import has_loss_law
 from tallyveil.accounting.numbers import at_least, at_most, delta_text, short_decimal
 from tallyveil.api.arguments import AnyPath, Text, book_of, checked
 from tallyveil.api.guarantees import total_guarantee
-from tallyveil.api.planned import plan
+from tallyveil.api.planned import Plan
 from tallyveil.errors import BudgetError, StoreError, TallyveilError
 from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest_files import read_manifest
@@ -252,18 +252,17 @@ def _require_composable(event: PrivacyEvent, book: Book) -> None:
         compose(event, neighbours=book.neighbours)
 
 
-def spending_in_words(release: Path, run: Path, book: Path | None) -> str:
+def spending_in_words(planned: Plan, run: Path, book: Path | None) -> str:
     """What was spent on the people of a finished release, as a sentence: from its book, or from the folders beside it.
 
     Args:
-        release: The release file.
+        planned: Its plan.
         run: Folder of the release.
         book: The book that the caller named; None for none.
     Returns:
         The sentence; empty where there is neither a book nor another protected release beside this one.
     """
-    planned = plan(release).content
-    entered = book_of(book, planned.book)
+    entered, delta = book_of(book, planned.content.book), planned.content.delta
     if entered is not None:
         held = RegisterBook(entered)
         return (
@@ -276,12 +275,12 @@ def spending_in_words(release: Path, run: Path, book: Path | None) -> str:
     place = in_one_line(str(run.resolve().parent))
     begin = f"No book was named. With the other releases in {place} ({len(beside)} together)"
     try:
-        total = total_guarantee(beside, planned.delta).content
+        total = total_guarantee(beside, delta).content
     except TallyveilError as error:
         return f"{begin} the total is not known: {error}"
     return (
         f"{begin}, if they are about the same people, epsilon is at most {at_most(total['epsilon']['upper'])} at "
-        f"delta = {delta_text(planned.delta)}. `tallyveil book create` begins a book, which refuses what is too much."
+        f"delta = {delta_text(delta)}. `tallyveil book create` begins a book, which refuses what is too much."
     )
 
 

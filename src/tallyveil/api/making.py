@@ -1,11 +1,16 @@
 """Spend a budget: make a release from records, or only its measurements."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallyveil.api.arguments import AnyPath, Cluster, Progress, Workers, book_of, checked, key_of
 from tallyveil.api.opened import Measurements
 from tallyveil.api.planned import Plan, ReleaseFile, plan
 from tallyveil.api.released import Release, finished
+
+if TYPE_CHECKING:
+    from tallyveil.runs.product import Outcome
 
 
 @checked
@@ -45,19 +50,16 @@ def run(
     Privacy: spends the budget of the plan once, however often the run is interrupted and resumed.
     """
     from tallyveil.products.topdown.run.run import run_release
-    from tallyveil.runs.executors import executors_of
 
-    key, folder = key_of(insecure_test_key), Path(out)
-    planned = plan(release).content
-    executors = executors_of(cluster, planned.cluster, workers, folder)
-    outcome = run_release(
-        planned,
-        folder,
-        test_key=key,
-        observer=observer,
+    outcome = _made(
+        run_release,
+        release,
+        Path(out),
         workers=workers,
-        executors=executors,
-        book=book_of(book, planned.book),
+        cluster=cluster,
+        insecure_test_key=insecure_test_key,
+        book=book,
+        observer=observer,
     )
     return finished(outcome)
 
@@ -86,18 +88,42 @@ def measure(
     Privacy: spends the budget of the plan once, as `run` does.
     """
     from tallyveil.products.topdown.run.run import measure_release
+
+    outcome = _made(
+        measure_release,
+        release,
+        Path(out),
+        workers=workers,
+        cluster=cluster,
+        insecure_test_key=insecure_test_key,
+        book=book,
+        observer=observer,
+    )
+    return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+
+
+def _made(
+    work: Callable[..., "Outcome"],
+    release: ReleaseFile | Plan,
+    out: Path,
+    *,
+    workers: int | None,
+    cluster: Cluster,
+    insecure_test_key: str | None,
+    book: str | Path | None,
+    observer: Progress | None,
+) -> "Outcome":
+    """What a run of a plan left behind."""
     from tallyveil.runs.executors import executors_of
 
-    key, folder = key_of(insecure_test_key), Path(out)
-    planned = plan(release).content
-    executors = executors_of(cluster, planned.cluster, workers, folder)
-    outcome = measure_release(
+    # The key before everything: a wrong one must not leave a folder that looks begun.
+    key, planned = key_of(insecure_test_key), plan(release).content
+    return work(
         planned,
-        folder,
+        out,
         test_key=key,
         observer=observer,
         workers=workers,
-        executors=executors,
+        executors=executors_of(cluster, planned.cluster, workers, out),
         book=book_of(book, planned.book),
     )
-    return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)

@@ -43,6 +43,7 @@ def run(
     Given the file of a programme, the command does this with each of its releases, in folders of their own in FOLDER.
     """
     from tallyveil.api.making import run as run_release
+    from tallyveil.api.planned import plan
     from tallyveil.api.products import is_programme
     from tallyveil.api.programme import run_programme
     from tallyveil.cli.frame.progress import observer_for
@@ -60,19 +61,16 @@ def run(
             programme = run_programme(release_file, out, observer=observer, **asked)
         finish_programme(programme, out, quiet, as_json)
         return
+    planned = plan(release_file)
     with observer_for(quiet, as_json) as observer:
-        release = run_release(release_file, out, observer=observer, **asked)
+        release = run_release(planned, out, observer=observer, **asked)
     finish_release(release, out, quiet, as_json)
     if not (quiet or as_json) and release.manifest.protected:
-        _say_spending(release_file, out, book)
+        from tallyveil.api.book import spending_in_words
 
-
-def _say_spending(release_file: Path, out: Path, book: Path | None) -> None:
-    """Print what was spent on the same people, from the book or from the folders beside this one."""
-    from tallyveil.api.book import spending_in_words
-
-    if words := spending_in_words(release_file, out, book):
-        say(words)
+        # What was spent on the same people, from the book or from the folders beside this one.
+        if words := spending_in_words(planned, out, book):
+            say(words)
 
 
 def measure(

@@ -441,7 +441,7 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
     # The folder shows that the run has drawn or may have drawn. Then the ledger must show its spend, too.
     begun = any(entry.kind == "spend" for entry in entries) or bool(_written(out))
     stored = folder.read(KEY_FILE)
-    kept = begun or stored is not None
+    key_stays = begun or stored is not None
     versions: tuple[str, ...] = (VERSION,)
     if stored is None:  # the folder is empty, or its state would be another
         secrets = _new_secrets(job, test_key)
@@ -475,11 +475,11 @@ def _begin(folder: RunFolder, job: Job, test_key: bytes | None, executor: Execut
                 # Before the ledger: a kill in between leaves too much in the book, never too little. The same command
                 # goes on with the same key, and so finds its own entry.
                 enter_spend_in_book(book, spend)
-            kept = True
+            key_stays = True
         entered = copy_ledger(out, job.earlier) if job.earlier else enter_spend(out / LEDGER, job, secrets)
     except TallyveilError:
         # Nothing was drawn yet, so the folder is left as it was found. A key that was there may be in the book.
-        if not kept:
+        if not key_stays:
             (out / LEDGER).unlink(missing_ok=True)
             folder.abandon()
         raise
@@ -507,16 +507,16 @@ def spends_of(out: Path) -> tuple[Spend, ...]:
         Spend(
             entry.event,
             declaration.neighbours,
-            in_words(entry.description, out),
+            named_in_a_book(entry.description, out),
             # Runs of Tallyveil have the run in the token. Other ledgers may use one token in two runs.
-            entry.token if entry.token.startswith(entry.run) else f"{entry.run} {entry.token}",
+            entry.token if entry.token.startswith(f"{entry.run} ") else f"{entry.run} {entry.token}",
         )
         for entry in entries
         if entry.kind == "spend"
     )
 
 
-def in_words(description: str, out: Path) -> str:
+def named_in_a_book(description: str, out: Path) -> str:
     """A release as a book names it: what was made, and in which folder."""
     return f"{description}, in {out.resolve().name}"
 
@@ -526,7 +526,7 @@ def _entry_of_book(out: Path, job: Job, secrets: RunSecrets) -> Spend:
     return Spend(
         job.event,
         job.declaration.neighbours,
-        in_words(job.description, out),
+        named_in_a_book(job.description, out),
         f"{secrets.run_id} {job.token}",
     )
 

@@ -292,7 +292,11 @@ def read_book(path: Path) -> Book:
     Raises:
         StoreError: the file cannot be read, is no book, or a line is corrupt or out of its place.
     """
-    return _parsed(finished_lines(path, "book", "a book that `tallyveil book create` made"), path)
+    return _parsed(_finished(path), path)
+
+
+def _finished(path: Path) -> bytes:
+    return finished_lines(path, "book", "a book that `tallyveil book create` made")
 
 
 def require_room(path: Path, spends: Iterable[Spend]) -> None:
@@ -397,8 +401,10 @@ def _entry_of(book: Book, spend: Spend) -> BookEntry:
 
 
 def _opened(path: Path) -> ChainedFile:
-    # Read first: opening for writing would make an empty file where there is none, or change one that is no book.
-    read_book(path)
+    # Looked at first: opening for writing would make an empty file where there is none, or change one that is no book.
+    # The other lines are read under the lock.
+    first, end, _ = _finished(path).partition(b"\n")
+    _parsed(first + end, path)
     # Where a link leads, as files are opened for writing without following one.
     return ChainedFile(path.resolve(), "book", patience=_PATIENCE)
 

@@ -43,7 +43,7 @@ from tallyveil.products.topdown.run.run import TopDownProduct, run_release
 from tallyveil.runs.executors import Where, executors_of
 from tallyveil.runs.folder import FolderState, RunFolder, folder_state
 from tallyveil.runs.observer import Observer
-from tallyveil.runs.once import finished_before, in_words, ledger_entries
+from tallyveil.runs.once import finished_before, ledger_entries, named_in_a_book
 from tallyveil.runs.product import Asked, Outcome
 from tallyveil.storage.json_files import JsonObject, parsed
 from tallyveil.storage.outputs import refuse_inputs
@@ -384,7 +384,7 @@ class _Programme:
             # A release that was killed between its entry and its ledger goes on under the name of its entry.
             require_room(
                 self.settings.book,
-                [spend for spend, out in spends if in_words(spend.description, out) not in entered],
+                [spend for spend, out in spends if named_in_a_book(spend.description, out) not in entered],
             )
         checked = check_inputs(waiting, self.out, self.settings.observer, protected=protected)
         for release in waiting:
