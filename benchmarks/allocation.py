@@ -40,10 +40,7 @@ def released(release: FinishedRelease) -> np.ndarray:
     finest = read_histogram(
         release.root, release.spine.geolevels[release.spine.finest], release.schema, release.spine
     )
-    counts = np.zeros((finest.n_geounits, release.schema.size), np.int64)
-    rows, cells, people = finest.rows(0, finest.n_geounits)
-    counts[rows, cells] = people
-    return counts
+    return finest.dense(0, finest.n_geounits, release.schema.size)
 
 
 def measures(counts: np.ndarray, truth: np.ndarray, children: np.ndarray) -> Sequence[float]:

@@ -1,6 +1,7 @@
 """A finished folder of any product: its manifest, its guarantee and its page."""
 
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,7 +62,11 @@ class Opened:
     @property
     def privacy(self) -> dict[str, Any]:
         """The guarantee as plain data; for the main product computed anew from ledger, plan and geography."""
-        return dict(with_guarantee(self.path, self.manifest).privacy)
+        return dict(self._with_guarantee.privacy)
+
+    @cached_property
+    def _with_guarantee(self) -> Manifest:
+        return with_guarantee(self.path, self.manifest)
 
     if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 

@@ -35,6 +35,7 @@ from tallyveil.files.finished import (
     PROGRAMME,
     ledger_record,
     refuse_unfinished,
+    require_fits,
     require_run,
 )
 from tallyveil.files.geography import read_hierarchies
@@ -189,27 +190,23 @@ class _Look:
 
 def _signatures(root: Path, signed: str, wrong: list[str]) -> str:
     """What the signature of the file that lists all others shows; one that does not fit is noted as wrong."""
-    for name in (signed, REPORT):
-        signature = signature_of(root / name)
-        if signature.fingerprint and not signature.fits:
-            wrong.append(f"{name}{SUFFIX}: {signature}")
-    return str(signature_of(root / signed))
+    signatures = {name: signature_of(root / name) for name in (signed, REPORT)}
+    wrong += [
+        f"{name}{SUFFIX}: {signature}"
+        for name, signature in signatures.items()
+        if signature.fingerprint and not signature.fits
+    ]
+    return str(signatures[signed])
 
 
 def _with_signatures(*names: str) -> set[str]:
     return {*names, *(f"{name}{SUFFIX}" for name in names)}
 
 
-def _require(holds: bool, what: str) -> None:
-    """Refuse what does not hold; raises StoreError."""
-    if not holds:
-        raise StoreError(what, code="release-damaged")
-
-
 def _require_same(stated: Any, derived: Any, place: str) -> None:
     """Refuse a statement that differs from what follows; names the first place where it does. Raises StoreError."""
     if isinstance(stated, Mapping) and isinstance(derived, Mapping):
-        _require(
+        require_fits(
             stated.keys() == derived.keys(), f"{place} has the entries {list(stated)}, not {list(derived)}"
         )
         for key in derived:
@@ -220,7 +217,7 @@ def _require_same(stated: Any, derived: Any, place: str) -> None:
     else:
         # 1 and true are equal in Python, and not in JSON.
         same = stated == derived and type(stated) is type(derived)
-        _require(same, f"{place} says {stated!a:.200}, and what follows is {derived!a:.200}")
+        require_fits(same, f"{place} says {stated!a:.200}, and what follows is {derived!a:.200}")
 
 
 def _named(names: Iterable[str]) -> str:
@@ -277,14 +274,16 @@ def _covered(look: _Look) -> None:
     there = {path.relative_to(root).as_posix(): path for path in _entries(root)}
     look.without = set(_LARGE) - {name.split("/")[0] for name in there}
     missing = {name for name in listed.keys() - there.keys() if name.split("/")[0] not in look.without}
-    _require(not missing, f"there is no {_named(missing)}")
+    require_fits(not missing, f"there is no {_named(missing)}")
     look.without &= {name.split("/")[0] for name in listed}
     look.unseen += [f"{name}/, which was left out" for name in sorted(look.without)]
     others = there.keys() - listed.keys() - {LEDGER, LOG, *_with_signatures(MANIFEST, REPORT)}
     beside = {name for name in others if name.split("/")[0] == INTERVALS}
     # Errors against the truth are no part of the release, and are not private.
     looked = {name for name in others if name.split("/")[0] == "evaluation" and look.manifest.declassified}
-    _require(not (left := others - beside - looked), f"{_named(left)} lies beside what the manifest lists")
+    require_fits(
+        not (left := others - beside - looked), f"{_named(left)} lies beside what the manifest lists"
+    )
     _hold_files(root, [file for name, file in listed.items() if name in there])
     for name in listed.keys() & there.keys():
         require_run(there[name], look.manifest.run, protected=look.manifest.protected)
@@ -299,7 +298,7 @@ _LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
 def _entries(root: Path) -> Iterator[Path]:
     """Everything in a folder that is no folder; raises StoreError for a link."""
     for path in sorted(root.rglob("*")):
-        _require(not path.is_symlink(), f"{path} is a link, which leads elsewhere on every machine")
+        require_fits(not path.is_symlink(), f"{path} is a link, which leads elsewhere on every machine")
         if not path.is_dir():
             yield path
 
@@ -308,22 +307,24 @@ def _hold_files(root: Path, files: Iterable[ListedFile]) -> None:
     for file in files:
         path = inside(root, *file.path.split("/"))
         same = path.is_file() and path.stat().st_size == file.bytes and file_digest(path) == file.sha256
-        _require(same, f"{file.path!a:.200} is not the file of this size and SHA-256 that is listed")
+        require_fits(same, f"{file.path!a:.200} is not the file of this size and SHA-256 that is listed")
 
 
 def _in_ledger(look: _Look) -> None:
     """Event, budget, protection, marks and looks at the truth are those of the whole ledger."""
     root, manifest = look.root, look.manifest
     require_entered(root, manifest)
-    _require(ledger_record(root) == manifest.ledger, "the ledger has lines that the manifest does not name")
+    require_fits(
+        ledger_record(root) == manifest.ledger, "the ledger has lines that the manifest does not name"
+    )
     entries = read_ledger(root / LEDGER)[1]
     _require_same(list(manifest.declassified), list(looks_of(entries)), "declassified")
     marks = release_marks(protected=manifest.protected, declassified=bool(manifest.declassified))
     _require_same(list(manifest.warnings), list(marks), "warnings")
     spend = next(entry for entry in entries if entry.kind == "spend")
-    _require(spend.token.startswith(f"{manifest.spender} "), "the token of the spend names another run")
+    require_fits(spend.token.startswith(f"{manifest.spender} "), "the token of the spend names another run")
     others = {entry.run for entry in entries} - {manifest.run, manifest.spender}
-    _require(not others, f"the ledger has lines of other runs: {_named(others)}")
+    require_fits(not others, f"the ledger has lines of other runs: {_named(others)}")
 
 
 def _logged(look: _Look) -> None:
@@ -335,11 +336,11 @@ def _logged(look: _Look) -> None:
             event, _OF_CLUSTER if event.startswith("chunk ") or event == "worker set aside" else set()
         )
         known = isinstance(line, dict) and line.keys() <= {"time", "event", *keys}
-        _require(known, f"line {number} of {LOG} is none that a run writes")
+        require_fits(known, f"line {number} of {LOG} is none that a run writes")
         _require_same(line.get("run", look.manifest.run), look.manifest.run, f"{LOG}[{number}].run")
         machines = machines or "host" in line
         short = all(len(str(value)) <= _LONGEST and "<" not in str(value) for value in line.values())
-        _require(short, f"line {number} of {LOG} is none that a run writes")
+        require_fits(short, f"line {number} of {LOG} is none that a run writes")
     if machines:
         look.unseen.append(f"which machines did the work: {LOG} names them until `tallyveil publish clean`")
 
@@ -388,7 +389,7 @@ def _claim_plan(look: _Look) -> None:
         _require_same(body["name"], plan["name"], "name")
         drawn = [(item["query"], item["geolevel"], item["budget"]) for item in plan.get("subspace", ())]
         stated = [(item["query"], item["geolevel"], item["budget"]) for item in body.get("drawn", ())]
-        _require(stated == drawn, "the counts drawn on a lattice are not those of the plan")
+        require_fits(stated == drawn, "the counts drawn on a lattice are not those of the plan")
 
     look.hold("the plan in the manifest is that of plan.json", same, look.compared)
     others = [name for name in ("drawn", "agreement", "residents", "imported") if name in body]
@@ -406,7 +407,7 @@ def _claim_spine(look: _Look) -> None:
         plan = stated_plan(look.root / MANIFEST, look.manifest.body["plan"])
         derived = spine_record(plan, read_hierarchies(look.root)) or {}
         stated = look.manifest.body["spine"]
-        _require(stated.keys() <= derived.keys(), f"spine has {_named(stated.keys() - derived.keys())}")
+        require_fits(stated.keys() <= derived.keys(), f"spine has {_named(stated.keys() - derived.keys())}")
         for key in stated.keys() - _AT_MAKING:
             _require_same(stated[key], json.loads(json.dumps(derived[key])), f"spine.{key}")
 
@@ -440,9 +441,9 @@ def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
             width = derived["upper"] - derived["lower"]
             for end, value in derived.items():
                 near = abs(stated[end] - value) <= width + _NEAR * abs(value)
-                _require(near, f"{place}.{end} says {stated[end]!r}, and what follows is {value!r}")
+                require_fits(near, f"{place}.{end} says {stated[end]!r}, and what follows is {value!r}")
             return
-        _require(stated.keys() <= derived.keys(), f"{place} has {_named(stated.keys() - derived.keys())}")
+        require_fits(stated.keys() <= derived.keys(), f"{place} has {_named(stated.keys() - derived.keys())}")
         for key in stated:
             _require_guarantee(stated[key], derived[key], f"{place}.{key}")
     elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
@@ -450,7 +451,7 @@ def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
             _require_guarantee(stated[number], item, f"{place}[{number}]")
     elif isinstance(stated, float) and isinstance(derived, float):
         near = abs(stated - derived) <= _NEAR * abs(derived)
-        _require(near, f"{place} says {stated!r}, and what follows is {derived!r}")
+        require_fits(near, f"{place} says {stated!r}, and what follows is {derived!r}")
     else:
         _require_same(stated, derived, place)
 
@@ -489,9 +490,9 @@ def _claim_counts(look: _Look) -> None:
         families = {name: item["families"] for name, item in solver.items()}
         # Every root is a family by itself.
         parents = [spine.n_geounits(0), *(spine.n_geounits(level) for level in range(spine.n_levels - 1))]
-        _require(families.keys() == set(spine.geolevels), "solver names other geolevels")
+        require_fits(families.keys() == set(spine.geolevels), "solver names other geolevels")
         most = all(families[name] <= n for name, n in zip(spine.geolevels, parents, strict=True))
-        _require(most, "solver names more families than there are parents")
+        require_fits(most, "solver names more families than there are parents")
 
     look.hold(
         "every count adds up; no structural zero is filled; invariants, bounds and agreements hold; tables and "
@@ -545,7 +546,7 @@ def _claim_intervals(look: _Look) -> None:
     if not (root / INTERVALS).exists():
         look.hold(
             "no intervals are stated, and there are none",
-            lambda: _require(
+            lambda: require_fits(
                 "intervals" not in manifest.body, "the manifest states intervals, and there are none"
             ),
             look.compared,
@@ -555,13 +556,13 @@ def _claim_intervals(look: _Look) -> None:
 
     def listed() -> None:
         content = made_intervals(root, manifest.run)
-        _require(content is not None, f"{INTERVALS}/ has no {INTERVALS_MANIFEST}")
+        require_fits(content is not None, f"{INTERVALS}/ has no {INTERVALS_MANIFEST}")
         files = [ListedFile(**file) for file in (content or {})["files"]]
         there = {path.relative_to(root).as_posix() for path in _entries(root / INTERVALS)}
         known = {file.path for file in files} | {
             f"{INTERVALS}/{name}" for name in (README, INTERVALS_MANIFEST)
         }
-        _require(
+        require_fits(
             there == known,
             f"{_named(there ^ known)} lies beside what {INTERVALS_MANIFEST} lists, or is missing",
         )
@@ -604,7 +605,7 @@ def _claim_page(look: _Look) -> None:
         with _scratch(look.root) as copy:
             (copy / REPORT).unlink()
             write_page(copy)
-            _require(
+            require_fits(
                 (copy / REPORT).read_bytes() == (look.root / REPORT).read_bytes(),
                 f"{REPORT} is not the page that this version of Tallyveil draws of the release, which was made with "
                 f"{', '.join(look.manifest.tallyveil)}. `tallyveil report` draws it anew",
@@ -676,7 +677,7 @@ def _claim_event(look: _Look) -> None:
 
 
 def _require_runs(stated: JsonObject, derived: JsonObject) -> None:
-    _require(
+    require_fits(
         stated.keys() == derived.keys(), f"privacy is of {list(stated)}, and the event of {list(derived)}"
     )
     _require_guarantee(stated, derived, "privacy")
@@ -704,52 +705,40 @@ def _programme(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
 
     refuse_unfinished(root)
     content = stated_programme(root)
-    wrong: list[str] = []
-    proved: list[str] = []
-    compared: list[str] = []
-    unseen: list[str] = []
+    look = _Parts(root)
     names = [release["name"] for release in content["releases"]]
     for name in names:
         verdict = _release(inside(root, name), (), whole)
         for lines, more in zip(
-            (wrong, proved, compared, unseen),
+            (look.wrong, look.proved, look.compared, look.unseen),
             (verdict.wrong, verdict.proved, verdict.compared, verdict.not_looked_at),
             strict=True,
         ):
             lines += [f"{name}: {line}" for line in more]
     others = {path.name for path in root.iterdir()} - {*names, *_with_signatures(PROGRAMME, REPORT)}
     if others:
-        wrong.append(f"{_named(others)} lies beside the releases of the programme")
-    if not wrong:
-        wrong += _remade_programme(root, content)
-        proved.append(
-            "what the programme says of its releases together, and its page, follow from their ledgers"
+        look.wrong.append(f"{_named(others)} lies beside the releases of the programme")
+    if not look.wrong:
+        look.hold(
+            "what the programme says of its releases together, and its page, follow from their ledgers",
+            lambda: _require_remade_programme(root),
         )
-    subject = f"a programme of {len(names)} releases"
-    return Verdict(
-        root,
-        subject,
-        content["guarantee"]["together"]["statement"],
-        _signatures(root, PROGRAMME, wrong),
-        *map(tuple, (proved, compared, unseen, wrong)),
-    )
+    statement = content["guarantee"]["together"]["statement"]
+    return look.verdict(f"a programme of {len(names)} releases", statement, PROGRAMME)
 
 
-def _remade_programme(root: Path, content: JsonObject) -> list[str]:
+def _require_remade_programme(root: Path) -> None:
     from tallyveil.products.dhc.page import write_programme_report
     from tallyveil.products.dhc.public.programme_file import rewritten_programme
 
     with _scratch(root) as copy:
-        try:
-            rewritten_programme(copy)
-            write_programme_report(copy)
-        except TallyveilError as error:
-            return [str(error)]
-        return [
-            f"{name} is not what follows from the releases of the programme"
-            for name in (PROGRAMME, REPORT)
-            if (copy / name).read_bytes() != (root / name).read_bytes()
-        ]
+        rewritten_programme(copy)
+        write_programme_report(copy)
+        for name in (PROGRAMME, REPORT):
+            require_fits(
+                (copy / name).read_bytes() == (root / name).read_bytes(),
+                f"{name} is not what follows from the releases of the programme",
+            )
 
 
 def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
@@ -786,11 +775,11 @@ class _Parts(_Look):
 
 def _covered_publication(root: Path, content: JsonObject) -> None:
     files = content.get("files")
-    _require(isinstance(files, list), f"{PUBLICATION} lists no files")
+    require_fits(isinstance(files, list), f"{PUBLICATION} lists no files")
     listed = [ListedFile(file["path"], file["bytes"], file["sha256"]) for file in files or ()]
     there = {path.relative_to(root).as_posix() for path in _entries(root)}
     known = {file.path for file in listed} | {PUBLICATION}
-    _require(
+    require_fits(
         there - {f"{PUBLICATION}{SUFFIX}"} == known,
         f"{_named(there ^ known)} lies beside what {PUBLICATION} lists, or is missing",
     )
@@ -799,7 +788,7 @@ def _covered_publication(root: Path, content: JsonObject) -> None:
 
 def _require_holds(source: Path, whole: bool) -> None:
     verdict = _release(source, (), whole)
-    _require(verdict.holds, "; ".join(verdict.wrong))
+    require_fits(verdict.holds, "; ".join(verdict.wrong))
 
 
 def _publish(content: JsonObject, sources: Sequence[Path], root: Path, out: Path) -> None:
@@ -826,9 +815,11 @@ def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
             {path.relative_to(top).as_posix(): path for path in _entries(top) if path.suffix != SUFFIX}
             for top in (root, out)
         )
-        _require(ours.keys() == theirs.keys(), f"{_named(ours.keys() ^ theirs.keys())} is there once only")
+        require_fits(
+            ours.keys() == theirs.keys(), f"{_named(ours.keys() ^ theirs.keys())} is there once only"
+        )
         for name, path in ours.items():
-            _require(path.read_bytes() == theirs[name].read_bytes(), f"{name!a:.200} is not what follows")
+            require_fits(path.read_bytes() == theirs[name].read_bytes(), f"{name!a:.200} is not what follows")
 
 
 def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
@@ -840,7 +831,7 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     others = {path.name for path in root.iterdir()} - TOP
 
     def pages() -> None:
-        _require(not others, f"{_named(others)} lies beside the parts of a site")
+        require_fits(not others, f"{_named(others)} lies beside the parts of a site")
         with tempfile.TemporaryDirectory() as place:
             copy_pages(Path(place))
             for part in (*PARTS, "index.html"):
@@ -849,7 +840,9 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
                     for top in (root, Path(place))
                 )
                 wrong = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-                _require(not wrong, f"{_named(wrong)} is not what this version of Tallyveil puts into a site")
+                require_fits(
+                    not wrong, f"{_named(wrong)} is not what this version of Tallyveil puts into a site"
+                )
 
     look.hold("the program of the site is the one of this version of Tallyveil", pages)
     if not sources:

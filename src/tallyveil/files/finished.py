@@ -119,3 +119,9 @@ def require_run(path: Path, run: str, *, protected: bool) -> None:
             "be a new spend.",
             code="release-damaged",
         )
+
+
+def require_fits(fits: bool, what: str) -> None:
+    """Refuse a release whose statement does not fit what follows from its files; raises StoreError."""
+    if not fits:
+        raise StoreError(what, code="release-damaged")

@@ -287,13 +287,14 @@ class Estimation:
             return passes.chunks(folders, address)
         level = self.spine.level_index(address["geolevel"])
         above = self._read_counts(folders, level - 1)
-        keep = self._keeper(folders, self._builder(level))
+        builder = self._builder(level)
+        keep = self._keeper(folders, builder)
         if address["work"] == ALLOCATION:
-            allocation = BlockAllocation(self._builder(level), above, self._read_counts(folders, level - 2))
+            allocation = BlockAllocation(builder, above, self._read_counts(folders, level - 2))
             chunks = allocation.chunks(shared_model(folders), keep, folders)[0]
         else:
             # Sums of the tree come from the file that the run's own process shares; here the sweep is not made again.
-            builder = replace(self._builder(level), tree=self._shared_values(folders, level))
+            builder = replace(builder, tree=self._shared_values(folders, level))
             chunks = family_chunks(builder, above, keep, folders)[0]
         return chunks
 

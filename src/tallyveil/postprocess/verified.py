@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.errors import StoreError
 from tallyveil.estimation.intervals.answers import Answers, LevelAnswers, region_answers, region_of
 from tallyveil.estimation.intervals.interval import intervals_if_any
 from tallyveil.files.checks import check_release
-from tallyveil.files.finished import MANIFEST
+from tallyveil.files.finished import MANIFEST, require_fits
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import HISTOGRAM, MICRODATA, histogram_name, read_histogram
 from tallyveil.files.intervals import (
@@ -81,18 +80,13 @@ class _Opened:
 def _opened(root: Path, manifest: Manifest) -> _Opened:
     plan, hierarchies = stated_plan(root / MANIFEST, manifest.body["plan"]), read_hierarchies(root)
     digest = hierarchies.spine.digest().hex()
-    _require(
+    require_fits(
         digest == manifest.body["inputs"].get("geography_sha256"),
         "the geography is another than `inputs` name",
     )
     return _Opened(
         root, manifest, plan, hierarchies, allocation_of(plan.strategy, hierarchies.spine, hierarchies.shares)
     )
-
-
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise StoreError(what, code="release-damaged")
 
 
 def final_checks(root: Path, manifest: Manifest) -> list[str]:
@@ -132,7 +126,7 @@ def _require_no_other(opened: _Opened, areas: list[str]) -> None:
             known = plan.microdata
         else:
             known = top not in ("evaluation", INTERVALS)
-        _require(known, f"{name!a:.200} is a file that no run of this plan writes")
+        require_fits(known, f"{name!a:.200} is a file that no run of this plan writes")
 
 
 def require_measured(root: Path, manifest: Manifest) -> None:
@@ -149,18 +143,20 @@ def require_measured(root: Path, manifest: Manifest) -> None:
             )
             variances = opened.allocation.variances(geolevel, query, 0, n_geounits)
             same = np.array_equal(noisy.variances, variances)
-            _require(same, f"the variances of {query!a:.80} at {geolevel!a:.80} are not those of the plan")
+            require_fits(
+                same, f"the variances of {query!a:.80} at {geolevel!a:.80} are not those of the plan"
+            )
             expected.add(measurement_folder(root, geolevel, query).relative_to(root).as_posix())
     if ANSWER_LABELS in manifest.digests:
         labels = read_published(root / ANSWER_LABELS)
-        _require(
+        require_fits(
             labels.equals(answer_labels(measured_groups(plan, spine))), f"{ANSWER_LABELS} has other labels"
         )
     expected |= {f"{FOLDER}/{file_name(item.geolevel)}" for item in plan.subspace}
     for name in manifest.digests:
         if name.split("/")[0] == FOLDER:
             known = name in expected or name.rpartition("/")[0] in expected
-            _require(known, f"{name!a:.200} holds measurements that the plan does not make")
+            require_fits(known, f"{name!a:.200} holds measurements that the plan does not make")
 
 
 def require_estimated(root: Path, manifest: Manifest) -> None:
@@ -178,7 +174,7 @@ def require_estimated(root: Path, manifest: Manifest) -> None:
                 np.array_equal(getattr(ours, part), getattr(theirs, part))
                 for part in ("offsets", "cells", "counts")
             )
-            _require(same, f"the counts of {geolevel!a:.80} are not the estimate from the measurements")
+            require_fits(same, f"the counts of {geolevel!a:.80} are not the estimate from the measurements")
 
 
 def require_intervals(root: Path, manifest: Manifest, *, whole: bool) -> list[str]:
@@ -203,12 +199,14 @@ def require_intervals(root: Path, manifest: Manifest, *, whole: bool) -> list[st
     job = question.job(release)
     derived = job.content() | {"tallyveil": content["tallyveil"], "format": content["format"]}
     for key, value in derived.items():
-        _require(
+        require_fits(
             content.get(key) == value,
             f"{INTERVALS}/: {key} says {content.get(key)!a:.200}, not {value!a:.200}",
         )
     text = readme_of(release, job.model, job.level, job.covers(job.model), with_bounds=job.with_bounds)
-    _require((root / INTERVALS / README).read_text(encoding="utf-8") == text, f"{README} says something else")
+    require_fits(
+        (root / INTERVALS / README).read_text(encoding="utf-8") == text, f"{README} says something else"
+    )
     workers = usable_cores()
     for fit in job.fits:
         tables = job.tables_of(fit, workers, Stopwatch(SilentObserver()))
@@ -234,7 +232,7 @@ def _require_level(tables: FitTables, number: int, *, whole: bool) -> None:
         for group in tables.interval_fit.groups
     ]
     for group, frame in zip(tables.interval_fit.groups, written, strict=True):
-        _require(
+        require_fits(
             frame.height == len(codes) * group.size,
             f"a row of {group.name!a:.80} at {geolevel!a:.80} is missing",
         )
@@ -294,7 +292,7 @@ def _require_rows(
             same = same and bool(apart <= most)
         else:
             same = bool((stated == derived).all())
-        _require(same, f"{name} of some of the geounits from {codes[start]!a:.80} on is not what follows")
+        require_fits(same, f"{name} of some of the geounits from {codes[start]!a:.80} on is not what follows")
 
 
 def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None:
@@ -310,7 +308,9 @@ def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None
     for group in tables.interval_fit.groups:
         columns = slice(place, place := place + group.size)
         frame = collect(read_interval_table(root, family.name, group.name), root, INTERVALS)
-        _require(frame.height == family.n_entities * group.size, f"a row of {family.name!a:.80} is missing")
+        require_fits(
+            frame.height == family.n_entities * group.size, f"a row of {family.name!a:.80} is missing"
+        )
         if whole:
             part = Answers(answers.estimates[:, columns], answers.variances[:, columns])
             rows, codes = (0, family.n_entities), pl.Series(family.codes)
@@ -324,7 +324,7 @@ def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None
         sums = np.array([by_geounit[geounits].sum(axis=0) for geounits in members]).reshape(-1, group.size)
         apart = np.abs(sums - frame["estimate"].to_numpy().reshape(-1, group.size))
         most = (np.array([len(geounits) for geounits in members])[:, None] + 1) * 10.0**-DECIMALS
-        _require(bool((apart <= most).all()), f"estimates of {family.name!a:.80} do not add up")
+        require_fits(bool((apart <= most).all()), f"estimates of {family.name!a:.80} do not add up")
 
 
 def _number(values: NDArray[np.float64], known: NDArray[np.bool_]) -> pl.Series:
@@ -352,7 +352,7 @@ def _require_sums(tables: FitTables, number: int, written: list[pl.DataFrame]) -
         children = np.diff(begins)[:, None] + 1
         apart = np.abs(sums - parents["estimate"].to_numpy().reshape(-1, group.size))
         # Each number is rounded to six decimals.
-        _require(
+        require_fits(
             bool((apart <= children * 10.0**-DECIMALS).all()),
             f"estimates of {group.name!a:.80} do not add up",
         )
@@ -362,16 +362,18 @@ def _require_sums(tables: FitTables, number: int, written: list[pl.DataFrame]) -
 def _require_order(frame: pl.DataFrame, query: str) -> None:
     """The lower end lies at or below the upper one, and no standard error is negative."""
     wrong = frame.filter((pl.col("lower") > pl.col("upper")) | (pl.col("standard_error") < 0))
-    _require(wrong.height == 0, f"an interval of {query!a:.80} has its ends in the wrong order")
+    require_fits(wrong.height == 0, f"an interval of {query!a:.80} has its ends in the wrong order")
 
 
 def _require_compared(root: Path, content: JsonObject, geolevels: set[str]) -> None:
     """How the counts lie against their intervals is what the manifest of the intervals says."""
     tables = {table_name(table["area"], table["query"], INTERVALS) for table in content["compared"]}
     there = {file["path"].rpartition("/")[0] for file in content["files"]}
-    _require(tables == there, f"{INTERVALS}/: other tables are compared than there are")
+    require_fits(tables == there, f"{INTERVALS}/: other tables are compared than there are")
     for table in content["compared"]:
-        _require(table["is_entity"] == (table["area"] not in geolevels), f"{INTERVALS}/: is_entity is wrong")
+        require_fits(
+            table["is_entity"] == (table["area"] not in geolevels), f"{INTERVALS}/: is_entity is wrong"
+        )
         frame = collect(read_interval_table(root, table["area"], table["query"]), root, "intervals")
         errors, count = frame["standard_error"].drop_nulls().to_numpy(), pl.col("count")
         errors = errors[errors > 0]
@@ -384,7 +386,7 @@ def _require_compared(root: Path, content: JsonObject, geolevels: set[str]) -> N
         same = all(table[name] == number for name, number in derived.items())
         stated, middle = table["standard_error"], float(np.median(errors)) if len(errors) else None
         near = stated is None if middle is None else abs(middle - (stated or 0.0)) <= _NEAR * middle
-        _require(
+        require_fits(
             same and near,
             f"{INTERVALS}/: what is said of {table['query']!a:.80} at {table['area']!a:.80} is wrong",
         )
@@ -399,11 +401,11 @@ def _require_beside(root: Path, manifest: Manifest, content: JsonObject, queries
         for name in manifest.digests
         if name.startswith(f"{TABLES}/") and "tallyveil.level" in parquet_metadata(root / name)
     }
-    _require(
+    require_fits(
         stated == sorted(with_columns),
         f"{sorted(with_columns)} have intervals, and the manifest names {stated}",
     )
-    _require(with_columns <= set(queries), "tables have columns of intervals that there are not")
+    require_fits(with_columns <= set(queries), "tables have columns of intervals that there are not")
     for area, query in ((table["area"], table["query"]) for table in content["compared"]):
         if query in stated and table_name(area, query) in tabulated:
             ours, theirs = (
@@ -414,4 +416,6 @@ def _require_beside(root: Path, manifest: Manifest, content: JsonObject, queries
                 )
                 for kind in (TABLES, INTERVALS)
             )
-            _require(ours.equals(theirs), f"the table of {query!a:.80} for {area!a:.80} has other intervals")
+            require_fits(
+                ours.equals(theirs), f"the table of {query!a:.80} for {area!a:.80} has other intervals"
+            )

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.arrays import Integers, NarrowArray
+from tallyveil.arrays import IntegerRows, Integers, NarrowArray
 
 LARGEST_INT32: Final = 2**31 - 1
 """Largest count or cell that is held in four bytes; above it a whole array takes eight."""
@@ -289,6 +289,13 @@ class PublicCounts:
     def rows(self, start: int, stop: int) -> tuple[Integers, Integers, Integers]:
         """Triplets (row counted from `start`, cell, count) of geounits start to stop - 1, int64."""
         return triplets_of(self.offsets, self.cells, self.counts, start, stop)
+
+    def dense(self, start: int, stop: int, n_cells: int) -> IntegerRows:
+        """Counts of geounits start to stop - 1 in every cell, int64; shape (geounits, cells)."""
+        dense = np.zeros((stop - start, n_cells), np.int64)
+        rows, cells, counts = self.rows(start, stop)
+        dense[rows, cells] = counts
+        return dense
 
 
 def rows_between(

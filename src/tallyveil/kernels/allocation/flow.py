@@ -90,14 +90,14 @@ def _begin(laws: Laws, n: int, n_cells: int, allowed: Integers) -> State:
 
 
 @njit(nogil=True, cache=True)
-def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
+def share_out(laws: Laws, supply: Integers) -> IntegerRows:
     """Counts of blocks that add up to their parent's, at the least cost.
 
     Args:
         laws: Laws of the counts of each block: a row for each cell, and one for the total.
         supply: The parent's count of each cell.
     Returns:
-        The counts, shape (blocks, cells), and the number of units that were sent along paths.
+        The counts; shape (blocks, cells).
     """
     n_cells = supply.size
     n = laws.first.size // (n_cells + 1)
@@ -112,7 +112,6 @@ def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
     # The sink must take in all supplies, and takes in what blocks have.
     excess[sink] = -excess[:n_cells].sum()
     distance, came_from = np.empty(n_nodes, np.int64), np.empty(n_nodes, np.int64)
-    n_sent = 0
     while True:
         wanted = False
         for v in range(n_nodes):
@@ -123,7 +122,7 @@ def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
                 wanted = True
         if not wanted:
             break
-        _find_paths(state, supply, distance, came_from)
+        _find_paths(state, distance, came_from)
         end = -1
         for v in range(n_cells + 1):
             if excess[v] < 0 and (end < 0 or distance[v] < distance[end]):
@@ -134,12 +133,19 @@ def share_out(laws: Laws, supply: Integers) -> tuple[IntegerRows, int]:
             start = came_from[start]
         excess[start] -= 1
         excess[end] += 1
-        n_sent += 1
-    return state.units[:, :n_cells].copy(), n_sent
+    return state.units[:, :n_cells].copy()
+
+
+@hot
+def _cost(state: State, b: int, c: int, more: bool) -> int:
+    """What one unit more, or one less, of a cell or of the total costs; `FAR` where there is none to take."""
+    if more:
+        return int(state.more[b, c])
+    return -int(state.last[b, c]) if state.units[b, c] > 0 else FAR
 
 
 @internal
-def _find_paths(state: State, supply: Integers, distance: Integers, came_from: Integers) -> None:
+def _find_paths(state: State, distance: Integers, came_from: Integers) -> None:
     """Shortest distances from all nodes at distance 0, and the node before each on its path."""
     n, n_cells = state.units.shape[0], state.units.shape[1] - 1
     changed = True
@@ -149,30 +155,15 @@ def _find_paths(state: State, supply: Integers, distance: Integers, came_from: I
             node = n_cells + 1 + b
             # Into the block: one more of a cell; or out of the sink: one less in total.
             for c in range(n_cells + 1):
-                if distance[c] == FAR:
-                    continue
-                if c < n_cells:
-                    if supply[c] == 0:
-                        continue
-                    cost = state.more[b, c]
-                elif state.units[b, c] > 0:
-                    cost = -state.last[b, c]
-                else:
-                    continue
-                if distance[c] + cost < distance[node]:
+                cost = _cost(state, b, c, c < n_cells)
+                # Costs can be negative, so that what is far must be left out by itself.
+                if distance[c] != FAR and cost != FAR and distance[c] + cost < distance[node]:
                     distance[node], came_from[node] = distance[c] + cost, c
                     changed = True
-            if distance[node] == FAR:
-                continue
             # Out of the block: one less of a cell; or into the sink: one more in total.
             for c in range(n_cells + 1):
-                if c == n_cells:
-                    cost = state.more[b, c]
-                elif state.units[b, c] > 0:
-                    cost = -state.last[b, c]
-                else:
-                    continue
-                if distance[node] + cost < distance[c]:
+                cost = _cost(state, b, c, c == n_cells)
+                if distance[node] != FAR and cost != FAR and distance[node] + cost < distance[c]:
                     distance[c], came_from[c] = distance[node] + cost, node
                     changed = True
 

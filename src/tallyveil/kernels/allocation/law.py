@@ -132,6 +132,12 @@ def first_count(value: int, noise: Noise) -> int:
     return max(value - noise.reach, 0)
 
 
+@hot
+def count_range(value: int, noise: Noise) -> int:
+    """How many counts a noisy answer leaves likely, from `first_count` on."""
+    return max(value, 0) + noise.reach - first_count(value, noise) + 1
+
+
 @internal
 def _weights(value: int, noise: Noise, concentration: float, out: Floats) -> tuple[int, float]:
     """The factors c(x) P(value - x) of the posterior of the counts from `first_count` on, divided by the largest.
@@ -140,7 +146,7 @@ def _weights(value: int, noise: Noise, concentration: float, out: Floats) -> tup
         The number of counts, and the logarithm of what the factors were divided by.
     """
     first = first_count(value, noise)
-    n = max(value, 0) + noise.reach - first + 1
+    n = count_range(value, noise)
     largest = -np.inf
     for i in range(n):
         x = first + i
@@ -403,7 +409,7 @@ class Laws(NamedTuple):
 
 @internal
 def _trimmed(law: Floats, n: int) -> tuple[int, int]:
-    """First and last place of a law of n probabilities that are left when its ends are trimmed, and the law scaled."""
+    """First and last place of a law of n probabilities that are left when its ends are trimmed."""
     first, last, mass = 0, n - 1, law[0]
     while first < last and mass < TRIMMED:
         first += 1
@@ -435,7 +441,7 @@ def _cell_law(c: int, k: int, block: Block, grid: Grid, room: Room, n_cells: int
     if k == 0:  # no mean: nobody
         cells.first[n_cells], cells.width[n_cells], law[0] = 0, 1, 1.0
         return n_cells + 1
-    n = max(value, 0) + noise.reach - first_count(value, noise) + 1
+    n = count_range(value, noise)
     q, power, total = exp(_powers(grid.log_mean[k - 1], grid.concentration)[0]), 1.0, 0.0
     for i in range(n):
         law[i] = weight[i] * power
@@ -554,10 +560,10 @@ def _sum_law(
     sums.number[row, t] = n_sums
     law, n, first = sums.law[n_sums], 1, 0
     law[0] = 1.0
+    least = grid.factor[1:].min()
     for c in grid.cells[r]:
         k = 0
         if t > 0:
-            least = grid.factor[1:].min()
             k = mean_at(block.place[c], t - 1 + least, grid.shift[h, c], grid.log_mean.size + 1)
         n_cells = _cell_law(c, k, block, grid, room, n_cells)
         number = room.cells.number[c, k]
@@ -672,8 +678,9 @@ def _mixed_cell(r: int, c: int, value: int, place: int, noise: Noise, grid: Grid
     """The law of a cell's count from `first_count` on, not scaled, in `room.part`; the number of counts."""
     n_classes = grid.shift.shape[0]
     first = first_count(value, noise)
-    n = max(value, 0) + noise.reach - first + 1
+    n = count_range(value, noise)
     room.part[:n] = 0.0
+    least = grid.factor[1:].min()
     for h in range(n_classes):
         for t in range(room.probability.shape[1]):
             weight = room.probability[r * n_classes + h, t]
@@ -681,7 +688,7 @@ def _mixed_cell(r: int, c: int, value: int, place: int, noise: Noise, grid: Grid
                 continue
             k = 0
             if t > 0:
-                k = mean_at(place, t - 1 + grid.factor[1:].min(), grid.shift[h, c], grid.log_mean.size + 1)
+                k = mean_at(place, t - 1 + least, grid.shift[h, c], grid.log_mean.size + 1)
             number = room.cells.number[c, k]
             begin = room.cells.first[number] - first
             # With no mean, a noisy value far above zero is all but impossible, and its weight vanishes.

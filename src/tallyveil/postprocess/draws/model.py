@@ -63,12 +63,9 @@ def _released(release: FinishedRelease) -> Int32s:
     """The released counts of the finest geolevel; shape (blocks, cells)."""
     spine = release.spine
     finest = read_histogram(release.root, spine.geolevels[spine.finest], release.schema, spine)
-    counts = np.zeros((finest.n_geounits, release.schema.size), np.int32)
     if finest.total > LARGEST:
         raise _refused(release, f"it has more than {LARGEST:,} people")
-    rows, cells, people = finest.rows(0, finest.n_geounits)
-    counts[rows, cells] = people
-    return counts
+    return finest.dense(0, finest.n_geounits, release.schema.size).astype(np.int32)
 
 
 def _refuse_kinds(release: FinishedRelease) -> None:

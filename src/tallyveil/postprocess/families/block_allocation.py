@@ -98,9 +98,9 @@ class BlockAllocation:
         parents = spine.child_offsets[level - 2]
         parent = np.repeat(np.arange(len(parents) - 1), np.diff(parents))[first:last]
         begin = int(parent[0])
-        over = _dense(self.over, begin, int(parent[-1]) + 1, self._query.n_cells)
+        over = self.over.dense(begin, int(parent[-1]) + 1, self._query.n_cells)
         n_blocks = np.diff(spine.child_offsets[level - 1][first : last + 1])
-        counts = _dense(self.above, first, last, self._query.n_cells)
+        counts = self.above.dense(first, last, self._query.n_cells)
         return families_of(self._kinds, counts, over[parent - begin], n_blocks)
 
     def values(
@@ -165,7 +165,7 @@ class BlockAllocation:
         table, _ = likelihoods(distinct, noise, model.grid)
         begin = self.builder.spine.child_offsets[self.builder.level - 1][first : last + 1]
         begin = begin - begin[0]
-        parents = _dense(self.above, first, last, self._query.n_cells)
+        parents = self.above.dense(first, last, self._query.n_cells)
         counts, statuses = np.zeros(values.shape, np.int64), []
         for f, supply in enumerate(parents):
             rows = slice(begin[f], begin[f + 1])
@@ -177,7 +177,7 @@ class BlockAllocation:
             else:
                 answers = Answers(values[rows], column[rows], table, noise)
                 laws = block_laws(answers, f, families, model.prior, model.grid)
-                counts[rows], _ = share_out(laws, supply)
+                counts[rows] = share_out(laws, supply)
                 statuses.append(EstimateStatus.ALLOCATED)
         row, cells = np.nonzero(counts)
         return ChunkOutcome(
@@ -243,11 +243,3 @@ def shared_model(folders: ChunkFolders) -> BlockModel:
 
 def _save(model: BlockModel, path: Path) -> None:
     write_archive(path, *archived(model))
-
-
-def _dense(counts: PublicCounts, first: int, last: int, n_cells: int) -> IntegerRows:
-    """The counts of geounits first to last - 1 in every cell."""
-    dense = np.zeros((last - first, n_cells), np.int64)
-    rows, cells, people = counts.rows(first, last)
-    dense[rows, cells] = people
-    return dense

@@ -10,8 +10,7 @@ from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
-from tallyveil.errors import StoreError
-from tallyveil.files.finished import LEDGER
+from tallyveil.files.finished import LEDGER, require_fits
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.lattice.public.plan import StatedSubspacePlan, margins_of
@@ -19,11 +18,6 @@ from tallyveil.runs.folder import PLAN
 from tallyveil.schema.schema import schema_from_mapping
 
 TABLE, SUMS = "table.parquet", "sums.parquet"
-
-
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise StoreError(what, code="release-damaged")
 
 
 def require_table(root: Path, manifest: Manifest) -> None:
@@ -36,36 +30,40 @@ def require_table(root: Path, manifest: Manifest) -> None:
         StoreError: a statement does not hold.
     """
     plan: Any = read_listed(root, manifest, PLAN, StatedSubspacePlan)
-    _require(plan == manifest.body["plan"], "the manifest states another plan than plan.json")
+    require_fits(plan == manifest.body["plan"], "the manifest states another plan than plan.json")
     privacy = manifest.privacy
     for key, stated in (
         ("law", plan["law"]),
         ("invariants", plan["constraints"]),
         ("distance", plan["distance"]),
     ):
-        _require(privacy.get(key) == stated, f"privacy.{key} is not that of the plan")
+        require_fits(privacy.get(key) == stated, f"privacy.{key} is not that of the plan")
     event = next(entry.event for entry in read_ledger(root / LEDGER)[1] if entry.kind == "spend")
     delta = Fraction(plan["delta"])
     least = proved_epsilon(event, Neighbours(plan["neighbours"]), delta).bounds.lower
-    _require(
+    require_fits(
         privacy["epsilon"] >= least, f"privacy.epsilon is below {least:.6g}, which the event has at least"
     )
     if plan["budget_unit"] == "rho":
-        _require(privacy.get("rho") == str(manifest.spent.spent), "privacy.rho is not what the ledger shows")
+        require_fits(
+            privacy.get("rho") == str(manifest.spent.spent), "privacy.rho is not what the ledger shows"
+        )
     else:
         # The epsilon at the distance of the plan is what was spent.
-        _require(privacy["epsilon"] >= float(manifest.spent.spent), "privacy.epsilon is below what was spent")
+        require_fits(
+            privacy["epsilon"] >= float(manifest.spent.spent), "privacy.epsilon is below what was spent"
+        )
     said = f"epsilon <= {at_most(privacy['epsilon'])} "
-    _require(privacy["statement"].startswith(said), "privacy.statement says another epsilon")
+    require_fits(privacy["statement"].startswith(said), "privacy.statement says another epsilon")
     _require_sums(read_listed_table(root, manifest, TABLE), read_listed_table(root, manifest, SUMS), plan)
 
 
 def _require_sums(table: pl.DataFrame, sums: pl.DataFrame, plan: Any) -> None:
     schema = schema_from_mapping(plan["schema"])
-    _require(table.height == schema.size, "the table lacks a cell")
+    require_fits(table.height == schema.size, "the table lacks a cell")
     system = margins_of(schema)
     names = (*plan["constraints"], *system.names)
-    _require(tuple(sums["sum"]) == names, "the published sums have other names than the plan gives them")
+    require_fits(tuple(sums["sum"]) == names, "the published sums have other names than the plan gives them")
     totals = system.totals(table["count"].to_numpy())
     same = sums["count"][len(plan["constraints"]) :].to_list() == totals.tolist()
-    _require(same, "a published sum is not that of the published cells")
+    require_fits(same, "a published sum is not that of the published cells")
