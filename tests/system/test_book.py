@@ -88,6 +88,9 @@ def test_commands_and_page(tmp_path, command):
     assert [row["cost"] for row in shown["releases"]] == ["1/2", "1/2"]
     assert shown["total"]["epsilon"]["upper"] == pytest.approx(10.0, abs=1)
     command("book", "report", path, "--out", tmp_path / "page.html")
+    before = (tmp_path / "b.jsonl").read_bytes()
+    assert "input-in-output" in command("book", "report", path, "--out", path, code=8)
+    assert (tmp_path / "b.jsonl").read_bytes() == before
     page = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;Persons" in page
     assert "<i>tables" not in page

@@ -1,6 +1,7 @@
 """`tallyveil verify`: a release is proved from its files, and a forger's edits are found although every digest fits."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -162,3 +163,32 @@ def test_a_cleaned_release_holds_no_time_and_is_still_proved(release, tmp_path, 
     assert {key for line in lines for key in line} == {"event", "run", "protected", "stage"}
     verdict = tallyveil.verify(copy)
     assert verdict.holds, verdict.wrong
+
+
+def test_what_stands_behind_the_last_line_of_the_log_is_looked_at(release, tmp_path):
+    copy = shutil.copytree(release, tmp_path / "copy")
+    with (copy / "log.jsonl").open("a") as stream:
+        stream.write("epsilon of this release is 0.1")
+    assert any("log.jsonl" in line for line in tallyveil.verify(copy).wrong)
+    (copy / "log.jsonl").unlink()
+    verdict = tallyveil.verify(copy)
+    assert verdict.holds
+    assert "the log: there is none" in verdict.not_looked_at
+
+
+def test_odd_folders_are_refused_in_words(release, tables, tmp_path):
+    piped = shutil.copytree(release, tmp_path / "piped")
+    (piped / "report.html").unlink()
+    os.mkfifo(piped / "report.html")
+    assert not tallyveil.verify(piped).holds
+    listed = shutil.copytree(tables, tmp_path / "listed")
+    for files in ([{}], [3]):
+        (listed / "publication.json").write_text(json.dumps({"files": files}))
+        assert not tallyveil.verify(listed).holds
+    for path in (tmp_path / "nothing", tables / "publication.json"):
+        with pytest.raises(StoreError) as caught:
+            tallyveil.verify(path)
+        assert caught.value.code == "no-release"
+    with pytest.raises(StoreError) as caught:
+        tallyveil.verify(tables, releases=[tmp_path / "nothing"])
+    assert caught.value.code == "no-release"

@@ -123,11 +123,13 @@ class RegisterBook:
             out: The file.
             delta: Where epsilon is stated; None for the delta of the allowance, or 1e-10 where it has none.
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: the file cannot be written, or is the book.
             BudgetError: the delta is out of range.
         """
         from tallyveil.report.book import write_book_page
+        from tallyveil.storage.outputs import refuse_inputs
 
+        refuse_inputs(Path(out), [self.path])
         return write_book_page(self._book, self.total(delta), Fraction(self._delta(delta)), Path(out))
 
     def _delta(self, given: str | Fraction | None) -> str:

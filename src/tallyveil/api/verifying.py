@@ -142,6 +142,16 @@ def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdi
     folder, sources = Path(path), [Path(release) for release in releases]
     if is_object(folder):
         return _copy(folder, whole=whole)
+    for source in sources:
+        if not (source / MANIFEST).is_file():
+            raise StoreError(
+                f"{source} holds no finished release. Give --release the folder of one.", code="no-release"
+            )
+    if not folder.is_dir():
+        raise StoreError(
+            f"{folder} is {'a file' if folder.exists() else 'not there'}. Name the folder of what is to be verified.",
+            code="no-release",
+        )
     for name, look in _SUBJECTS.items():
         if (folder / name).is_file():
             return look(folder, sources, whole)
@@ -370,6 +380,9 @@ def _claim_ledger(look: _Look) -> None:
 
 
 def _claim_log(look: _Look) -> None:
+    if not (look.root / LOG).exists():
+        look.unseen.append("the log: there is none")
+        return
     look.hold("the log names stages of this run, and nothing else", lambda: _logged(look), look.compared)
 
 
@@ -653,7 +666,12 @@ def _scratch(root: Path) -> Iterator[Path]:
     """A copy of a folder, in which files may be written anew."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "copy"
+        # A pipe would be waited for, and is no part of a release.
+        for path in root.rglob("*"):
+            require_fits(path.is_file() or path.is_dir(), f"{path.name!a:.200} is no file")
         shutil.copytree(root, copy)
+        # The copy has the modes of a release that may be read-only.
+        copy.chmod(0o700)
         yield copy
 
 
@@ -776,7 +794,12 @@ class _Parts(_Look):
 def _covered_publication(root: Path, content: JsonObject) -> None:
     files = content.get("files")
     require_fits(isinstance(files, list), f"{PUBLICATION} lists no files")
-    listed = [ListedFile(file["path"], file["bytes"], file["sha256"]) for file in files or ()]
+    try:
+        listed = [ListedFile(file["path"], file["bytes"], file["sha256"]) for file in files or ()]
+    except (KeyError, TypeError):
+        raise StoreError(
+            f"{PUBLICATION} lists a file without its path, bytes or sha256", code="release-damaged"
+        ) from None
     there = {path.relative_to(root).as_posix() for path in _entries(root)}
     known = {file.path for file in listed} | {PUBLICATION}
     require_fits(

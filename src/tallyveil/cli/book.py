@@ -191,7 +191,7 @@ def _show(
     if total:
         console.print(
             f"Together they have epsilon at most {at_most(total['epsilon']['upper'])} at delta = {total['delta']} for "
-            "noise that was fixed before the first of them.",
+            "noise that nobody chose after seeing an earlier one of them.",
             soft_wrap=True,
         )
         for statement in total["invariants"]:

@@ -45,7 +45,8 @@ def log_lines(folder: Path) -> list[Any]:
     if not path.is_file():
         return []
     lines: list[Any] = []
-    for line in regular_bytes(path).split(b"\n")[:-1]:
+    # Only a line feed ends a line. What follows the last one is a line as well, which no finished run leaves.
+    for line in regular_bytes(path).removesuffix(b"\n").split(b"\n"):
         try:
             lines.append(json.loads(line))
         except (ValueError, RecursionError):

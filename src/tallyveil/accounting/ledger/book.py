@@ -48,7 +48,8 @@ from tallyveil.printable import has_bytes, in_one_line, shown
 BOOK_FORMAT: Final = 1
 """Number of the format of the lines."""
 
-# Seconds that a run waits for another one that is writing its line: thousands of lines, and no time for a person.
+# Seconds that a run waits for others that write their lines. A line takes less than a second in a book of a hundred
+# releases.
 _PATIENCE: Final = 30.0
 
 _ALLOWANCE: Final = re.compile(r"\s*(rho|epsilon)\s*<=\s*(\S+?)(?:\s+at\s+(\S+))?\s*")
