@@ -189,14 +189,10 @@ def made(release: Path, out: Path, kind: str, workers: int) -> Found:
     def executors(told: Callable[[JsonObject], None]) -> Executors:
         if kind == "threads":
             return Threads(workers)
-        cluster = executors_of(ClusterSettings(), None, workers, out)
+        cluster = executors_of(ClusterSettings(), None, workers, None)
         assert isinstance(cluster, Cluster)
 
-        def both(event: JsonObject) -> None:
-            cluster.told(event)
-            told(event)
-
-        return replace(cluster, told=both)
+        return replace(cluster, told=told)
 
     watched = Watched(executors)
     clock = StageClock(watched.found.lines)

@@ -1,8 +1,9 @@
 """What finished runs on a cluster say of the cost of a chunk, for `cluster_schedule.py`.
 
-The log of a run gives the seconds of every chunk, and its published counts give the families of every chunk. The
-processor seconds that `cluster.py --keep` writes beside a release are taken instead of the log's wall times if they
-are there. A chunk costs a rate times its unknowns (children times cells of the parent's support), plus a constant. The
+A file beside the release gives the seconds of every chunk, and its published counts give the families of every chunk.
+The file has the processor seconds that `cluster.py --keep` writes to NAME-processor.jsonl, or else the wall times that
+`tallyveil run --timings NAME-timings.jsonl` writes.
+A chunk costs a rate times its unknowns (children times cells of the parent's support), plus a constant. The
 first chunk that a worker process does of a piece of work also costs a rate times the counts that the process reads for
 it. All rates are fitted together, none below zero.
 """
@@ -75,8 +76,9 @@ class Run:
         schema = self.plan.schema
         self.counts = [read_histogram(self.root, name, schema, self.spine) for name in self.spine.geolevels]
         processor = self.root.with_name(f"{self.root.name}-processor.jsonl")
+        timings = self.root.with_name(f"{self.root.name}-timings.jsonl")
         self.is_processor = processor.is_file()
-        text = (processor if self.is_processor else self.root / "log.jsonl").read_text(encoding="utf-8")
+        text = (processor if self.is_processor else timings).read_text(encoding="utf-8")
         self.events = [json.loads(line) for line in text.splitlines()]
 
     spine: Any = field(init=False)

@@ -62,7 +62,6 @@ def one_run(params: Path, persons: int, blocks: int, folder: Path) -> dict[str, 
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "t1_rows": sum(size["t1_rows"] for size in sizes.values()),
         "t2_rows": sum(size["t2_rows"] for size in sizes.values()),
-        "stages": {one.stage: one.seconds for one in outcome.manifest.performance},
         "seconds_to_make_the_data": round(making, 2),
     }
 
@@ -78,7 +77,7 @@ def all_sizes(params: Path, persons: int, blocks: int, folder: Path) -> list[dic
         command = [sys.executable, __file__, str(params), *arguments]
         said = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
         found.append(min((json.loads(one.stdout) for one in said), key=lambda run: run["cpu_seconds"]))
-        print(json.dumps({k: v for k, v in found[-1].items() if k != "stages"}), file=sys.stderr)
+        print(json.dumps(found[-1]), file=sys.stderr)
     return found
 
 

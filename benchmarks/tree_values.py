@@ -57,6 +57,7 @@ from tallyveil.products.topdown.run.preparation import compile_constraints
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.observer import SilentObserver
+from tallyveil.runs.timings import Timings
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 PRESET, SPINE_PRESET = "redistricting-state-rooted", "redistricting-persons-state-rooted"
@@ -215,8 +216,10 @@ def compare(study: Study, release: Release, keys: int, folder: Path) -> tuple[Fo
                 out = Path(place) / "out"
                 # Noise is bound to the plan, of which the values are a part.
                 with mock.patch.object(ReleasePlan, "measuring_digest", return_value=shared):
-                    run_release(plan, out, test_key=insecure_key(f"tree {number}"))
-                stages = json.loads((out / "manifest.json").read_text())["performance"]
+                    timings = Timings(Path(place) / "timings.jsonl")
+                    run_release(plan, out, test_key=insecure_key(f"tree {number}"), observer=timings)
+                lines = map(json.loads, (Path(place) / "timings.jsonl").read_text().splitlines())
+                stages = [line for line in lines if line["event"] == "stage finished"]
                 seconds[way].append(sum(one["seconds"] for one in stages if one["stage"].startswith(STAGES)))
                 for row, error, bias in study.errors(release, out):
                     found[row][way].append((error, bias))

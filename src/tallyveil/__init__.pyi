@@ -66,6 +66,7 @@ from tallyveil.api.verifying import Verdict as Verdict
 from tallyveil.api.verifying import verify as verify
 from tallyveil.errors import TallyveilError as TallyveilError
 from tallyveil.runs.executor import ClusterSettings as ClusterSettings
+from tallyveil.runs.timings import Timings as Timings
 
 __all__: list[str]
 __version__: str

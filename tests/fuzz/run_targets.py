@@ -141,7 +141,6 @@ RUN_TARGETS: dict[str, Builder] = {
     "checkpoint": _checkpoint,
     "programme-kept": _programme,
     "status-progress": lambda root: _status(root, "private/progress.json", "json"),
-    "status-log": lambda root: _status(root, "log.jsonl", "lines"),
     "status-ledger": lambda root: _status(root, "ledger.jsonl", "lines"),
     "cluster-channel": _channel,
 }

@@ -26,7 +26,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -222,20 +221,12 @@ def write_form(safetab: Path, out: Path) -> None:
 
 
 def contents(out: Path) -> dict[str, str]:
-    """SHA-256 of every file of a release, without what tells the time."""
-    found = {}
-    for path in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "log.jsonl"):
-        data = path.read_bytes()
-        with suppress(ValueError, KeyError, TypeError, RecursionError):  # of a damaged file the bytes count
-            if path.name == "manifest.json":
-                manifest = json.loads(data)
-                del manifest["performance"]
-                data = json.dumps(manifest).encode()
-            if path.name == "programme.json" and path.parent == out:
-                stated = json.loads(data)  # the manifests that it has digests of tell the time
-                data = json.dumps([{**one, "manifest_sha256": ""} for one in stated["releases"]]).encode()
-        found[path.relative_to(out).as_posix()] = hashlib.sha256(data).hexdigest()
-    return found
+    """SHA-256 of every file of a release."""
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
 
 
 def spends(out: Path) -> int:

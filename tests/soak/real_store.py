@@ -36,9 +36,8 @@ def tallyveil(*arguments: object, code: int = 0, **environment: str) -> str:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Every file of a release but those with times in them."""
-    timed = ("manifest.json", "log.jsonl", "report.html")
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in timed]
+    """Every file of a release."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

@@ -19,7 +19,7 @@ from random_worlds import World, true_counts
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.files.histograms import histogram_name
 
-UNLISTED = {"manifest.json", "log.jsonl", "report.html", "ledger.jsonl", "datapackage.json", "_manifest.json"}
+UNLISTED = {"manifest.json", "report.html", "ledger.jsonl", "datapackage.json", "_manifest.json"}
 """Files that a manifest does not list: itself, what is named apart, and what is written after it."""
 BESIDES = ("intervals/", "diagnostics/")
 """Folders with a manifest of their own, or with what follows from no record."""

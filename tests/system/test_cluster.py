@@ -60,9 +60,9 @@ def digests(release: Any) -> dict[str, str]:
     return {one["path"]: one["sha256"] for one in listed}
 
 
-def chunks(out: Path, event: str) -> list[tuple[str, int]]:
-    """Address and number of every chunk of which the log tells this."""
-    lines = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+def chunks(timings: Path, event: str) -> list[tuple[str, int]]:
+    """Address and number of every chunk of which the timings tell this."""
+    lines = map(json.loads, timings.read_text().splitlines())
     return [
         (json.dumps(line["address"], sort_keys=True), line["number"])
         for line in lines
@@ -76,9 +76,11 @@ def spends(out: Path) -> int:
 
 @pytest.mark.nightly
 def test_the_files_of_threads(country, by_threads, cluster, tmp_path):
-    made = tallyveil.run(country, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
+    timings = tmp_path / "timings.jsonl"
+    observer = tallyveil.Timings(timings)
+    made = tallyveil.run(country, tmp_path / "out", cluster=cluster, insecure_test_key=KEY, observer=observer)
     assert digests(made) == by_threads
-    begun, finished = chunks(made.path, "begun"), chunks(made.path, "finished")
+    begun, finished = chunks(timings, "begun"), chunks(timings, "finished")
     assert sorted(begun) == sorted(finished)
     assert {json.loads(address)["work"] for address, _ in begun} == {
         "measure",
@@ -98,13 +100,15 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "tallyveil", "run", str(country), "--out", str(out), "--quiet"]
     command += ["--insecure-test-key", KEY, "--workers", "2", "--executor", f"ray={cluster.address}"]
+    timings = tmp_path / "timings.jsonl"
+    command += ["--timings", str(timings)]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while not (out / "log.jsonl").exists() or len(chunks(out, "finished")) < ENOUGH:
+    while not timings.exists() or len(chunks(timings, "finished")) < ENOUGH:
         assert driver.poll() is None, driver.stdout.read()
         time.sleep(0.02)
-    driver.send_signal(signal.SIGSTOP)  # the log does not grow any more
+    driver.send_signal(signal.SIGSTOP)  # the file does not grow any more
     (relay,) = [one for one in psutil.Process(driver.pid).children() if one.cmdline()[-1].endswith("relay")]
-    before = chunks(out, "finished")
+    before = chunks(timings, "finished")
     folder = Path(f"/proc/{relay.pid}/fd/2").readlink().parent
     for pid in (driver.pid, relay.pid):
         os.kill(pid, signal.SIGKILL)
@@ -113,10 +117,10 @@ def test_a_killed_run_goes_on(country, by_threads, cluster, tmp_path):
     assert spends(out) == 1
     assert (out / "private" / "run.json").exists()
 
-    n_begun = len(chunks(out, "begun"))
+    n_begun = len(chunks(timings, "begun"))
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stdout + again.stderr
-    begun = chunks(out, "begun")[n_begun:]
+    begun = chunks(timings, "begun")[n_begun:]
     assert begun
     assert not set(begun) & set(before)
     assert not folder.exists()
@@ -138,9 +142,10 @@ def test_intervals_of_a_finished_release(country, by_threads, cluster, tmp_path)
     there = tallyveil.open(shutil.copytree(here.path, tmp_path / "there"))
     assert isinstance(there, tallyveil.Release)
     here.add_intervals()
-    there.add_intervals(cluster=cluster)
+    timings = tmp_path / "timings.jsonl"
+    there.add_intervals(cluster=cluster, observer=tallyveil.Timings(timings))
     assert digests(there) == digests(here)
-    assert {json.loads(address)["work"] for address, _ in chunks(there.path, "finished")} == {"intervals"}
+    assert {json.loads(address)["work"] for address, _ in chunks(timings, "finished")} == {"intervals"}
 
 
 @pytest.mark.soak
@@ -152,9 +157,12 @@ def test_a_small_release_with_outer_passes(cluster, tmp_path):
         release.read_text().replace('theirs = "h1"', f'theirs = "h1"\npath = "{tmp_path / "h1"}"')
     )
     here = tallyveil.run(release, tmp_path / "threads", insecure_test_key=KEY)
-    there = tallyveil.run(release, tmp_path / "out", cluster=cluster, insecure_test_key=KEY)
+    timings = tmp_path / "timings.jsonl"
+    there = tallyveil.run(
+        release, tmp_path / "out", cluster=cluster, insecure_test_key=KEY, observer=tallyveil.Timings(timings)
+    )
     assert digests(there) == digests(here)
-    assert "pass" in {json.loads(address)["work"] for address, _ in chunks(there.path, "finished")}
+    assert "pass" in {json.loads(address)["work"] for address, _ in chunks(timings, "finished")}
 
 
 OLDER_CPU = {
@@ -185,13 +193,14 @@ def test_processors_of_two_kinds(country, by_threads, monkeypatch, tmp_path):
     with Nodes(others=OLDER_CPU) as nodes:
         for name, text in nodes.environment.items():
             monkeypatch.setenv(name, text)
-        older = OlderPids(nodes)
+        older, timings = OlderPids(nodes), tmp_path / "timings.jsonl"
+        observer = tallyveil.Timings(timings, older)
         cluster = tallyveil.ClusterSettings(nodes.address)
         for name in ("compiles", "out"):  # the first run leaves kernels for the older processor
             made = tallyveil.run(
-                country, tmp_path / name, cluster=cluster, insecure_test_key=KEY, observer=older
+                country, tmp_path / name, cluster=cluster, insecure_test_key=KEY, observer=observer
             )
             assert digests(made) == by_threads
-    lines = map(json.loads, (made.path / "log.jsonl").read_text().splitlines())
+    lines = map(json.loads, timings.read_text().splitlines())
     finished = [line["pid"] in older.seen for line in lines if line["event"] == "chunk finished"]
     assert set(finished) == {True, False}

@@ -57,9 +57,6 @@ activate = 1
 default_properties = fips=yes
 """
 
-NOT_THE_SAME = {"log.jsonl", "manifest.json", "report.html"}
-"""Files that hold times."""
-
 
 def ran(before: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process that does something else first."""
@@ -74,7 +71,7 @@ def ran(before: str, *arguments: object, **environment: str) -> subprocess.Compl
 
 def files(folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if name not in NOT_THE_SAME}
+    return {name: path.read_bytes() for name, path in found.items()}
 
 
 def settings(folder: Path, provider: str, include: str = "") -> str:

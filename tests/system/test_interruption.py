@@ -21,17 +21,7 @@ KEY = insecure_key(KEY_TEXT)
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    found = {}
-    for path in sorted(
-        p for p in out.rglob("*") if p.is_file() and p.name not in ("log.jsonl", "report.html")
-    ):
-        data = path.read_bytes()
-        if path.name == "manifest.json":
-            manifest = json.loads(data)
-            del manifest["performance"]
-            data = json.dumps(manifest).encode()
-        found[path.relative_to(out).as_posix()] = data
-    return found
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
 def spends(out: Path) -> int:

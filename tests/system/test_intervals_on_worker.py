@@ -45,7 +45,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.name not in ("log.jsonl", "report.html")
+        if path.is_file()
     }
 
 

@@ -12,6 +12,7 @@ from tests.forgery.run import made, outcome
 
 import tallyveil
 from tallyveil.errors import StoreError
+from tallyveil.storage.json_files import digest_of
 
 
 @pytest.fixture(scope="module")
@@ -155,25 +156,20 @@ def test_a_signature_of_ssh_keygen_is_shown(release, tmp_path, command):
     assert tallyveil.open(copy).signature == "signature does not fit"
 
 
-def test_a_cleaned_release_holds_no_time_and_is_still_proved(release, tmp_path, command):
+def test_a_log_lies_beside_a_release_of_an_earlier_version_alone(release, tmp_path, command):
     copy = Path(shutil.copytree(release, tmp_path / "copy"))
-    command("publish", "clean", copy)
-    assert json.loads((copy / "manifest.json").read_text())["performance"] == []
-    lines = [json.loads(line) for line in (copy / "log.jsonl").read_text().splitlines()]
-    assert {key for line in lines for key in line} == {"event", "run", "protected", "stage"}
+    (copy / "log.jsonl").write_text('{"time": "2026-01-01", "event": "finished"}\n')
+    assert any("log.jsonl" in line for line in tallyveil.verify(copy).wrong)
+    content = json.loads((copy / "manifest.json").read_text()) | {"format": 3}
+    times = {"digest": content.pop("digest"), "performance": [{"stage": "checks", "seconds": 0.25}]}
+    times["digest"] = digest_of({**content, "format": 3}).hex()
+    (copy / "manifest.json").write_text(json.dumps(content | times))
     verdict = tallyveil.verify(copy)
     assert verdict.holds, verdict.wrong
-
-
-def test_what_stands_behind_the_last_line_of_the_log_is_looked_at(release, tmp_path):
-    copy = shutil.copytree(release, tmp_path / "copy")
-    with (copy / "log.jsonl").open("a") as stream:
-        stream.write("epsilon of this release is 0.1")
-    assert any("log.jsonl" in line for line in tallyveil.verify(copy).wrong)
-    (copy / "log.jsonl").unlink()
-    verdict = tallyveil.verify(copy)
-    assert verdict.holds
-    assert "the log: there is none" in verdict.not_looked_at
+    assert any("publish clean" in line for line in verdict.not_looked_at)
+    command("publish", "clean", copy)
+    assert (copy / "manifest.json").read_bytes() == (release / "manifest.json").read_bytes()
+    assert not (copy / "log.jsonl").exists()
 
 
 def test_odd_folders_are_refused_in_words(release, tables, tmp_path):

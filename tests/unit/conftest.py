@@ -19,7 +19,7 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.presets import load_strategy_preset
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.files.finished import ledger_record
-from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, Spent, StageTime
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, Spent
 from tallyveil.files.manifest_files import write_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.geography.build import spine_from_columns
@@ -247,7 +247,6 @@ def make_release(
         if not protected:
             ledger.declassify(TEST_KEY, "run with an insecure test key", "test key")
         ledger.spend(event, f"release {name}", "release")
-    stages = [f"{verb} {level}" for level in strategy.geolevels for verb in ("measure", "estimate")]
     manifest = Manifest(
         kind=ReleaseKind.TOPDOWN,
         run=RUN,
@@ -302,10 +301,6 @@ def make_release(
         versions={"python": "3.11.9", "numpy": "2.1.3", "polars": "1.20.0"},
         ledger=ledger_record(root),
         declassified=(),
-        performance=tuple(
-            StageTime(stage, round(0.05 * 1.9**number, 3), 180 + 30 * number)
-            for number, stage in enumerate(["read geography", "read records", *stages, "microdata", "tables"])
-        ),
         body={
             "name": name,
             "plan": plan,
@@ -357,7 +352,7 @@ def rewrite() -> Callable[[Path, Callable[[dict[str, Any]], None]], None]:
         content = json.loads(path.read_text())
         edit(content)
         if "digest" in content:
-            digested = {key: value for key, value in content.items() if key not in ("digest", "performance")}
+            digested = {key: value for key, value in content.items() if key != "digest"}
             content["digest"] = digest_of(digested).hex()
         path.write_text(json.dumps(content))
 

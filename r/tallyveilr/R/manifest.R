@@ -37,9 +37,9 @@ refuse_unfinished <- function(folder) {
 }
 
 refuse_other_manifests <- function(manifest, root) {
-  if (!identical(manifest$format, 3L)) {
+  if (!identical(manifest$format, 3L) && !identical(manifest$format, 4L)) {
     refuse(
-      "release-format", root, " has a manifest of format ", deparse1(manifest$format), "; this package reads format 3. ",
+      "release-format", root, " has a manifest of format ", deparse1(manifest$format), "; this package reads formats 3 and 4. ",
       "Open it from Python with `tallyveil.open`, which reads older formats."
     )
   }
@@ -61,7 +61,8 @@ refuse_other_manifests <- function(manifest, root) {
 # other characters stay as they are, so that no number is written anew.
 content_digest <- function(text) {
   compact <- gsub('("[^"\\\\]*+(?:\\\\.[^"\\\\]*+)*+")|\\s++', "\\1", text, perl = TRUE)
-  content <- sub(',"digest":"[0-9a-f]{64}","performance":.*$', "}", compact, perl = TRUE)
+  # Format 3 has seconds and memory after the digest.
+  content <- sub(',"digest":"[0-9a-f]{64}"(,"performance":.*)?}$', "}", compact, perl = TRUE)
   sha256(charToRaw(in_ascii(content)))
 }
 

@@ -80,8 +80,7 @@ def main() -> None:
         (folder / "release.toml").write_text(RELEASE, encoding="utf-8")
         tallyveil.run(folder / "release.toml", EXAMPLES / "release")
     publish_csv(EXAMPLES / "release", EXAMPLES / "csv")
-    for name in ("report.html", "log.jsonl"):
-        (EXAMPLES / "release" / name).unlink()
+    (EXAMPLES / "release" / "report.html").unlink()
 
 
 if __name__ == "__main__":

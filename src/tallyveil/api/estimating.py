@@ -45,7 +45,7 @@ def estimate(
         levels = estimation_from_mapping(estimation, opened.plan)
     elif estimation is not None:
         levels = load_estimation(as_path(estimation, "estimation"), opened.plan)
-    executors = executors_of(cluster, None, workers, folder)
+    executors = executors_of(cluster, None, workers, observer)
     outcome = estimate_release(
         opened, folder, levels, observer=observer, workers=workers, executors=executors
     )

@@ -42,7 +42,7 @@ def run(
         book: The book of the register (`create_book`), into which the spend is entered first. None: the one that the
             release file or the environment variable TALLYVEIL_BOOK names, if any. A release with a test key is in no
             book.
-        observer: Is told of progress.
+        observer: Is told of progress; `Timings` keeps seconds and memory in a file.
     Returns:
         The finished release. Its `already_finished` says whether the folder held it before, so that nothing was done.
     Raises:
@@ -124,6 +124,6 @@ def _made(
         test_key=key,
         observer=observer,
         workers=workers,
-        executors=executors_of(cluster, planned.cluster, workers, out),
+        executors=executors_of(cluster, planned.cluster, workers, observer),
         book=book_of(book, planned.book),
     )

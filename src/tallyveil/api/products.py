@@ -7,19 +7,19 @@ another product says which command to use.
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.finished import PROGRAMME
+from tallyveil.files.finished import LOG, PROGRAMME
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import Marks, marks_of
 from tallyveil.products.dhc.public.programme_file import read_programme, stated_programme
 from tallyveil.report.page import REPORT
-from tallyveil.runs.log import clean_log
 from tallyveil.storage.json_files import read_text_file
+from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 
 
@@ -193,10 +193,10 @@ def write_page(release: Path) -> Path:
 
 
 def publish_clean(release: Path) -> tuple[Path, ...]:
-    """Take out of a finished release, or of all releases of a programme, what no mechanism made.
+    """Take out of a release, or of all releases of a programme, what no mechanism made and earlier versions wrote.
 
-    These are seconds and memory by stage, which the manifest states, and times, machines and processes, which the log
-    names. The log then names stages alone, and the page is drawn anew. No count and no digest of another file changes.
+    These are seconds and memory by stage in the manifest, and the log with its times, machines and processes. The page
+    is drawn anew. No count and no digest of another file changes.
 
     Args:
         release: Folder of the release or of the programme. A signature of its manifest does not fit afterwards.
@@ -210,8 +210,8 @@ def publish_clean(release: Path) -> tuple[Path, ...]:
         folders = [inside(release, entry["name"]) for entry in stated_programme(release)["releases"]]
     for folder in folders:
         manifest = read_manifest(folder)
-        write_manifest(folder, replace(manifest, performance=()))
-        clean_log(folder)
+        write_manifest(folder, manifest)
+        remove(folder / LOG)
         if (folder / REPORT).exists():
             write_page(folder)
     if (release / PROGRAMME).is_file():

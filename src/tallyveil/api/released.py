@@ -550,7 +550,7 @@ def add_intervals(
         in_tables=in_tables,
         observer=observer,
         workers=workers,
-        executors=executors_of(cluster, None, workers, folder),
+        executors=executors_of(cluster, None, workers, observer),
         # None means threads of this machine; an executor is made only for a cluster.
     )
     # Again, because the page tells of intervals now.

@@ -31,6 +31,7 @@ from tallyveil.files.data_package import DATA_PACKAGE, data_package
 from tallyveil.files.declassified import looks_of
 from tallyveil.files.finished import (
     LEDGER,
+    LOG,
     MANIFEST,
     PROGRAMME,
     ledger_record,
@@ -40,7 +41,7 @@ from tallyveil.files.finished import (
 )
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, README, made_intervals
-from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind
+from tallyveil.files.manifest import MANIFEST_FORMAT, ListedFile, Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.files.signatures import SUFFIX, signature_of
@@ -48,7 +49,6 @@ from tallyveil.files.whole_tables import PUBLICATION
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
 from tallyveil.runs.folder import PLAN
-from tallyveil.runs.log import LOG, log_lines
 from tallyveil.storage.addresses import address_of, is_object, shown_path
 from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.paths import inside
@@ -253,9 +253,7 @@ def _release(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
             claim(look)
     else:
         look.unseen.append("the statements of the release, because its files or its ledger are not whole")
-    look.unseen.append(
-        "seconds, memory and versions of libraries, and whether the key of the noise was kept secret"
-    )
+    look.unseen.append("versions of libraries, and whether the key of the noise was kept secret")
     subject = f"a release of `{manifest.kind.command}`, run {manifest.run}"
     return look.verdict(subject, _guarantee_in_words(look))
 
@@ -287,7 +285,10 @@ def _covered(look: _Look) -> None:
     require_fits(not missing, f"there is no {_named(missing)}")
     look.without &= {name.split("/")[0] for name in listed}
     look.unseen += [f"{name}/, which was left out" for name in sorted(look.without)]
-    others = there.keys() - listed.keys() - {LEDGER, LOG, *_with_signatures(MANIFEST, REPORT)}
+    others = there.keys() - listed.keys() - {LEDGER, *_with_signatures(MANIFEST, REPORT)}
+    if LOG in others and read_json_object(root / MANIFEST, RESTORE)["format"] != MANIFEST_FORMAT:
+        others.remove(LOG)
+        look.unseen.append(f"{LOG}, with times and machines: `tallyveil publish clean` removes it")
     beside = {name for name in others if name.split("/")[0] == INTERVALS}
     # Errors against the truth are no part of the release, and are not private.
     looked = {name for name in others if name.split("/")[0] == "evaluation" and look.manifest.declassified}
@@ -337,36 +338,6 @@ def _in_ledger(look: _Look) -> None:
     require_fits(not others, f"the ledger has lines of other runs: {_named(others)}")
 
 
-def _logged(look: _Look) -> None:
-    """The log says which stages ended, and nothing that a run does not write."""
-    machines = False
-    for number, line in enumerate(log_lines(look.root), start=1):
-        event = str(line.get("event")) if isinstance(line, dict) else ""
-        keys = _EVENTS.get(
-            event, _OF_CLUSTER if event.startswith("chunk ") or event == "worker set aside" else set()
-        )
-        known = isinstance(line, dict) and line.keys() <= {"time", "event", *keys}
-        require_fits(known, f"line {number} of {LOG} is none that a run writes")
-        _require_same(line.get("run", look.manifest.run), look.manifest.run, f"{LOG}[{number}].run")
-        machines = machines or "host" in line
-        short = all(len(str(value)) <= _LONGEST and "<" not in str(value) for value in line.values())
-        require_fits(short, f"line {number} of {LOG} is none that a run writes")
-    if machines:
-        look.unseen.append(f"which machines did the work: {LOG} names them until `tallyveil publish clean`")
-
-
-_EVENTS: Final[Mapping[str, set[str]]] = {
-    "started": {"run", "protected"},
-    "resumed": {"run", "protected"},
-    "finished": {"run"},
-    "stage finished": {"stage", "seconds", "peak_memory_mib"},
-}
-"""What each line of a log holds, beside its time."""
-_OF_CLUSTER: Final = {"number", "address", "host", "pid", "seconds", "why"}
-_LONGEST: Final = 1_000
-"""Letters of a value in the log: addresses of chunks are the longest. Text of any length could say anything."""
-
-
 def _claim_files(look: _Look) -> None:
     claim = "every file has the size and the SHA-256 that the manifest lists, and nothing lies beside them"
     look.hold(claim, lambda: _covered(look), look.compared)
@@ -379,14 +350,7 @@ def _claim_ledger(look: _Look) -> None:
     )
 
 
-def _claim_log(look: _Look) -> None:
-    if not (look.root / LOG).exists():
-        look.unseen.append("the log: there is none")
-        return
-    look.hold("the log names stages of this run, and nothing else", lambda: _logged(look), look.compared)
-
-
-_CLAIMS: Final = (_claim_files, _claim_ledger, _claim_log)
+_CLAIMS: Final = (_claim_files, _claim_ledger)
 """What every release says, whatever its product."""
 
 

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, Executor, MeasurementsFolder, Quiet, Workers, cluster_of
+from tallyveil.cli.frame.arguments import (
+    AsJson,
+    Executor,
+    MeasurementsFolder,
+    Quiet,
+    TimingsFile,
+    Workers,
+    cluster_of,
+)
 from tallyveil.cli.frame.summary import finish_release
 
 
@@ -26,10 +34,12 @@ def estimate(
             "measurements were planned with.",
         ),
     ] = None,
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
     workers: Workers = None,
     executor: Executor = None,
+    timings: TimingsFile = None,
 ) -> None:
     """Make a release from published measurements: histograms, tables, microdata and a report.
 
@@ -40,7 +50,7 @@ def estimate(
     from tallyveil.cli.frame.progress import observer_for
 
     cluster = cluster_of(executor)
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         release = make(
             measurements, out, estimation=estimation, observer=observer, workers=workers, cluster=cluster
         )

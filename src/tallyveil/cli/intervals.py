@@ -12,6 +12,7 @@ from tallyveil.cli.frame.arguments import (
     Executor,
     FinishedRelease,
     Quiet,
+    TimingsFile,
     Workers,
     cluster_of,
     names_if_any,
@@ -107,6 +108,7 @@ def intervals(
     executor: Executor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    timings: TimingsFile = None,
 ) -> None:
     """Put an unbiased estimate, its standard error and an interval beside every published count.
 
@@ -156,7 +158,7 @@ def intervals(
     from tallyveil.api.released import add_intervals
     from tallyveil.cli.frame.progress import observer_for
 
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         outcome = add_intervals(
             release,
             queries=queries,

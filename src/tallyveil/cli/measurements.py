@@ -11,6 +11,7 @@ from tallyveil.cli.frame.arguments import (
     FilesOut,
     MeasurementsFolder,
     Quiet,
+    TimingsFile,
     give,
     group_of_commands,
 )
@@ -63,8 +64,10 @@ def import_files(
             help=f"{ENTITIES} `tallyveil geography import` makes one. Releases then have tables of these areas.",
         ),
     ] = None,
+    *,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    timings: TimingsFile = None,
 ) -> None:
     """Import noisy measurements that the US Census Bureau published, for `tallyveil estimate`.
 
@@ -74,7 +77,7 @@ def import_files(
     from tallyveil.api.exchange import import_measurements
     from tallyveil.cli.frame.progress import observer_for
 
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         imported = import_measurements(
             published, out, layout=layout.value, totals=totals, entities=entities, observer=observer
         )

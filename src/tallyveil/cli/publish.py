@@ -136,10 +136,10 @@ def tables_as_csv(
 
 @publish.command()
 def clean(release: FinishedRelease, quiet: Quiet = False, as_json: AsJson = False) -> None:
-    """Take seconds, memory, times and names of machines out of a finished release, or of a programme.
+    """Take seconds, memory, times and names of machines out of a release, or of a programme, of an earlier version.
 
-    They are facts about the machines that did the work and not the output of a mechanism. The log then names stages
-    alone, and the page is drawn anew. Sign a release afterwards.
+    They are facts about the machines that did the work and not the output of a mechanism. The page is drawn anew. Sign
+    a release afterwards. This version writes nothing of the kind into a release.
     """
     from tallyveil.api.products import publish_clean
 

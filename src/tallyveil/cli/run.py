@@ -13,6 +13,7 @@ from tallyveil.cli.frame.arguments import (
     Out,
     Quiet,
     ReleaseFilePath,
+    TimingsFile,
     Workers,
     cluster_of,
 )
@@ -34,6 +35,7 @@ def run(
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
     book: Book = None,
+    timings: TimingsFile = None,
 ) -> None:
     """Make a release from a table of records, or all releases of a programme.
 
@@ -57,12 +59,12 @@ def run(
         "cluster": cluster,
     }
     if is_programme(release_file):
-        with observer_for(quiet, as_json) as observer:
+        with observer_for(quiet, as_json, timings) as observer:
             programme = run_programme(release_file, out, observer=observer, **asked)
         finish_programme(programme, out, quiet, as_json)
         return
     planned = plan(release_file)
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         release = run_release(planned, out, observer=observer, **asked)
     finish_release(release, out, quiet, as_json)
     if not (quiet or as_json) and release.manifest.protected:
@@ -88,6 +90,7 @@ def measure(
     executor: Executor = None,
     insecure_test_key: InsecureTestKey = None,
     book: Book = None,
+    timings: TimingsFile = None,
 ) -> None:
     """Draw and publish the noisy measurements of a release, and stop there.
 
@@ -98,7 +101,7 @@ def measure(
     from tallyveil.cli.frame.progress import observer_for
 
     cluster = cluster_of(executor)
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         finished = draw(
             release_file,
             out,

@@ -15,6 +15,7 @@ from tallyveil.cli.frame.arguments import (
     InsecureTestKey,
     NotPrivate,
     Quiet,
+    TimingsFile,
     give,
     give_files,
     group_of_commands,
@@ -144,6 +145,7 @@ def run(
     book: Book = None,
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
+    timings: TimingsFile = None,
 ) -> None:
     """Tabulate population groups in T1 and T2, with margins of error.
 
@@ -165,7 +167,7 @@ def run(
     if no_noise or not_private:
         _tabulate_exactly(params, data, out, None, (no_noise, not_private, insecure_test_key), quiet, as_json)
         return
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         finished = run_safetab(
             params,
             data,
@@ -257,6 +259,7 @@ def households(
     book: Book = None,
     no_noise: NoNoise = False,
     not_private: NotPrivate = False,
+    timings: TimingsFile = None,
 ) -> None:
     """Tabulate groups of households (SafeTab-H) in T3 and T4; a published table T1 chooses their detail."""
     from tallyveil.api.safetab import run_safetab_households
@@ -266,7 +269,7 @@ def households(
         asked = (no_noise, not_private, insecure_test_key)
         _tabulate_exactly(params, data, out, published, asked, quiet, as_json, households=True)
         return
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         finished = run_safetab_households(
             params,
             data,
@@ -533,7 +536,6 @@ def _summary_table(title: str) -> "Table":
 def _print_summary(console: Screen, table: "Table", manifest: "Manifest", out: Path) -> None:
     """Print the summary of a run, with the rows that every summary ends with."""
     table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     console.print(table)
 

@@ -13,6 +13,7 @@ from tallyveil.cli.frame.arguments import (
     PlotFormat,
     Plots,
     Quiet,
+    TimingsFile,
     group_of_commands,
 )
 from tallyveil.cli.frame.screen import Screen, headed
@@ -45,6 +46,7 @@ def release(
     as_json: AsJson = False,
     insecure_test_key: InsecureTestKey = None,
     book: Book = None,
+    timings: TimingsFile = None,
 ) -> None:
     """Publish a table with noise that keeps its invariants exact.
 
@@ -54,7 +56,7 @@ def release(
     from tallyveil.api.single_table import run_table
     from tallyveil.cli.frame.progress import observer_for
 
-    with observer_for(quiet, as_json) as observer:
+    with observer_for(quiet, as_json, timings) as observer:
         finished = run_table(
             table_file,
             out,

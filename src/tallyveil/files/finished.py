@@ -13,6 +13,8 @@ from tallyveil.storage.system import regular_bytes
 from tallyveil.storage.write import store_error
 
 MANIFEST: Final = "manifest.json"
+LOG: Final = "log.jsonl"
+"""What earlier versions wrote beside a release: stages with times, and machines of a cluster."""
 LEDGER: Final = "ledger.jsonl"
 _LEAST_LINES = 2  # what the ledger declares, and the spend
 PROGRAMME: Final = "programme.json"

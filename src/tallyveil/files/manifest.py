@@ -2,13 +2,12 @@
 
 All products write the same manifest, which `Manifest` declares; `ReleaseKind` has a kind for each product.
 What only one product has to say is in `privacy` and `body`: `CONTENT` has their declarations. The entry
-`digest` is the SHA-256 of all the others but `performance`, so that a part that was edited by accident shows;
-who forges a manifest can make the digest again. Seconds and memory may be taken out before a release is
-published; `performance` is then empty.
+`digest` is the SHA-256 of all the others, so that a part that was edited by accident shows; who forges a
+manifest can make the digest again.
 """
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from fractions import Fraction
@@ -27,7 +26,6 @@ from tallyveil.declared import (
     Flag,
     Many,
     MisfitError,
-    Number,
     Text,
     Whole,
     adapter_of,
@@ -66,7 +64,7 @@ _COMMANDS = {
 }
 
 
-MANIFEST_FORMAT: Final = 3
+MANIFEST_FORMAT: Final = 4
 """Formats 1 and 2 were written before; format 2 is read (`manifest_files.upgraded`), format 1 is refused."""
 LIBRARIES: Final = ("numpy", "scipy", "numba", "polars", "piqp", "highspy", "cryptography", "python-flint")
 
@@ -112,15 +110,6 @@ class ListedFile(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class StageTime(Declared):
-    """A stage of the run, the seconds that it took, and the largest memory of the process until its end."""
-
-    stage: Text
-    seconds: Number
-    peak_memory_mib: Whole
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest(Declared):
     """What a finished release says of itself, in the order of the file.
 
@@ -140,9 +129,7 @@ class Manifest(Declared):
         versions: Versions of Python and of the libraries under the process that finished the run.
         ledger: The ledger as it was when the manifest was written.
         declassified: Lines of the ledger that record a look at the true counts.
-        performance: Seconds and memory by stage.
-    Privacy: nothing here is computed from true counts, but for keyed hashes of the inputs; seconds and memory are
-        those of a run whose noise does not depend on the data in time.
+    Privacy: nothing here is computed from true counts, but for keyed hashes of the inputs.
     """
 
     kind: ReleaseKind
@@ -160,7 +147,6 @@ class Manifest(Declared):
     versions: dict[str, Text]
     ledger: LedgerRecord
     declassified: Many[JsonObject]
-    performance: Many[StageTime]
 
     @property
     def estimated_from(self) -> JsonObject | None:
@@ -171,16 +157,6 @@ class Manifest(Declared):
     def spender(self) -> str:
         """Name of the run whose spend the ledger shows."""
         return self.run if self.estimated_from is None else str(self.estimated_from["run"])
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all stages together."""
-        return sum(stage.seconds for stage in self.performance)
-
-    @property
-    def peak_memory_mib(self) -> int:
-        """The largest memory of any process that worked on the run; 0 where performance was taken out."""
-        return max((stage.peak_memory_mib for stage in self.performance), default=0)
 
     @property
     def file_tags(self) -> dict[str, str]:
@@ -199,8 +175,7 @@ class Manifest(Declared):
         written = adapter_of(Manifest).dump_python(self, mode="json", exclude=plain)
         content = {"format": MANIFEST_FORMAT}
         content |= {key.name: written.get(key.name, getattr(self, key.name)) for key in fields(self)}
-        performance = content.pop("performance")
-        return {**content, "digest": digest_of(content).hex(), "performance": performance}
+        return {**content, "digest": digest_of(content).hex()}
 
 
 class StatedEvent(ContentInPart):
@@ -639,11 +614,6 @@ def listed_file(root: Path, path: str, digest: str | None = None) -> ListedFile:
     """
     place = root / path
     return ListedFile(path, place.stat().st_size, digest or file_digest(place))
-
-
-def stage_times(stages: Sequence[JsonObject]) -> tuple[StageTime, ...]:
-    """Stages as a stopwatch records them."""
-    return tuple(StageTime(**stage) for stage in stages)
 
 
 def library_versions() -> dict[str, str]:

@@ -42,7 +42,6 @@ from tallyveil.files.manifest import (
     ReleaseKind,
     SafetabBody,
     Spent,
-    StageTime,
     StatedEvent,
     SubspaceBody,
     SubspacePrivacy,
@@ -77,7 +76,6 @@ class EarlierManifest(ContentInPart):
     plan_digest: str
     event: StatedEvent
     ledger: LedgerRecord
-    performance: list[StageTime]
 
 
 def _true(passed: bool) -> bool:
@@ -283,7 +281,7 @@ def _no_manifest(root: Path, wanted: Sequence[ReleaseKind]) -> str:
 
 
 def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
-    """The manifest in the content of a file, in format 3 or 2.
+    """The manifest in the content of a file, in format 4, 3 or 2.
 
     Args:
         root: Folder of the release, for messages and for what format 2 kept in files of its own.
@@ -294,13 +292,13 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
     path, stated = root / MANIFEST, content.get("format")
     if stated == 1:
         raise StoreError(
-            f"{root} was made by an earlier version of Tallyveil (manifest format 1; this version reads formats 2 and "
-            f"{MANIFEST_FORMAT}). Open it with the version that its manifest names.",
+            f"{root} was made by an earlier version of Tallyveil (manifest format 1; this version reads formats 2 "
+            f"to {MANIFEST_FORMAT}). Open it with the version that its manifest names.",
             code="release-format",
         )
     named = content.get("kind", ReleaseKind.TOPDOWN if stated == 2 else None)
     # A truth value is an integer in Python, and true would pass as format 1.
-    if type(stated) is not int or stated not in (2, MANIFEST_FORMAT) or named not in list(ReleaseKind):
+    if type(stated) is not int or stated not in (2, 3, MANIFEST_FORMAT) or named not in list(ReleaseKind):
         raise StoreError(
             f"{path} is not a manifest that this version of Tallyveil knows: wanted format {MANIFEST_FORMAT} and a "
             f"kind among {', '.join(ReleaseKind)}. {RESTORE}",
@@ -469,12 +467,13 @@ def require_unchanged_files(root: Path, manifest: Manifest, places: Collection[s
 
 
 def _undigested(content: JsonObject) -> JsonObject:
-    """The content of format 3 without its format and its digest, which must be that of the rest."""
-    # Times are left out of the digest, because a release made again has others.
-    digested = {name: value for name, value in content.items() if name not in ("digest", "performance")}
+    """The content without its format and its digest, which must be that of the rest."""
+    # Format 3 had the seconds and the memory of every stage, which nothing reads and no digest covers.
+    aside = ("digest", "performance") if content["format"] == 3 else ("digest",)
+    digested = {name: value for name, value in content.items() if name not in aside}
     if content.get("digest") != digest_of(digested).hex():
         raise MisfitError("digest")
-    return {name: value for name, value in content.items() if name not in ("format", "digest")}
+    return {name: value for name, value in digested.items() if name != "format"}
 
 
 def _require_consistent(privacy: JsonObject, plan: JsonObject) -> None:

@@ -24,7 +24,6 @@ from tallyveil.postprocess.publish import write_package
 from tallyveil.postprocess.warm_up import compile_kernels, compile_tables
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
-from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
@@ -179,9 +178,6 @@ class _Estimate:
     def release(self, run: Run) -> JsonObject:
         """Copy the public files, estimate and publish; returns the body of the manifest."""
         body, estimation = self.measured.manifest.body, self.estimation
-        log = RunLog(run.path)
-        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
-        estimation.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         measured = self.measured
         write_public_inputs(run, self.stated, measured.hierarchies, measured.constraints, measured.taken_over)
         self._write_drawn(run)
@@ -206,13 +202,7 @@ class _Estimate:
 
     def check(self, run: Run) -> list[str]:
         """Read the published files back and verify them."""
-        checks = self.estimation.check(run)
-        RunLog(run.path).write("finished", run=run.run_id)
-        return checks
-
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage, including stages that an earlier process finished."""
-        return self.estimation.timed(("compile kernels",))
+        return self.estimation.check(run)
 
     def _write_drawn(self, run: Run) -> None:
         """Copy the counts that were drawn on a lattice."""

@@ -61,7 +61,7 @@ from tallyveil.postprocess.families.tree_values import (
 from tallyveil.postprocess.measured import read_constraints
 from tallyveil.postprocess.other_releases import RESIDENTS
 from tallyveil.postprocess.passes.exact_groups import first_groups
-from tallyveil.postprocess.passes.groups import FixedGroups, stages_of_passes
+from tallyveil.postprocess.passes.groups import FixedGroups
 from tallyveil.postprocess.publish import (
     CHECKS,
     FinalChecks,
@@ -86,31 +86,6 @@ if TYPE_CHECKING:
 
 MEASURE: Final = "measure"
 """Name in addresses of the writing of noisy answers."""
-
-
-def stages_of(
-    spine: Spine, writing: str = "measure", *, tree: bool = False, passes: Sequence[str] = ()
-) -> list[str]:
-    """Names of the stages of an estimation, in the order of the manifest.
-
-    Args:
-        spine: The spine that is measured.
-        writing: Verb of the stages that write measurements.
-        tree: Whether there is a sweep up the spine.
-        passes: Stages of the outer passes; none where each geolevel is finished before the next.
-    """
-    if passes:
-        # All measurements come first: a pass goes over the whole spine, so that no geolevel is finished before
-        # another.
-        return [
-            *(f"{writing} {level}" for level in spine.geolevels),
-            *passes,
-            "microdata",
-            "tables",
-            CHECKS,
-        ]
-    by_level = [name for level in spine.geolevels for name in (f"{writing} {level}", f"estimate {level}")]
-    return [*([TREE_VALUES] if tree else []), *by_level, "microdata", "tables", CHECKS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +196,6 @@ class Estimation:
             watch=self.watch,
             records=self.records,
         )
-
-    def timed(self, before: Sequence[str]) -> list[dict[str, Any]]:
-        """Seconds and memory of every stage, in order, including stages that an earlier process finished.
-
-        Args:
-            before: Names of the stages that come before the measurements.
-        """
-        performance = {item["stage"]: item for item in self.watch.stages}
-        performance |= {
-            stage: record["performance"] for stage, record in self.records.items() if "performance" in record
-        }
-        passes = stages_of_passes(self.plan, self.spine) if self.groups is not None else ()
-        tree = self.tree is not None
-        names = [*before, *stages_of(self.spine, self.writing, tree=tree, passes=passes)]
-        return [performance[name] for name in names if name in performance]
 
     def _write_level(self, run: Run, level: int, queries: Sequence[str]) -> None:
         """Write a geolevel, one query at a time. A finished query is kept if the run is interrupted."""
@@ -348,8 +308,7 @@ class Estimation:
             if self._values is not None and level < self.spine.finest:
                 self._values.forget(level)
             values = {} if tree is None else {"values": tree.name}
-            # The last stage of the stopwatch is this one, which has just ended.
-            return {"performance": self.watch.stages[-1], "solver": {**outcome.solver, **values}}
+            return {"solver": {**outcome.solver, **values}}
 
         name = f"estimate {geolevel}"
         self.records[name] = run.stage(name, places, estimate)
@@ -413,7 +372,7 @@ class Estimation:
             with self.watch.stage(name, total):
                 for finished in work():
                     self.observer.advanced(finished)
-            return {"performance": self.watch.stages[-1]}
+            return {}
 
         # Under another name than in earlier versions: a run that one of them began makes its tables in today's form.
         self.records[name] = run.stage(f"{name}, a column for each attribute", [place], timed)

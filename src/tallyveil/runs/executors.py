@@ -1,10 +1,11 @@
 """What does the chunks of a run's work: threads of this machine, or worker processes of a cluster."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tallyveil.runs.executor import ClusterSettings, Executors, Threads
+from tallyveil.runs.observer import Observer
+from tallyveil.runs.timings import Timings
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.system import usable_cores
 
@@ -16,14 +17,16 @@ Where: TypeAlias = ClusterSettings | Word | None
 that the release file names, or else one of this machine alone. None: what the release file says."""
 
 
-def executors_of(where: Where, planned: ClusterSettings | None, workers: int | None, out: Path) -> Executors:
+def executors_of(
+    where: Where, planned: ClusterSettings | None, workers: int | None, observer: Observer | None
+) -> Executors:
     """What a command asks for.
 
     Args:
         where: What the command says.
         planned: What the release file says; None for threads.
         workers: Number of threads, or of worker processes; None for one for each core.
-        out: The release folder, whose log tells of every chunk that a cluster does.
+        observer: Is told of every chunk that a cluster does, if it keeps timings.
     """
     cluster = planned if where is None else where
     # The word alone, without a cluster in the release file starts one on this machine alone.
@@ -31,12 +34,11 @@ def executors_of(where: Where, planned: ClusterSettings | None, workers: int | N
         cluster = planned or ClusterSettings()
     if not isinstance(cluster, ClusterSettings):
         return Threads(workers or usable_cores())
-    # Ray's modules, and the log with those for tables, are loaded only by a run that uses a cluster.
+    # Ray's modules are loaded only by a run that uses a cluster.
     from tallyveil.runs.cluster.executor import Cluster
-    from tallyveil.runs.log import RunLog
 
     def told(event: JsonObject) -> None:
-        # Opened for each line: chunks are seconds apart, and the folder may not exist when the executor is made.
-        RunLog(out).write(**event)
+        if isinstance(observer, Timings):
+            observer.note(**event)
 
     return Cluster(cluster if workers is None else replace(cluster, workers=workers), told)

@@ -1,15 +1,9 @@
-"""Progress of a run, and its seconds and memory by stage.
-
-The run tells an observer how far it has come, and the command line shows it. Seconds and memory are for the
-manifest.
-"""
+"""Progress of a run: it tells an observer how far it has come, and the command line shows it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
-
-from tallyveil.storage.system import peak_memory_mib
+from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -54,15 +48,8 @@ class Stopwatch:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._record: Callable[[dict[str, Any]], None] = lambda stage: None
-        self.stages: list[dict[str, Any]] = []
-
-    def on_finish(self, record: Callable[[dict[str, Any]], None]) -> None:
-        """Hand the stages finished so far, and every later one, to `record`."""
-        # Stages that ended before the log was open are told as well.
-        for stage in self.stages:
-            record(stage)
-        self._record = record
+        self.seconds: list[tuple[str, float]] = []
+        """The stages that have ended, each with its seconds."""
 
     def advanced(self, amount: int) -> None:
         """Tell the observer that the stage under way has finished `amount` more."""
@@ -77,7 +64,5 @@ class Stopwatch:
         yield
         # Not in a `finally`: a stage that fails has no time, and is not told as finished.
         seconds = time.perf_counter() - start
-        record = {"stage": name, "seconds": round(seconds, 3), "peak_memory_mib": peak_memory_mib()}
-        self.stages.append(record)
-        self._record(record)
+        self.seconds.append((name, round(seconds, 3)))
         self._observer.stage_finished(name, seconds)

@@ -31,8 +31,8 @@ from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER, PRIVATE, ledger_record
-from tallyveil.files.manifest import Manifest, Spent, library_versions, listed_file, stage_times
+from tallyveil.files.finished import LEDGER, LOG, PRIVATE, ledger_record
+from tallyveil.files.manifest import Manifest, Spent, library_versions, listed_file
 from tallyveil.files.manifest_files import parsed_manifest, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.noise.key import new_run_key
@@ -53,6 +53,7 @@ from tallyveil.runs.observer import Observer
 from tallyveil.runs.product import Asked, Job, LastStep, Outcome, Product, Run, Work
 from tallyveil.runs.status import Progress
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.outputs import remove
 from tallyveil.storage.write import TEMPORARY_SUFFIX, file_digest, json_text, store_error, write_text
 from tallyveil.version import VERSION
 
@@ -283,7 +284,9 @@ def run_once(
             checks = work.check(run)
         # The ledger is read again: somebody may have written to it during hours of work.
         require_one_spend(out, ledger_entries(out, draws=asked.draws), job, run.run_id)
-        content = _manifest(run, job, body, checks, work.performance()).to_mapping()
+        content = _manifest(run, job, body, checks).to_mapping()
+        # A run that an earlier version began has a log with times and machines.
+        remove(out / LOG)
         # From here on a kill leaves a folder that needs neither the key nor the inputs.
         folder.seal(json_text(content).encode())
         folder.publish()
@@ -292,9 +295,7 @@ def run_once(
     return Outcome(out, written_manifest(out), already_finished=False)
 
 
-def _manifest(
-    run: Run, job: Job, body: JsonObject, checks: Sequence[str], stages: Sequence[JsonObject]
-) -> Manifest:
+def _manifest(run: Run, job: Job, body: JsonObject, checks: Sequence[str]) -> Manifest:
     """What the release says of itself, whatever the product."""
     protected = run.secrets.protected
     return Manifest(
@@ -312,7 +313,6 @@ def _manifest(
         versions=library_versions(),
         ledger=ledger_record(run.path),
         declassified=(),
-        performance=stage_times(stages),
         body=body,
     )
 

@@ -343,10 +343,6 @@ class Work(Protocol):
         """
         ...
 
-    def performance(self) -> Sequence[JsonObject]:
-        """Seconds and memory of the stages, as a stopwatch records them."""
-        ...
-
 
 class Product(Protocol):
     """A planned release; no data is open.

@@ -33,7 +33,6 @@ from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import written_manifest
 from tallyveil.files.marks import Marks, joined, ledger_marks, marks_of
 from tallyveil.runs.folder import LOCK_FILE, FolderState, RunFolder, folder_state
-from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.storage.json_files import parsed
 from tallyveil.storage.paths import inside
@@ -74,7 +73,7 @@ class ProgressFile(Declared):
         format: Of the file.
         process: Number of the process that wrote it.
         written: When.
-        finished: Stages that have ended in this process, in order.
+        finished: Stages that have ended, in order, also those of earlier processes.
         under_way: The stage that the process is in.
     """
 
@@ -104,6 +103,9 @@ class Progress:
     def begin(self, folder: RunFolder) -> None:
         """Write into this folder as long as its lock is held. Where the run is interrupted, the file stays."""
         self._folder = folder
+        earlier = parsed(folder.read(PROGRESS) or b"", ProgressFile)
+        if earlier is not None:
+            self._finished = [*earlier.finished, *self._finished]
         self._write()
 
     def stage_started(self, stage: str, total: int) -> None:
@@ -160,14 +162,6 @@ _LEAST_SHARE: Final = 0.02
 """Before so many seconds and such a share of a stage, its rate says too little about what is left."""
 
 Clock = Callable[[], datetime]
-
-
-class LoggedStage(ContentInPart):
-    """The line of a log that says that a stage has ended."""
-
-    event: Literal["stage finished"]
-    stage: str
-    seconds: Annotated[float, Field(ge=0, lt=MOST)]
 
 
 class ReleasesBegun(ContentInPart):
@@ -328,13 +322,8 @@ def _under_way(progress: ProgressFile, now: Clock | None) -> StageUnderWay | Non
 
 
 def _finished(path: Path, progress: ProgressFile | None) -> tuple[FinishedStage, ...]:
-    """Stages that have ended: by the log, which holds those of earlier processes too, and by the progress.
-
-    The log of a main job lists all stages. Other products write none. The last time of a repeated stage is kept.
-    """
-    lines = [parsed(line, LoggedStage) for line in _tail(path / LOG).split(b"\n")]
-    stages = [FinishedStage(line.stage, line.seconds) for line in lines if line is not None]
-    stages += [] if progress is None else progress.finished
+    """Stages that have ended. The last time of a repeated stage is kept."""
+    stages = () if progress is None else progress.finished
     # By name, and the last one wins: a stage that was repeated after a kill has the time of its last pass.
     return tuple({stage.stage: stage for stage in stages}.values())
 

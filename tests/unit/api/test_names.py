@@ -17,6 +17,7 @@ PUBLIC = [
     "RegisterBook",
     "Release",
     "TallyveilError",
+    "Timings",
     "Verdict",
     "__version__",
     "accounting",

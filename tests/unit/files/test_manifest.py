@@ -95,13 +95,9 @@ def manifest_of(kind: ReleaseKind, folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def digest_without_times(manifest: dict[str, Any]) -> str:
-    return digest_of({name: value for name, value in manifest.items() if name != "performance"}).hex()
-
-
 def put(folder: Path, manifest: dict[str, Any], *, digest: str | None = None) -> None:
     """Write a manifest with a digest; its own, if none is given."""
-    content = {**manifest, "digest": digest or digest_without_times(manifest)}
+    content = {**manifest, "digest": digest or digest_of(manifest).hex()}
     (folder / "manifest.json").write_text(json.dumps(content))
 
 
@@ -153,7 +149,7 @@ def test_every_change_of_a_type_is_refused(tmp_path, kind):
 @pytest.mark.parametrize("kind", list(ReleaseKind))
 def test_every_edit_is_seen_by_the_digest(tmp_path, kind):
     manifest = manifest_of(kind, tmp_path)
-    digest = digest_without_times(manifest)
+    digest = digest_of(manifest).hex()
     for place in places(manifest)[1:]:
         changed = json.loads(json.dumps(manifest))
         part = changed
@@ -163,8 +159,22 @@ def test_every_edit_is_seen_by_the_digest(tmp_path, kind):
         put(tmp_path, changed, digest=digest)
         with pytest.raises(StoreError):
             read_manifest(tmp_path)
-    put(tmp_path, manifest | {"performance": []})  # seconds may be taken out
+    put(tmp_path, manifest)
     read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("kind", list(ReleaseKind))
+def test_format_3_had_times_that_its_digest_does_not_cover(tmp_path, kind):
+    manifest = manifest_of(kind, tmp_path)
+    put(tmp_path, manifest)
+    today = read_manifest(tmp_path)
+    earlier = manifest | {"format": 3}
+    for times in ({}, {"performance": []}, {"performance": [{"stage": "a", "seconds": 1.5}]}):
+        put(tmp_path, earlier | times, digest=digest_of(earlier).hex())
+        assert read_manifest(tmp_path) == today
+    put(tmp_path, manifest | {"performance": []})
+    with pytest.raises(StoreError):
+        read_manifest(tmp_path)
 
 
 RESTATED = {

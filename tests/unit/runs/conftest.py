@@ -95,9 +95,6 @@ class Toy:
     def check(self, run: Run) -> list[str]:
         return [f"{name} is there" for name in "ab" if (run.path / f"{name}.txt").is_file()]
 
-    def performance(self) -> list[dict[str, Any]]:
-        return [{"stage": "tables", "seconds": 0.0, "peak_memory_mib": 1}]
-
 
 def contents(out: Path) -> dict[str, bytes]:
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}

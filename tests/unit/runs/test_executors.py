@@ -10,6 +10,8 @@ from tallyveil.errors import ConfigError
 from tallyveil.runs.cluster.executor import Cluster
 from tallyveil.runs.executor import ClusterSettings, Threads
 from tallyveil.runs.executors import executors_of
+from tallyveil.runs.observer import SilentObserver
+from tallyveil.runs.timings import Timings
 
 PLANNED = ClusterSettings("planned:1", open_allowed=True)
 
@@ -48,11 +50,13 @@ def test_the_command_is_stronger_than_the_release_file():
     assert settings("ray", PLANNED, 5) == ClusterSettings("planned:1", 5, open_allowed=True)
 
 
-def test_the_log_tells_of_every_chunk(tmp_path):
-    made = executors_of("ray", None, None, tmp_path)
-    assert isinstance(made, Cluster)
-    made.told({"event": "chunk begun", "number": 4, "host": "a"})
-    (line,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+def test_timings_tell_of_every_chunk(tmp_path):
+    timings = Timings(tmp_path / "timings.jsonl")
+    for observer in (None, SilentObserver(), timings):
+        executors = executors_of("ray", None, None, observer)
+        assert isinstance(executors, Cluster)
+        executors.told({"event": "chunk begun", "number": 4, "host": "a"})
+    (line,) = map(json.loads, (tmp_path / "timings.jsonl").read_text().splitlines())
     assert (line["event"], line["number"], line["host"]) == ("chunk begun", 4, "a")
 
 

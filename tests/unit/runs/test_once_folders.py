@@ -8,7 +8,7 @@ import pytest
 import tallyveil
 from tallyveil.errors import ClusterError, StoreError
 from tallyveil.files.finished import record_of
-from tallyveil.files.manifest import ListedFile, Manifest, Spent, StageTime, library_versions
+from tallyveil.files.manifest import ListedFile, Manifest, Spent, library_versions
 from tallyveil.files.marks import release_marks
 from tallyveil.runs.executor import Threads
 from tallyveil.runs.key_file import RunSecrets
@@ -169,7 +169,6 @@ def test_the_manifest_says_what_was_done_and_nothing_else(tmp_path, test_key):
         versions=library_versions(),
         ledger=record_of(ledger, ledger.count(b"\n")),
         declassified=(),
-        performance=(StageTime("tables", 0.0, 1),),
         body={"sizes": {"a": {"groups": {"rows": 1}}, "b": {"groups": {"rows": 1}}}},
     )
     assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"

@@ -5,20 +5,20 @@ import json
 import pytest
 
 from tallyveil.errors import StoreError
-from tallyveil.files.manifest import StageTime
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.runs.once import run_once, run_product
 from tallyveil.runs.product import Outcome
+from tallyveil.storage.json_files import digest_of
 from tallyveil.storage.system import is_locked
 from tallyveil.storage.write import write_text
 
 from .conftest import KEY, Toy, contents
 
-ADDED = StageTime("add", 1.5, 7)
+ADDED = "A step was added."
 
 
 class Adds:
-    """A last step, which adds a file to the release and its seconds to the manifest.
+    """A last step, which adds a file to the release and a warning to the manifest.
 
     Attributes:
         looked: For each time that it was begun, whether the files had just been compared with the manifest.
@@ -49,11 +49,9 @@ class Adds:
         if self.error is not None:
             raise self.error
         content = json.loads((out / "manifest.json").read_text())
-        stages = [{"stage": "tables", "seconds": 0.0, "peak_memory_mib": 1}]
-        stages.append(
-            {"stage": ADDED.stage, "seconds": ADDED.seconds, "peak_memory_mib": ADDED.peak_memory_mib}
-        )
-        write_text(out / "manifest.json", json.dumps(content | {"performance": stages}))
+        said = {key: value for key, value in content.items() if key != "digest"}
+        said["warnings"] = list(dict.fromkeys([*said["warnings"], ADDED]))
+        write_text(out / "manifest.json", json.dumps(said | {"digest": digest_of(said).hex()}))
         write_text(out / "added.txt", "added")
 
 
@@ -88,7 +86,7 @@ def make(out, step):
 def test_it_is_done_once_and_is_in_the_manifest_that_is_handed_back(make, step, out):
     outcomes = [make(), make(Finished()), run_once(out, Finished(), test_key=KEY, last=step)]
     manifest = read_manifest(out)
-    assert manifest.performance[-1] == ADDED
+    assert manifest.warnings[-1] == ADDED
     assert outcomes == [Outcome(out, manifest, already_finished=again) for again in (False, True, True)]
     assert step.done == 1
     assert not (out / "private").exists()
@@ -101,10 +99,10 @@ def test_it_is_done_again_where_it_failed(make, step, out):
             make(product)
         assert not (out / "private").exists()
     assert not step.is_done(out)
-    assert not make(Finished(), last=None).manifest.performance[1:]  # who does not ask for it, has all
+    assert ADDED not in make(Finished(), last=None).manifest.warnings  # who does not ask for it, has all
     step.error = None
     assert make(Finished()) == Outcome(out, read_manifest(out), already_finished=True)
-    assert read_manifest(out).performance[-1] == ADDED
+    assert read_manifest(out).warnings[-1] == ADDED
     assert step.looked == [True, False, False]  # whoever goes on has not looked at the files
 
 

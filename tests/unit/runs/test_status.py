@@ -12,7 +12,6 @@ import pytest
 
 from tallyveil.errors import StoreError
 from tallyveil.runs.folder import FolderState, RunFolder
-from tallyveil.runs.log import RunLog
 from tallyveil.runs.once import run_once
 from tallyveil.runs.status import PROGRESS, Progress, StageUnderWay, run_status
 from tallyveil.storage.system import is_locked
@@ -47,7 +46,7 @@ def test_a_run_in_progress(tmp_path):
     progress, looks = Progress(), []
 
     def during(run):
-        RunLog(run.path).write("stage finished", stage="read records", seconds=1.5)
+        progress.stage_finished("read records", 1.5)
         progress.stage_started("estimate County", 10)
         looks.append(seen(run.path))
 
@@ -138,9 +137,6 @@ def test_what_the_files_hold_is_not_trusted(tmp_path, data):
     out = tmp_path / "out"
     interrupted(out)
     (out / "private" / PROGRESS).write_bytes(data)
-    (out / "log.jsonl").write_bytes(
-        data + b'\n{"event": "stage finished"}\n{"event": "stage finished", "stage": "x"'
-    )
     status = seen(out)
     assert status.state is FolderState.STARTED
     assert status.under_way is None or status.under_way.seconds_left is None
@@ -152,7 +148,6 @@ def test_pipes_links_and_folders_in_the_place_of_files_do_not_hold_it_up(tmp_pat
     interrupted(out)
     (out / "private" / PROGRESS).unlink()
     os.mkfifo(out / "private" / PROGRESS)
-    os.mkfifo(out / "log.jsonl")
     os.mkfifo(out / "private" / "lock")
     (out / "ledger.jsonl").unlink()
     os.mkfifo(out / "ledger.jsonl")
@@ -160,8 +155,6 @@ def test_pipes_links_and_folders_in_the_place_of_files_do_not_hold_it_up(tmp_pat
     assert (status.finished, status.under_way, status.ledger.state) == ((), None, "damaged")
     (out / "private" / "lock").unlink()
     (out / "private" / "lock").symlink_to("/dev/zero")
-    (out / "log.jsonl").unlink()
-    (out / "log.jsonl").symlink_to("/dev/zero")
     assert run_status(out).held is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.runs import status as module
 from tallyveil.runs.folder import FolderState, RunFolder
-from tallyveil.runs.status import PROGRESS, FinishedStage, StageUnderWay, run_status
+from tallyveil.runs.status import PROGRESS, FinishedStage, Progress, StageUnderWay, run_status
 
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WRITTEN = BEGUN + timedelta(seconds=90.25)
@@ -26,14 +26,6 @@ def tell(out, stage=STAGE, **changes):
     """Write what a run says of its progress."""
     told = {"format": 1, "process": 7, "written": WRITTEN.isoformat(), "finished": [], "under_way": stage}
     (out / "private" / PROGRESS).write_text(json.dumps(told | changes))
-
-
-def log(out, *lines):
-    (out / "log.jsonl").write_text("".join(f"{line}\n" for line in lines))
-
-
-def ended(stage, seconds, event="stage finished"):
-    return json.dumps({"time": "", "event": event, "stage": stage, "seconds": seconds})
 
 
 def test_what_an_interrupted_run_said_last(out):
@@ -100,40 +92,24 @@ def test_times_that_do_not_fit_are_no_time(out, begun, written):
     assert run_status(out).under_way == StageUnderWay("measure", 4, 10, 0.0)
 
 
-def test_the_last_time_of_each_stage_is_kept_in_the_order_of_the_log(out):
-    tell(out, finished=[{"stage": "tables", "seconds": 3}, {"stage": "check", "seconds": 4}])
-    log(
-        out,
-        ended("read", 9.0),
-        ended("measure", 1.0),
-        ended("begun only", 1.0, event="stage started"),
-        '["no", "object"]',
-        '{"event": "stage finished", "cut',
-        '{"event": "stage finished"}',
-        ended("negative", -0.5),
-        ended("huge", LARGEST + 1),
-        ended("largest", LARGEST),
-        ended("none", 0),
-        ended("read", 0.25),
-        ended("tables", 8.0),
-    )
-    assert run_status(out).finished == (
-        FinishedStage("read", 0.25),
-        FinishedStage("measure", 1.0),
-        FinishedStage("largest", LARGEST),
-        FinishedStage("none", 0),
-        FinishedStage("tables", 3),
-        FinishedStage("check", 4),
-    )
+def test_the_last_time_of_each_stage_is_kept_in_order(out):
+    stages = [("read", 9.0), ("measure", 1.0), ("largest", LARGEST), ("none", 0), ("read", 0.25)]
+    tell(out, finished=[{"stage": stage, "seconds": seconds} for stage, seconds in stages])
+    wanted = [("read", 0.25), ("measure", 1.0), ("largest", LARGEST), ("none", 0)]
+    assert run_status(out).finished == tuple(FinishedStage(*stage) for stage in wanted)
 
 
-def test_of_a_long_log_the_end_is_read(out, monkeypatch):
-    log(out, *(ended(f"stage {number}", number) for number in range(9)))
-    lines = (out / "log.jsonl").read_bytes().splitlines(keepends=True)
-    for kept in (1, 3, 9):
-        for more in (0, 7):
-            monkeypatch.setattr(module, "_MOST_BYTES", sum(map(len, lines[-kept:])) + more)
-            assert [one.seconds for one in run_status(out).finished] == list(range(9 - kept, 9))
+def test_stages_of_an_earlier_process_are_told_as_well(out):
+    (out / "private" / "run.json").touch(mode=0o600)
+    tell(out, finished=[{"stage": "read", "seconds": 9.0}, {"stage": "measure", "seconds": 1.0}])
+    (out / "private" / PROGRESS).chmod(0o600)
+    with RunFolder(out) as folder:
+        progress = Progress()
+        progress.stage_started("read", 1)
+        progress.stage_finished("read", 0.25)
+        progress.begin(folder)
+        status = run_status(out)
+    assert status.finished == (FinishedStage("read", 0.25), FinishedStage("measure", 1.0))
 
 
 @pytest.mark.parametrize(("data", "found"), [(b"", "absent"), (b'{"half', "absent"), (b"{}\n", "damaged")])

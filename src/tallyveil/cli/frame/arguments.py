@@ -100,6 +100,15 @@ Book = Annotated[
         "left. Default: what the release file or the environment variable TALLYVEIL_BOOK names.",
     ),
 ]
+TimingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--timings",
+        metavar="FILE",
+        help="Append the seconds and memory of each stage, and the machines of a cluster, to this file as JSON lines. "
+        "It must lie outside the release, which holds nothing of the kind.",
+    ),
+]
 InsecureTestKey = Annotated[
     str | None,
     typer.Option(

@@ -1,6 +1,8 @@
 """What a long command shows while it works: progress bars, JSON lines, or nothing."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +12,7 @@ from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.terminal import say_json
 from tallyveil.printable import shown
 from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.runs.timings import Timings
 
 
 class BarObserver:
@@ -79,8 +82,16 @@ class JsonObserver:
         say_json(item, err=True)
 
 
-def observer_for(quiet: bool, as_json: bool) -> AbstractContextManager[Observer]:
-    """The observer that the flags select. Errors are printed on standard error with any of them."""
-    if as_json:
-        return nullcontext(JsonObserver())
-    return nullcontext(SilentObserver()) if quiet else BarObserver()
+@contextmanager
+def observer_for(quiet: bool, as_json: bool, timings: Path | None = None) -> Iterator[Observer]:
+    """The observer that the flags select. Errors are printed on standard error with any of them.
+
+    Raises:
+        StoreError: the file of timings cannot be written to.
+    """
+    if as_json or quiet:
+        shown: AbstractContextManager[Observer] = nullcontext(JsonObserver() if as_json else SilentObserver())
+    else:
+        shown = BarObserver()
+    with shown as observer:
+        yield observer if timings is None else Timings(timings, observer)

@@ -35,7 +35,6 @@ def release_summary(release: "Release", out: Path) -> dict[str, Any]:
         **({"estimated_from": manifest.body["estimated_from"]} if "estimated_from" in manifest.body else {}),
         "sizes": manifest.body["sizes"],
         "checks_passed": len(manifest.checks),
-        "seconds": round(manifest.seconds, 1),
         "out": str(out),
     }
 
@@ -90,7 +89,6 @@ def _show_summary(release: "Release", out: Path) -> None:
     table.add_row("geounits", geounits)
     table.add_row("files", _files(manifest))
     table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("time and memory", f"{manifest.seconds:.1f} s, {manifest.peak_memory_mib:,} MiB at most")
     table.add_row("report", str(out / "report.html"))
     for folder in ("microdata", "tables", "intervals"):
         if (out / folder).is_dir():

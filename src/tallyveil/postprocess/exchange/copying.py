@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
-from tallyveil.files.finished import LEDGER, MANIFEST, PRIVATE, refuse_unfinished
+from tallyveil.files.finished import LEDGER, LOG, MANIFEST, PRIVATE, refuse_unfinished
 from tallyveil.files.intervals import INTERVALS
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import entered_manifest, parsed_manifest, read_manifest
 from tallyveil.files.signatures import SUFFIX
 from tallyveil.runs.executor import Threads
-from tallyveil.runs.log import LOG
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.storage.addresses import address_of, is_object, shown_path
 from tallyveil.storage.json_files import damaged

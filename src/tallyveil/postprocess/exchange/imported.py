@@ -46,7 +46,6 @@ from tallyveil.postprocess.constraints import ConstraintTable, constraint_table,
 from tallyveil.postprocess.measured import check_public_inputs, write_public_inputs
 from tallyveil.postprocess.publish import write_labels
 from tallyveil.runs.key_file import Earlier, binding_of, public_secrets
-from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
@@ -293,9 +292,6 @@ class _Import:
         """Copy what was published; returns the body of the manifest."""
         published = self.published
         plan = published.plan
-        log = RunLog(run.path)
-        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
-        self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         write_public_inputs(run, plan.to_mapping(), published.hierarchies, published.constraints)
         for level in range(published.source.spine.n_levels):
             self._copy(run, level)
@@ -313,13 +309,7 @@ class _Import:
         self.published.files.require_unchanged()
         plan = self.published.plan
         spine, constraints = self.published.source.spine, self.published.constraints
-        checks = [check_public_inputs(run.path, plan.to_mapping(), plan.schema, spine, constraints)]
-        RunLog(run.path).write("finished", run=run.run_id)
-        return checks
-
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of the stages of this process."""
-        return self.watch.stages
+        return [check_public_inputs(run.path, plan.to_mapping(), plan.schema, spine, constraints)]
 
     def _copy(self, run: Run, level: int) -> None:
         """Copy the noisy answers of a geolevel. A finished geolevel is kept if the import is interrupted."""

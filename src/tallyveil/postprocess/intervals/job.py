@@ -1,7 +1,7 @@
 """The job of `tallyveil intervals`: write an interval beside every published count of a finished release."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tallyveil.files.intervals import (
     start_tables,
     undo_exchange,
 )
-from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind, stage_times
+from tallyveil.files.manifest import ListedFile, Manifest, ReleaseKind
 from tallyveil.files.manifest_files import (
     require_own_kind,
     require_unchanged_files,
@@ -100,8 +100,7 @@ def make_intervals(
         simultaneous: Whether all intervals of a table together have that coverage (Bonferroni).
         with_bounds: Whether the zeros of the release's public bounds are used.
         in_tables: Whether the tables of the release get the same columns, and its manifest their new digests.
-        in_run: Whether this is the last step of the release's own run, which holds the folder and whose manifest then
-            states its time and memory.
+        in_run: Whether this is the last step of the release's own run, which holds the folder.
         looked: Whether this process has just compared every file of the release with its manifest.
         observer: Told of progress.
         workers: Threads; None for one a core. The files do not depend on it.
@@ -151,9 +150,8 @@ def make_intervals(
         readme = readme_of(release, job.model, level, job.covers(job.model), with_bounds=with_bounds)
         # From here on the folder counts as unfinished until everything is exchanged.
         claim.begin()
-        stages = watch.stages if in_run else []
-        manifest = _finish(job, folders[0], job.in_order(tallies), readme, stages)
-    return IntervalsOutcome(manifest, tuple((stage["stage"], stage["seconds"]) for stage in watch.stages))
+        manifest = _finish(job, folders[0], job.in_order(tallies), readme)
+    return IntervalsOutcome(manifest, tuple(watch.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,6 @@ def _finish(
     folders: Folders,
     compared: Sequence[Compared],
     readme: str,
-    stages: Sequence[JsonObject],
 ) -> dict[str, Any]:
     """Replace `intervals/`, then the tables and their digests.
 
@@ -212,7 +209,6 @@ def _finish(
         folders: The folder of the intervals, and that of the tables.
         compared: One entry for each table.
         readme: Text for readers of the files.
-        stages: Stages that the manifest of the release is to list.
     """
     root = job.release.root
     # Intervals first, tables next, the manifest last: it lists the digests of both.
@@ -227,11 +223,7 @@ def _finish(
         "manifest_sha256": file_digest(root / INTERVALS / INTERVALS_MANIFEST),
     }
     beside = [ListedFile(**file) for file in manifest["files"]]
-    whole = manifest_with_tables(root, job.release.manifest, exchanged, beside, stated)
-    timed = {stage["stage"] for stage in stages}
-    # Stages that are timed again replace their earlier lines.
-    earlier = tuple(stage for stage in whole.performance if stage.stage not in timed)
-    write_manifest(root, replace(whole, performance=earlier + stage_times(stages)))
+    write_manifest(root, manifest_with_tables(root, job.release.manifest, exchanged, beside, stated))
     if folders.staging is not None:
         # Only after the new manifest names the new tables may the old ones go.
         forget_replaced(folders.staging)

@@ -134,7 +134,7 @@ class TreePasses:
                     write_histogram(run.path, counts, self.plan.schema, self.spine, run.tags)
                     published.append(counts)
                     self.observer.advanced(1)
-            return {"performance": self.watch.stages[-1], "passes": dict(self.records)}
+            return {"passes": dict(self.records)}
 
         places = [f"{HISTOGRAM}/{histogram_path(run.path, name).name}" for name in self.spine.geolevels]
         self.records[WHOLE_CELLS] = run.stage(WHOLE_CELLS, places, work)
@@ -333,7 +333,7 @@ class TreePasses:
                     outcome = lift_pass(self._lift(lift, level), above, self.observer, run.executor)
                 write_pass(run.path, number + 1, outcome.counts, run.tags)
             counts.append(outcome.counts)
-            return {"performance": self.watch.stages[-1], "solver": outcome.solver}
+            return {"solver": outcome.solver}
 
         self.records[name] = run.stage(name, [pass_place(number + 1, geolevel)], work)
         return counts[0] if counts else self._written(run.path, number, level)
@@ -351,7 +351,7 @@ class TreePasses:
             with self.watch.stage(name, self.spine.n_geounits(level - 1)):
                 for _, finished in run.executor.completed(chunks, range(n_chunks)):
                     self.observer.advanced(finished)
-            return {"performance": self.watch.stages[-1]}
+            return {}
 
         places = [measurement_name(geolevel, query) for query in self.plan.strategy.queries(geolevel)]
         self.records[name] = run.stage(name, places, work)

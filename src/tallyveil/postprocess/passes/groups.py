@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers, NarrowArray
 from tallyveil.errors import StoreError
-from tallyveil.geography.spine import Spine
-from tallyveil.plans.release import StatedPlan
 from tallyveil.schema.counts import PublicCounts, TripletSum, row_ranges, sums_between
 from tallyveil.schema.nested_queries import common_groups
 from tallyveil.schema.query_group import QueryGroup
@@ -36,15 +34,6 @@ def pass_stage(number: int, geolevel: str) -> str:
 def support_stage(geolevel: str) -> str:
     """Name of the stage that writes the noisy answers on the support of the published counts."""
     return f"measurements on the support of {geolevel}"
-
-
-def stages_of_passes(plan: StatedPlan, spine: Spine) -> list[str]:
-    """Names of the stages of all passes, in order."""
-    passes = range(1, len(plan.outer) + 1)
-    names = [*(pass_stage(number, level) for number in passes for level in spine.geolevels), WHOLE_CELLS]
-    if plan.measurements == "support":
-        names += [support_stage(level) for level in spine.geolevels[1:]]
-    return names
 
 
 PASSES: Final = "passes"

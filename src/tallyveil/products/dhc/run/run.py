@@ -466,7 +466,9 @@ class _Programme:
                 test_key=settings.test_key,
                 observer=Prefixed(settings.observer, f"{release.name}: ", checked.warnings),
                 workers=settings.workers,
-                executors=executors_of(settings.where, release.plan.cluster, settings.workers, place),
+                executors=executors_of(
+                    settings.where, release.plan.cluster, settings.workers, settings.observer
+                ),
                 book=settings.book,
             )
         except TallyveilError as error:

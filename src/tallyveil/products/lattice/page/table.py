@@ -19,7 +19,7 @@ from tallyveil.products.lattice.public.plan import StatedSubspacePlan
 from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, frame_texts, write_page
 from tallyveil.report.privacy import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.release_files import Titles, schema_titles
-from tallyveil.report.wording import duration, file_size, grouped, listed, percent, rounded
+from tallyveil.report.wording import file_size, grouped, listed, percent, rounded
 from tallyveil.schema.schema import Unit, schema_from_mapping
 
 MOST_ROWS: Final = 500
@@ -96,10 +96,6 @@ def _about(manifest: Manifest) -> dict[str, Any]:
         "declared": short_decimal(spent.declared),
         "spent": at_most(spent.spent),
         "checks": manifest.checks,
-        "stages": [
-            (stage.stage, duration(stage.seconds), f"{grouped(stage.peak_memory_mib)} MiB")
-            for stage in manifest.performance
-        ],
         "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
         "version": ", ".join(manifest.tallyveil),
     }

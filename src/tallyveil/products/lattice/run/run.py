@@ -274,10 +274,6 @@ class _TableWork:
         with self.watch.stage("checks"):
             return _checks(run.path, self)
 
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage."""
-        return self.watch.stages
-
 
 def _tell_long_chain(noise: NoisePlan, observer: Observer) -> None:
     """Say how long a chain will take, if it takes long."""

@@ -37,7 +37,6 @@ from tallyveil.report.release_files import Matrix
 from tallyveil.report.svg import Picture, dot_plot
 from tallyveil.report.wording import (
     detail_title,
-    duration,
     file_size,
     grouped,
     groups_counted,
@@ -328,10 +327,6 @@ def run_facts(manifest: Manifest, plan: dict[str, Any]) -> dict[str, Any]:
         "mechanism": MECHANISMS[Mechanism(plan["mechanism"])][0],
         "sizes": manifest.body["sizes"],
         "checks": len(manifest.checks),
-        "stages": [
-            (stage.stage, duration(stage.seconds), f"{grouped(stage.peak_memory_mib)} MiB")
-            for stage in manifest.performance
-        ],
         "files": [(file.path, file_size(file.bytes), file.sha256) for file in manifest.files],
         "version": ", ".join(manifest.tallyveil),
     }

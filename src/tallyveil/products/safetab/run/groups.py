@@ -166,10 +166,6 @@ class _GroupsWork:
             require_passed(checks)
         return [check.name for check in checks]
 
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage."""
-        return self.watch.stages
-
 
 def tables_of_level(
     level: MappedLevel, measurer: GroupMeasurer[MappedLevel]

@@ -224,10 +224,6 @@ class _HouseholdsWork:
         require_passed(tuple(checks))
         return [check.name for check in checks]
 
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage."""
-        return self.watch.stages
-
 
 def tables_of_households(
     plan: HouseholdPlan,

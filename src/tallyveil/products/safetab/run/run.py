@@ -379,10 +379,6 @@ class _SafetabWork:
             require_passed(checks)
         return [check.name for check in checks]
 
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage."""
-        return self.watch.stages
-
 
 def declaration_of(plan: SafetabPlan | HouseholdPlan) -> Declaration:
     """The declared budget: the larger cost of the US run and the PR run, since every record is in one of them."""

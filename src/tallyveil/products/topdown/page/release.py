@@ -51,7 +51,6 @@ from tallyveil.report.svg import (
     text_width,
 )
 from tallyveil.report.wording import (
-    duration,
     file_size,
     grouped,
     listed,
@@ -340,16 +339,6 @@ class SolverTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of the run: its name, its time, its part of the whole time, its largest memory."""
-
-    name: str
-    time: str
-    part: float
-    memory: str
-
-
-@dataclass(frozen=True, slots=True)
 class FileLine:
     """One published file."""
 
@@ -393,26 +382,6 @@ def solver_table(files: ReleaseFiles) -> SolverTable:
             *((_ROUNDING_TITLES[item], item.remedy) for item in roundings),
         ),
     )
-
-
-def stages(files: ReleaseFiles) -> tuple[Stage, ...]:
-    """Stages in the order they ran."""
-    timed = files.manifest.performance
-    longest = max((stage.seconds for stage in timed), default=0.0) or 1.0
-    return tuple(
-        Stage(
-            stage.stage.replace("_", " "),
-            duration(stage.seconds),
-            stage.seconds / longest,
-            f"{grouped(stage.peak_memory_mib)} MiB",
-        )
-        for stage in timed
-    )
-
-
-def total_time(files: ReleaseFiles) -> str:
-    """Time of all stages together."""
-    return duration(sum(stage.seconds for stage in files.manifest.performance))
 
 
 def file_lines(files: ReleaseFiles) -> tuple[FileLine, ...]:
@@ -666,8 +635,6 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "sizes": [(name_title(item.geolevel), item) for item in sizes],
         "checks": manifest.checks,
         "solver": solver_table(files),
-        "stages": stages(files),
-        "total_time": total_time(files),
         "tallyveil": manifest.tallyveil,
         "versions": manifest.versions,
         "inputs": manifest.body["inputs"],

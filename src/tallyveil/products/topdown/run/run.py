@@ -33,7 +33,6 @@ from tallyveil.products.topdown.run.preparation import prepare, read_inputs
 from tallyveil.products.topdown.run.spine_making import spine_record
 from tallyveil.runs.executor import Executors, Threads
 from tallyveil.runs.key_file import binding_of
-from tallyveil.runs.log import RunLog
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Outcome, Run, Work
@@ -44,7 +43,6 @@ from tallyveil.storage.system import usable_cores
 if TYPE_CHECKING:
     from tallyveil.plans.lattice_draws import SubspaceDraw
 
-STAGES_BEFORE = ("compile kernels", "read geography", "read records", "compile constraints")
 """Stages before the spend, as the manifest lists them."""
 
 
@@ -244,9 +242,6 @@ class _Release:
 
     def release(self, run: Run) -> JsonObject:
         """Measure, and estimate and publish unless the run stops there; returns the body of the manifest."""
-        log = RunLog(run.path)
-        log.write("resumed" if run.resumed else "started", run=run.run_id, protected=run.secrets.protected)
-        self.watch.on_finish(lambda stage: log.write("stage finished", **stage))
         self.estimation = self._measure(run)
         if self.measuring_alone:
             return self._stated(run)
@@ -258,19 +253,12 @@ class _Release:
         """Read the published files back and verify them."""
         if self.measuring_alone or self.estimation is None:
             plan, constraints = self.plan.to_mapping(), self.constraints
-            checks = [
+            return [
                 check_public_inputs(
                     run.path, plan, self.plan.schema, self.spine, constraints, self.counts_of_others
                 )
             ]
-        else:
-            checks = self.estimation.check(run)
-        RunLog(run.path).write("finished", run=run.run_id)
-        return checks
-
-    def performance(self) -> list[JsonObject]:
-        """Seconds and memory of every stage, including stages that an earlier process finished."""
-        return self.watch.stages if self.estimation is None else self.estimation.timed(STAGES_BEFORE)
+        return self.estimation.check(run)
 
     def _measure(self, run: Run) -> Estimation:
         """Draw all noise that the plan writes in full, and publish the measurements with the public inputs.

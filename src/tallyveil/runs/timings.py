@@ -1,0 +1,63 @@
+"""Seconds, memory and machines of a run, in a file outside of the release: they are no output of the mechanism."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tallyveil.runs.observer import Observer, SilentObserver
+from tallyveil.storage.system import peak_memory_mib
+from tallyveil.storage.write import store_error
+
+
+class Timings:
+    """An observer that appends one JSON object a line to a file, and hands everything on to another observer.
+
+    A line has the `time`, and an `event` with its details: a stage has begun, or it has ended, with its `seconds` and
+    the largest memory of this process until then; or a chunk of a cluster was begun, finished or repeated, with the
+    machine and the process that did it. No line has a count or the value of a record.
+
+    Args:
+        file: The file, which is made or continued. It must not lie in the folder of the release.
+        observer: Is told the same; None for nobody.
+    Raises:
+        StoreError: the file cannot be written to.
+    """
+
+    def __init__(self, file: str | Path, observer: Observer | None = None) -> None:
+        self._file, self._observer = Path(file), observer or SilentObserver()
+        # Tried at once: a file that cannot be written to must not end a run that has spent.
+        self._append("")
+
+    def note(self, event: str, **details: Any) -> None:
+        """Append one event with the present time; raises StoreError."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **details}
+        self._append(json.dumps(line) + "\n")
+
+    def stage_started(self, stage: str, total: int) -> None:
+        """Note that a stage begins, and hand it on. Its size may be confidential, so it is left out."""
+        self.note("stage started", stage=stage)
+        self._observer.stage_started(stage, total)
+
+    def advanced(self, amount: int) -> None:
+        """Hand it on."""
+        self._observer.advanced(amount)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Note that the stage has ended, and hand it on."""
+        peak = peak_memory_mib()
+        self.note("stage finished", stage=stage, seconds=round(seconds, 3), peak_memory_mib=peak)
+        self._observer.stage_finished(stage, seconds)
+
+    def warned(self, message: str) -> None:
+        """Hand it on."""
+        self._observer.warned(message)
+
+    def _append(self, text: str) -> None:
+        try:
+            # Opened for each line, and appended in one write: lines of several threads do not mix, and a kill loses at
+            # most one.
+            with self._file.open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise store_error(self._file, error) from error

@@ -1,0 +1,56 @@
+"""Timings of a run: lines in a file outside of the release, and everything is handed on."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from tallyveil.errors import StoreError
+from tallyveil.runs.observer import SilentObserver, Stopwatch
+from tallyveil.runs.timings import Timings
+
+
+def test_lines_say_when_what_and_how_long(tmp_path):
+    timings = Timings(tmp_path / "timings.jsonl")
+    with Stopwatch(timings).stage("é", 12_345):
+        timings.advanced(1)
+    timings.warned("small machine")
+    begun, ended = map(json.loads, (tmp_path / "timings.jsonl").read_bytes().splitlines())
+    assert "12345" not in str(begun)  # how large a stage is may be confidential
+    moment = ended.pop("time")
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) < 60
+    assert (begun["event"], ended["event"], ended["stage"]) == ("stage started", "stage finished", "é")
+    assert 0 <= ended["seconds"] < 60
+    assert ended["peak_memory_mib"] > 10
+
+
+def test_the_file_is_continued_and_others_are_told(tmp_path):
+    told = []
+
+    class Told(SilentObserver):
+        def stage_started(self, stage: str, total: int) -> None:
+            told.append((stage, total))
+
+        def advanced(self, amount: int) -> None:
+            told.append(amount)
+
+        def stage_finished(self, stage: str, seconds: float) -> None:
+            told.append(stage)
+
+        def warned(self, message: str) -> None:
+            told.append(message)
+
+    file = tmp_path / "timings.jsonl"
+    file.write_text('{"event": "earlier"}\n')
+    timings = Timings(file, Told())
+    with Stopwatch(timings).stage("read", 3):
+        timings.advanced(2)
+    timings.warned("small machine")
+    assert told == [("read", 3), 2, "read", "small machine"]
+    events = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    assert events == ["earlier", "stage started", "stage finished"]
+
+
+def test_a_file_that_cannot_be_written_to_is_refused_before_any_work(tmp_path):
+    with pytest.raises(StoreError, match="gone"):
+        Timings(tmp_path / "gone" / "timings.jsonl")
