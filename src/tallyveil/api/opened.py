@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.numbers import at_most
 from tallyveil.api.arguments import Name, checked, fixed
-from tallyveil.api.products import write_page
+from tallyveil.api.products import PRODUCTS, write_page
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.files.signatures import signature_of
-from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
@@ -61,12 +60,12 @@ class Opened:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """The guarantee as plain data; for the main product computed anew from ledger, plan and geography."""
+        """The guarantee as plain data, as it follows from ledger, plan and public inputs."""
         return dict(self._with_guarantee.privacy)
 
     @cached_property
     def _with_guarantee(self) -> Manifest:
-        return with_guarantee(self.path, self.manifest)
+        return PRODUCTS[self.manifest.kind].guarantee(self.path, self.manifest)
 
     if not TYPE_CHECKING:  # type checkers would take every name for one that is there
 

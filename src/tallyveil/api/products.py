@@ -13,9 +13,10 @@ from typing import Final
 
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.files.finished import LOG, PROGRAMME
-from tallyveil.files.manifest import ReleaseKind
+from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_manifest, write_manifest
 from tallyveil.files.marks import Marks, marks_of
+from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.products.dhc.public.programme_file import read_programme, stated_programme
 from tallyveil.report.page import REPORT
 from tallyveil.storage.json_files import read_text_file
@@ -32,12 +33,14 @@ class ProductDoor:
         keys: Tables of its TOML file by which the file is known; none where its input is something else.
         page: Writes the page of a release; None where it has none.
         evaluation: The command that compares a release with the truth, with its arguments; None where there is none.
+        guarantee: The manifest of a release with the guarantee that follows from ledger, plan and public inputs.
     """
 
     usage: str
     keys: frozenset[str] = frozenset()
     page: Callable[[Path], Path] | None = None
     evaluation: str | None = None
+    guarantee: Callable[[Path, Manifest], Manifest] = with_guarantee
 
 
 # Pages are imported when they are written: their drawing costs time that other commands need not pay.
@@ -71,6 +74,18 @@ def _table_page(out: Path) -> Path:
     return write_table_report(out)
 
 
+def _guarantee_of_runs(out: Path, manifest: Manifest) -> Manifest:
+    from tallyveil.products.safetab.public.privacy import with_runs
+
+    return with_runs(out, manifest)
+
+
+def _guarantee_of_table(out: Path, manifest: Manifest) -> Manifest:
+    from tallyveil.products.lattice.public.verified import with_table
+
+    return with_table(out, manifest)
+
+
 EVALUATE: Final = "tallyveil evaluate RUN --truth RECORDS"
 EVALUATE_SAFETAB: Final = "tallyveil safetab evaluate PARAMS DATA --finished RUN"
 EVALUATE_GROUPS: Final = "tallyveil safetab evaluate FILE.TOML DATA --finished RUN"
@@ -86,24 +101,30 @@ PRODUCTS: Final[Mapping[ReleaseKind, ProductDoor]] = {
     ),
     ReleaseKind.MEASUREMENTS: ProductDoor(usage="tallyveil measure RELEASE.TOML --out DIR"),
     ReleaseKind.SAFETAB: ProductDoor(
-        usage="tallyveil safetab run PARAMS DATA --out DIR", page=_safetab_page, evaluation=EVALUATE_SAFETAB
+        usage="tallyveil safetab run PARAMS DATA --out DIR",
+        page=_safetab_page,
+        evaluation=EVALUATE_SAFETAB,
+        guarantee=_guarantee_of_runs,
     ),
     ReleaseKind.HOUSEHOLDS: ProductDoor(
         usage="tallyveil safetab households PARAMS DATA --out DIR",
         page=_households_page,
         evaluation=EVALUATE_SAFETAB,
+        guarantee=_guarantee_of_runs,
     ),
     ReleaseKind.GROUPS: ProductDoor(
         usage="tallyveil safetab run FILE.TOML DATA --out DIR",
         keys=frozenset({"cells", "groupings", "levels"}),
         page=_groups_page,
         evaluation=EVALUATE_GROUPS,
+        guarantee=_guarantee_of_runs,
     ),
     ReleaseKind.SUBSPACE: ProductDoor(
         usage="tallyveil subspace release TABLE.TOML --out DIR",
         keys=frozenset({"table", "attributes", "mechanism", "constraints", "chain"}),
         page=_table_page,
         evaluation=EVALUATE,
+        guarantee=_guarantee_of_table,
     ),
 }
 

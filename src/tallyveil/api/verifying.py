@@ -246,7 +246,7 @@ def _release(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
     look = _Look(root, manifest, whole)
     for claim in _CLAIMS:
         claim(look)
-    own = _OF_MAIN_PRODUCT if manifest.kind in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS) else _OF_OTHERS
+    own = _OF_MAIN_PRODUCT if manifest.kind in _OF_PLANS else _OF_OTHERS
     # What follows would be derived from files that are not those of the release.
     if not look.wrong:
         for claim in own:
@@ -350,6 +350,8 @@ def _claim_ledger(look: _Look) -> None:
     )
 
 
+_OF_PLANS: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
+"""Kinds of the main product."""
 _CLAIMS: Final = (_claim_files, _claim_ledger)
 """What every release says, whatever its product."""
 
@@ -397,15 +399,20 @@ _AT_MAKING: Final = {"deviations", "warnings"}
 
 
 def _claim_guarantee(look: _Look) -> None:
-    from tallyveil.plans.guarantee import with_guarantee
-
     look.hold(
         "plan and geography give the event of the ledger, and the guarantee, the invariants and every sentence about "
         "them follow from it",
-        lambda: _require_guarantee(
-            look.manifest.privacy, with_guarantee(look.root, look.manifest).privacy, "privacy"
-        ),
+        lambda: _require_derived(look),
     )
+
+
+def _require_derived(look: _Look) -> None:
+    manifest = look.manifest
+    derived = PRODUCTS[manifest.kind].guarantee(look.root, manifest).privacy
+    # Only the main product has stated more with time; the guarantees of others are by run.
+    if manifest.kind not in _OF_PLANS:
+        require_fits(manifest.privacy.keys() == derived.keys(), f"privacy is of {list(manifest.privacy)}")
+    _require_guarantee(manifest.privacy, derived, "privacy")
 
 
 def _require_guarantee(stated: Any, derived: Any, place: str) -> None:
@@ -643,32 +650,11 @@ def _scratch(root: Path) -> Iterator[Path]:
 
 
 def _claim_event(look: _Look) -> None:
-    """The guarantee by run, from the event in the ledger alone."""
-    root, manifest = look.root, look.manifest
-    if manifest.kind is ReleaseKind.SUBSPACE:
-        look.hold(
-            "the stated epsilon and the invariants fit the event in the ledger", lambda: _require_table(look)
-        )
-        return
-    from tallyveil.products.safetab.public.privacy import derived_privacy
-
+    """The guarantee from the event in the ledger and the plan."""
     look.hold(
-        "the guarantee of every run follows from the event in the ledger",
-        lambda: _require_runs(manifest.privacy, derived_privacy(root, manifest)),
+        "the stated guarantee follows from the event in the ledger and the plan",
+        lambda: _require_derived(look),
     )
-
-
-def _require_runs(stated: JsonObject, derived: JsonObject) -> None:
-    require_fits(
-        stated.keys() == derived.keys(), f"privacy is of {list(stated)}, and the event of {list(derived)}"
-    )
-    _require_guarantee(stated, derived, "privacy")
-
-
-def _require_table(look: _Look) -> None:
-    from tallyveil.products.lattice.public.verified import require_table
-
-    require_table(look.root, look.manifest)
 
 
 def _claim_other_files(look: _Look) -> None:

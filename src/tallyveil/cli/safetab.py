@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
+    from tallyveil.api.opened import Opened
     from tallyveil.api.safetab import SafetabErrors
-    from tallyveil.files.manifest import Manifest
 
 
 safetab = group_of_commands(
@@ -177,13 +177,11 @@ def run(
             book=book,
             observer=observer,
         )
-    manifest = finished.manifest
     if as_json:
-        summary = run_summary(manifest, out, finished.already_finished)
-        say_json({**summary, "privacy": list(manifest.privacy.values())})
+        say_json({**run_summary(finished), "privacy": list(finished.privacy.values())})
     elif not quiet:
         show = _show_group_summary if is_group_file(params) else _show_summary
-        show(manifest, out, finished.already_finished)
+        show(finished)
 
 
 @safetab.command()
@@ -280,9 +278,9 @@ def households(
             observer=observer,
         )
     if as_json:
-        say_json(run_summary(finished.manifest, out, finished.already_finished))
+        say_json(run_summary(finished))
     elif not quiet:
-        _show_households(finished.manifest, out, finished.already_finished)
+        _show_households(finished)
 
 
 class Margins(StrEnum):
@@ -453,18 +451,19 @@ def _show_errors(errors: "SafetabErrors") -> None:
     say(str(errors.page))
 
 
-def run_summary(manifest: "Manifest", out: Path, already_finished: bool) -> dict[str, Any]:
+def run_summary(finished: "Opened") -> dict[str, Any]:
     """The summary of a run, for JSON."""
     from tallyveil.files.marks import marks_of
 
+    manifest = finished.manifest
     return {
         "run": manifest.run,
         **marks_of(manifest).entry(),
         "sizes": manifest.body["sizes"],
-        "privacy": manifest.privacy,
+        "privacy": finished.privacy,
         "checks_passed": len(manifest.checks),
-        "already_finished": already_finished,
-        "out": str(out),
+        "already_finished": finished.already_finished,
+        "out": str(finished.path),
     }
 
 
@@ -486,28 +485,32 @@ def _show_plan(record: dict[str, Any]) -> None:
     _show_details(console, record["details"], "persons", "what production publishes")
 
 
-def _show_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+def _show_summary(finished: "Opened") -> None:
     """Print the summary of a run."""
-    console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
+    manifest = finished.manifest
+    console = opened_summary(
+        manifest, finished.path, finished.already_finished, "this finished run", "a new one"
+    )
     table = _summary_table(f"SafeTab (run {manifest.run})")
-    for run, privacy in manifest.privacy.items():
+    for run, privacy in finished.privacy.items():
         table.add_row(f"privacy, {run}", _guarantee_text(privacy, manifest.spent.unit))
     for run, sizes in manifest.body["sizes"].items():
         groups = sum(sizes["groups"].values())
         table.add_row(f"{run}", f"{groups:,} groups measured with {sizes['noisy_counts']:,} noisy counts")
         table.add_row("", f"{sizes['t1_rows']:,} rows of T1, {sizes['t2_rows']:,} of T2 published")
-    _print_summary(console, table, manifest, out)
+    _print_summary(console, table, finished)
 
 
-def _show_households(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+def _show_households(finished: "Opened") -> None:
     """Print the summary of a SafeTab-H run."""
-    console = opened_summary(manifest, out, already_finished, "this finished run")
+    manifest = finished.manifest
+    console = opened_summary(manifest, finished.path, finished.already_finished, "this finished run")
     table = _summary_table(f"SafeTab-H (run {manifest.run})")
     for run, sizes in manifest.body["sizes"].items():
-        privacy = manifest.privacy[run]
+        privacy = finished.privacy[run]
         table.add_row(f"privacy, {run}", _guarantee_text(privacy, manifest.spent.unit))
         table.add_row(run, f"{sizes['t3_rows']:,} rows of T3, {sizes['t4_rows']:,} of T4")
-    _print_summary(console, table, manifest, out)
+    _print_summary(console, table, finished)
 
 
 def _show_details(console: Screen, details: list[dict[str, Any]], units: str, count: str) -> None:
@@ -533,10 +536,10 @@ def _summary_table(title: str) -> "Table":
     return Table(title=title, show_header=False)
 
 
-def _print_summary(console: Screen, table: "Table", manifest: "Manifest", out: Path) -> None:
+def _print_summary(console: Screen, table: "Table", finished: "Opened") -> None:
     """Print the summary of a run, with the rows that every summary ends with."""
-    table.add_row("checks passed", str(len(manifest.checks)))
-    table.add_row("report", str(out / "report.html"))
+    table.add_row("checks passed", str(len(finished.manifest.checks)))
+    table.add_row("report", str(finished.path / "report.html"))
     console.print(table)
 
 
@@ -701,18 +704,21 @@ def _show_group_plan(record: dict[str, Any]) -> None:
     _show_details(console, record["details"], "records", "what was measured")
 
 
-def _show_group_summary(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+def _show_group_summary(finished: "Opened") -> None:
     """Print the summary of a run."""
-    console = opened_summary(manifest, out, already_finished, "this finished run", "a new one")
+    manifest = finished.manifest
+    console = opened_summary(
+        manifest, finished.path, finished.already_finished, "this finished run", "a new one"
+    )
     table = _summary_table(f"Groups of {manifest.body['name']} (run {manifest.run})")
-    for privacy in manifest.privacy.values():
+    for privacy in finished.privacy.values():
         table.add_row("privacy", _guarantee_text(privacy, manifest.spent.unit))
     for name, sizes in manifest.body["sizes"].items():
         table.add_row(
             name,
             f"{sizes['groups']:,} groups, {sizes['noisy_counts']:,} noisy counts, {sizes['cells_rows']:,} cells",
         )
-    _print_summary(console, table, manifest, out)
+    _print_summary(console, table, finished)
 
 
 def _show_group_errors(errors: "pl.DataFrame") -> None:

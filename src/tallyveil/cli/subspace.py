@@ -20,7 +20,7 @@ from tallyveil.cli.frame.screen import Screen, headed
 from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from tallyveil.files.manifest import Manifest
+    from tallyveil.api.opened import Opened
 
 
 subspace = group_of_commands("subspace", "Release one table whose invariants stay exact.")
@@ -74,7 +74,7 @@ def release(
             "name": manifest.body["name"],
             "run": manifest.run,
             **marks_of(manifest).entry(),
-            "privacy": manifest.privacy,
+            "privacy": finished.privacy,
             "noise": manifest.body["noise"],
             "checks": list(manifest.checks),
             "already_finished": finished.already_finished,
@@ -82,7 +82,7 @@ def release(
         }
         say_json(record)
     elif not quiet:
-        _show(manifest, out, finished.already_finished)
+        _show(finished)
 
 
 @subspace.command()
@@ -134,12 +134,13 @@ def diagnose(
         say(f"  {path}")
 
 
-def _show(manifest: "Manifest", out: Path, already_finished: bool) -> None:
+def _show(finished: "Opened") -> None:
     from tallyveil.cli.frame.summary import opened_summary
 
-    console = opened_summary(manifest, out, already_finished, "this finished release")
+    manifest, out = finished.manifest, finished.path
+    console = opened_summary(manifest, out, finished.already_finished, "this finished release")
     console.print(headed(f"Table {manifest.body['name']}", f" (run {manifest.run})"))
-    _show_noise({"privacy": manifest.privacy, "noise": manifest.body["noise"]})
+    _show_noise({"privacy": finished.privacy, "noise": manifest.body["noise"]})
     for check in manifest.checks:
         console.print(f"checked     {check}")
     console.print(f"files       {out}", soft_wrap=True)

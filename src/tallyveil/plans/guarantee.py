@@ -21,7 +21,7 @@ from tallyveil.declared import mapping_of
 from tallyveil.errors import BudgetError, StoreError
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.geography import GEOGRAPHY, read_hierarchies
-from tallyveil.files.manifest import Manifest, ReleaseKind
+from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.geography.spine import path_total
 from tallyveil.plans.fitting import stated_plan
@@ -101,18 +101,15 @@ def privacy_of(plan: StatedPlan, allocation: Allocation) -> dict[str, Any]:
 def with_guarantee(root: Path, manifest: Manifest) -> Manifest:
     """The manifest of a finished release with the guarantee that follows from its event, its plan and its geography.
 
-    Every command and every page that shows the guarantee of a release takes it from here. Other products than the main
-    one state theirs by run, and are returned as they are.
+    Every command and every page that shows the guarantee of a release of the main product takes it from here.
 
     Args:
-        root: Folder of the release.
+        root: Folder of the release, or of measurements.
         manifest: Its manifest, held to its ledger (`read_manifest`).
     Raises:
         StoreError: the geography was changed, or with the plan gives another event than the ledger shows.
         BudgetError: shares of the geography do not sum to the whole.
     """
-    if manifest.kind not in (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS):
-        return manifest
     # Before it is read: the digest says that a file was changed, and its content might mislead about what is wrong.
     require_unchanged(root, manifest, root / GEOGRAPHY)
     plan, hierarchies = stated_plan(root / MANIFEST, manifest.body["plan"]), read_hierarchies(root)

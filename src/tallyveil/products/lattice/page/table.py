@@ -16,6 +16,7 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.lattice.public.plan import StatedSubspacePlan
+from tallyveil.products.lattice.public.verified import with_table
 from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, frame_texts, write_page
 from tallyveil.report.privacy import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.release_files import Titles, schema_titles
@@ -42,7 +43,7 @@ def write_table_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest = read_manifest(out, ReleaseKind.SUBSPACE)
+    manifest = with_table(out, read_manifest(out, ReleaseKind.SUBSPACE))
     plan = read_listed(out, manifest, "plan.json", StatedSubspacePlan)
     titles = schema_titles(schema_from_mapping(plan["schema"]))
     # Only what the manifest lists: releases of earlier versions may lack the sums.

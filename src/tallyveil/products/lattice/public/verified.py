@@ -58,6 +58,15 @@ def require_table(root: Path, manifest: Manifest) -> None:
     _require_sums(read_listed_table(root, manifest, TABLE), read_listed_table(root, manifest, SUMS), plan)
 
 
+def with_table(root: Path, manifest: Manifest) -> Manifest:
+    """The manifest, whose statements are held to ledger, plan and table; raises as `require_table`.
+
+    Every command and every page that shows the guarantee of a release of one table takes it from here.
+    """
+    require_table(root, manifest)
+    return manifest
+
+
 def _require_sums(table: pl.DataFrame, sums: pl.DataFrame, plan: Any) -> None:
     schema = schema_from_mapping(plan["schema"])
     require_fits(table.height == schema.size, "the table lacks a cell")

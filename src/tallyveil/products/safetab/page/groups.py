@@ -24,6 +24,7 @@ from tallyveil.products.safetab.page.persons import (
 )
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
+from tallyveil.products.safetab.public.privacy import with_runs
 from tallyveil.report.page import REPORT, frame_texts, write_page
 from tallyveil.report.release_files import Matrix
 from tallyveil.report.svg import Picture, dot_plot
@@ -67,7 +68,7 @@ def write_groups_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest = read_manifest(out, ReleaseKind.GROUPS)
+    manifest = with_runs(out, read_manifest(out, ReleaseKind.GROUPS))
     plan = read_listed(out, manifest, "plan.json", StatedGroupPlan)
     expected = read_listed(out, manifest, "expected.json", GroupsExpected)
     unit, levels = _unit(plan), [level["name"] for level in plan["levels"]]

@@ -23,6 +23,7 @@ from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import StatedSafetabPlan
+from tallyveil.products.safetab.public.privacy import with_runs
 from tallyveil.report.page import REPORT, NumberTile, SummaryPoint, evaluation_points, frame_texts, write_page
 from tallyveil.report.privacy import (
     MECHANISMS,
@@ -209,7 +210,7 @@ def write_safetab_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest = read_manifest(out, ReleaseKind.SAFETAB)
+    manifest = with_runs(out, read_manifest(out, ReleaseKind.SAFETAB))
     plan = read_listed(out, manifest, "plan.json", StatedSafetabPlan)
     expected = read_listed(out, manifest, "expected.json", SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
@@ -488,7 +489,7 @@ def write_households_report(out: Path) -> Path:
         StoreError: a published file is missing or cannot be read.
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
-    manifest = read_manifest(out, ReleaseKind.HOUSEHOLDS)
+    manifest = with_runs(out, read_manifest(out, ReleaseKind.HOUSEHOLDS))
     plan = read_listed(out, manifest, "plan.json", StatedHouseholdPlan)
     expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
     geographies = list(dict.fromkeys(detail["geography"] for detail in expected))

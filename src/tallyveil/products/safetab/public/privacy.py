@@ -14,7 +14,7 @@ import math
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
@@ -206,6 +206,14 @@ def derived_privacy(root: Path, manifest: Manifest) -> JsonObject:
         delta = fraction_of(manifest.privacy.get(name, {}).get("delta")) or Fraction(0)
         derived[name] = privacy_of_event(name, cost(part), part, mechanism, delta).to_mapping()
     return derived
+
+
+def with_runs(root: Path, manifest: Manifest) -> Manifest:
+    """The manifest with the guarantee of every run that follows from its ledger; raises as `derived_privacy`.
+
+    Every command and every page that shows the guarantee of a release takes it from here.
+    """
+    return replace(manifest, privacy=derived_privacy(root, manifest))
 
 
 _STATED: Final = {
