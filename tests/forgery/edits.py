@@ -6,7 +6,8 @@ where nobody who has only the release could find it.
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def other(value: Any) -> Any:
         return value + "1" if value else "1"
     if isinstance(value, list):
         return value[:-1] if value else ["1"]
-    return {} if value else None
+    return {} if value else 1
 
 
 def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -441,6 +442,50 @@ def of_publication(root: Path) -> Iterator[Edit]:
 
         yield Edit("publication", path, edit)
     yield Edit("publication", "a file beside", lambda root: _beside(root / "notes.txt"))
+
+
+_OF_GROUPS = {
+    "body.sizes.US.[!t]*": "how many groups the regions gave, and in which of them, which no published file has",
+    "versions.*": NOT_DERIVED,
+    "tallyveil*": NOT_DERIVED,
+    "codes": "a public code that no iteration has",
+    "iterations.?.1": "a name that stands nowhere else",
+}
+"""What nobody could find, by pattern."""
+
+
+def of_statements(root: Path, unseen: dict[str, str], *files: str) -> Iterator[Edit]:
+    """Every statement of the manifest and of other files of plain data, of a release that is no main one."""
+    for name in ("manifest.json", *files):
+        for path in leaves(read(root / name)):
+            if path[0] in ("digest", "plan_digest", "files", "ledger", "format", "event"):
+                continue
+
+            def forge(root: Path, name: str = name, path: tuple[Any, ...] = path) -> None:
+                changed_json(root / name, lambda content: at(content, path, other))
+                reseal(root)
+                without_page(root)
+
+            reason = next((why for pattern, why in unseen.items() if fnmatchcase(named(path), pattern)), "")
+            yield Edit(f"groups: {name}", named(path), forge, unseen=reason)
+
+
+def of_groups(root: Path) -> Iterator[Edit]:
+    """A release of population groups in the Census layout: its statements, its ledger and its tables."""
+    yield from of_statements(root, _OF_GROUPS, "plan.json", "expected.json")
+    for edit in of_ledger(root):
+        yield replace(edit, place="groups: ledger")
+    for name in ("t1", "t2"):
+        frame, text = f"{name}-us.parquet", f"{name}/us.csv"
+        yield Edit("groups: tables", frame, frame_edit(frame, _plus_one("COUNT")))
+        yield Edit("groups: tables", f"{frame}: a row less", frame_edit(frame, lambda rows: rows.head(-1)))
+
+        def shorter(root: Path, text: str = text) -> None:
+            (root / text).write_bytes((root / text).read_bytes().rsplit(b"\n", 2)[0] + b"\n")
+            reseal(root)
+            without_page(root)
+
+        yield Edit("groups: tables", f"{text}: a row less", shorter)
 
 
 def all_edits(root: Path) -> list[Edit]:

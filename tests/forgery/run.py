@@ -12,8 +12,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests import toy_country as toy
 from tests.conftest import SMALL_RELEASE, write_small_inputs
-from tests.forgery.edits import Edit, all_edits, of_publication
+from tests.forgery.edits import Edit, all_edits, of_groups, of_publication
 
 import tallyveil
 from tallyveil.api.products import write_page
@@ -33,6 +34,13 @@ def made(folder: Path) -> Path:
     ).path
     write_page(out)
     return out
+
+
+def made_groups(folder: Path) -> Path:
+    """A small release of population groups."""
+    params = toy.write_params(folder / "parameters", run_pr=False)
+    data = toy.write_data(folder / "data", toy.person_rows(900))
+    return tallyveil.run_safetab(params, data, folder / "groups", insecure_test_key="forgery").path
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -96,6 +104,8 @@ def main() -> int:
         tables = place / "csv"
         tallyveil.publish_csv(root, tables)
         outcomes += suite(tables, list(of_publication(tables)), place / "copy", (root,))
+        groups = made_groups(place)
+        outcomes += suite(groups, list(of_groups(groups)), place / "copy")
     print(table(outcomes))
     print(f"{len(outcomes)} edits, {time.process_time() - begun:.0f} processor seconds")
     return int(any(said == ("found" if edit.unseen else "unseen") for edit, said in outcomes))

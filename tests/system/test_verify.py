@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.forgery.edits import all_edits, of_publication
-from tests.forgery.run import made, outcome
+from tests.forgery.edits import all_edits, of_groups, of_publication
+from tests.forgery.run import made, made_groups, outcome
 
 import tallyveil
 from tallyveil.errors import StoreError
@@ -61,6 +61,35 @@ def test_edits_with_new_digests_are_found(release, tmp_path):
     assert said.keys() == CHOSEN
 
 
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory) -> Path:
+    return made_groups(tmp_path_factory.mktemp("groups"))
+
+
+def test_edits_of_population_groups_are_found(groups, tmp_path):
+    verdict = tallyveil.verify(groups)
+    assert verdict.holds, verdict.wrong
+    # One in so many, so that the test takes seconds; the nightly row has all.
+    edits = list(of_groups(groups))[::9]
+    wrong = [
+        edit.name
+        for edit in edits
+        if outcome(groups, edit, tmp_path) != ("unseen" if edit.unseen else "found")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.nightly
+def test_every_edit_of_population_groups_is_found_or_nobody_could(groups, tmp_path):
+    edits = of_groups(groups)
+    wrong = [
+        edit.name
+        for edit in edits
+        if outcome(groups, edit, tmp_path) != ("unseen" if edit.unseen else "found")
+    ]
+    assert wrong == []
+
+
 @pytest.mark.nightly
 def test_every_edit_of_the_suite_is_found_or_nobody_could(release, tmp_path):
     outcomes = [(edit, outcome(release, edit, tmp_path)) for edit in all_edits(release)]
@@ -69,10 +98,10 @@ def test_every_edit_of_the_suite_is_found_or_nobody_could(release, tmp_path):
     assert sum(found == "found" for _, found in outcomes) > 200
 
 
-def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables):
+def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables, groups):
     """How they are found, the nightly row and `python -m tests.forgery.run` say."""
     numbers: dict[str, list[int]] = {}
-    for edit in [*all_edits(release), *of_publication(tables)]:
+    for edit in [*all_edits(release), *of_publication(tables), *of_groups(groups)]:
         row = numbers.setdefault(edit.place, [0, 0, 0, 0])
         row[0] += 1
         row[3 if edit.unseen else 2 if edit.whole else 1] += 1

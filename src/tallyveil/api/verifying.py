@@ -651,16 +651,38 @@ def _scratch(root: Path) -> Iterator[Path]:
 
 def _claim_event(look: _Look) -> None:
     """The guarantee from the event in the ledger and the plan."""
+    single = look.manifest.kind is ReleaseKind.SUBSPACE
     look.hold(
-        "the stated guarantee follows from the event in the ledger and the plan",
+        "the stated guarantee follows from the event in the ledger and the plan"
+        + (", and the sums of the table are those of its cells" if single else ""),
         lambda: _require_derived(look),
     )
 
 
 def _claim_other_files(look: _Look) -> None:
-    look.unseen.append("sums within the tables of this product: its files are covered by their digests alone")
+    kind = look.manifest.kind
+    if kind is ReleaseKind.SAFETAB:
+        from tallyveil.products.safetab.public.verified import derived_expected, require_tables
+
+        def expected() -> None:
+            derived = json.loads(json.dumps(derived_expected(look.root, look.manifest)))
+            _require_guarantee(read_json_object(look.root / EXPECTED, RESTORE), derived, EXPECTED)
+
+        look.hold(
+            "config and codes of the plan give the plan and the event of the ledger; every table adds up, has the "
+            "labels of the plan, and is the same as text and as Parquet",
+            lambda: require_tables(look.root, look.manifest),
+        )
+        look.hold("the expected errors follow from the plan", expected)
+        look.unseen.append("how many groups were measured, and in which regions")
+    elif kind is not ReleaseKind.SUBSPACE:
+        look.unseen.append(
+            "sums within the tables of this product: its files are covered by their digests alone"
+        )
 
 
+EXPECTED: Final = "expected.json"
+"""The errors that a plan of population groups lets expect."""
 _OF_OTHERS: Final = (_claim_event, _claim_page, _claim_other_files)
 
 

@@ -282,7 +282,7 @@ def check_outputs(out: Path, plan: SafetabPlan) -> tuple[OutputCheck, ...]:
     checks: list[OutputCheck] = []
     for run in plan.runs:
         # Read back from the disk: what is checked is what will be published.
-        t1, t2 = (_read(out / name / f"{run.run.lower()}.csv", name) for name in TABLES)
+        t1, t2 = (read_text_table(out, run.run, name) for name in TABLES)
         for name, frame in (("t1", t1), ("t2", t2)):
             checks += [
                 OutputCheck(f"{run.run} {name}: {check.name}", check.passed, check.problem)
@@ -312,7 +312,9 @@ def require_passed(checks: tuple[OutputCheck, ...]) -> None:
         )
 
 
-def _read(path: Path, name: str) -> pl.DataFrame:
+def read_text_table(out: Path, run: str, name: str) -> pl.DataFrame:
+    """The text of a published table of a run, "t1" or "t2", in its columns; raises StoreError."""
+    path = out / name / f"{run.lower()}.csv"
     try:
         frame = read_text(path, "|", None)
     except UNREADABLE as error:
