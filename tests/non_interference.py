@@ -1,9 +1,9 @@
 """Jobs on records that differ as much as they may, whose noisy measurements are the same: what others see must agree.
 
-The first job of a `World` is done as it is. Each later one has other records. Where a mechanism measures, it is given
-the counts that the mechanism measured in the first job, with the same noise. The counts that everything else sees, such
-as checks, invariants, bounds and digests, are those of its own records. So a file or message that differs says something
-of the records that no mechanism has paid for.
+One job of a `World`, the reference, is done as it is. Those after it have other records. Where a mechanism measures, it
+is given the counts that the mechanism measured in the reference, with the same noise. The counts that everything else sees, such
+as checks, invariants, bounds and digests, are those of its own records. So a file or message that differs says
+something of the records that no mechanism has paid for.
 
 The key, which no release shows, is the same in all jobs and is not bound to the records. The name of the run and the
 keyed hash of the records are numbers that follow from this key and from the records, and tell nothing without the key;
@@ -59,7 +59,7 @@ class World:
         self._folder, self._begin = folder / "job", begin
         self._counts: dict[str, list[Any]] = {}
         self._measured: Counter[str] = Counter()
-        self._is_first = True
+        self._is_reference = True
         self._written: list[str] = []
         self._stop_at: int | None = None
         self._replace_counts(patch)
@@ -73,6 +73,8 @@ class World:
         inputs: Iterable[Callable[[Path], object]],
         commands: Iterable[Command],
         stop_at: int | None = None,
+        *,
+        is_reference: bool = False,
     ) -> dict[str, bytes]:
         """Do a job in a new folder.
 
@@ -80,6 +82,7 @@ class World:
             inputs: Write the inputs or change them, one after the other.
             commands: Of the command line, given in the folder of the inputs.
             stop_at: The file before whose completion the first command is stopped; None for none.
+            is_reference: Whether later jobs measure what this one does.
         Returns:
             The public files that the job made: their names, rights and bytes; and `SAID` and `WRITTEN`.
         """
@@ -87,6 +90,9 @@ class World:
         for write in (self._begin, *inputs):
             write(self._folder)
         before = set(self._folder.rglob("*"))
+        self._is_reference = is_reference
+        if is_reference:
+            self._counts.clear()
         self._measured.clear()
         self._written.clear()
         self._stop_at, said = stop_at, ""
@@ -94,7 +100,6 @@ class World:
             for command in commands:
                 said += f"$ {' '.join(command)}\n{run_command(command)}"
                 self._stop_at = None
-        self._is_first = False
         paths = sorted(set(self._folder.rglob("*")) - before)
         return {
             SAID: said.encode(),
@@ -126,14 +131,14 @@ class World:
             (lattice_run, "release_table"),
             (lattice_run, "restricted_table"),
         ):
-            patch.setattr(module, name, self._on_first_counts(name, getattr(module, name)))
+            patch.setattr(module, name, self._on_reference(name, getattr(module, name)))
         for kind, field in ((GroupMeasurer, "counts"), (HouseholdMeasurer, "households")):
-            patch.setattr(kind, "measure", self._with_first_counts(field, kind.measure))
+            patch.setattr(kind, "measure", self._with_reference(field, kind.measure))
 
-    def _on_first_counts(self, name: str, mechanism: Callable[..., Any]) -> Callable[..., Any]:
+    def _on_reference(self, name: str, mechanism: Callable[..., Any]) -> Callable[..., Any]:
         return lambda counts, *rest: mechanism(self._instead(name, counts), *rest)
 
-    def _with_first_counts(self, field: str, measure: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_reference(self, field: str, measure: Callable[..., Any]) -> Callable[..., Any]:
         def act(measurer: Any, *rest: Any) -> Any:
             return measure(
                 replace(measurer, **{field: self._instead(field, getattr(measurer, field))}), *rest
@@ -142,15 +147,15 @@ class World:
         return act
 
     def _instead(self, mechanism: str, counts: Any) -> Any:
-        """The counts that a mechanism measured in the first job, at its n-th call."""
+        """The counts that a mechanism measured in the reference, at its n-th call."""
         number = self._measured[mechanism]
         self._measured[mechanism] += 1
-        if self._is_first:
+        if self._is_reference:
             self._counts.setdefault(mechanism, []).append(counts)
         return self._counts[mechanism][number]
 
     def _list_writes(self, patch: pytest.MonkeyPatch) -> None:
-        """Every file that gets its name when it is complete, outside of private folders; and stop where it is wanted."""
+        """List every public file that gets its name when it is complete, and stop before one of them."""
         rename = os.replace
 
         def named(source: Any, target: Any, **descriptors: Any) -> None:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ import polars as pl
 import pytest
 from tests import outer_worlds
 from tests import toy_country as toy
-from tests.cluster_nodes import Nodes
-from tests.non_interference import SAID, Command, World, differences
+from tests.non_interference import SAID, WRITTEN, Command, World, differences
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 from tests.system import test_safetab_households as homes
 from tests.system.test_publish import few_queries
@@ -28,10 +26,15 @@ from tallyveil.api.beginning import write_country
 from tallyveil.api.products import PRODUCTS
 from tallyveil.files.finished import PROGRAMME
 from tallyveil.files.manifest import ReleaseKind
-from tallyveil.runs import once
+from tallyveil.products.lattice.run import run as lattice_run
+from tallyveil.runs import once, status
+from tallyveil.runs.key_file import RunSecrets
 from tallyveil.schema.presets import load_preset
+from tallyveil.storage.write import write_text
 
 SMALL = ("--workers", "1")
+COUNTRY = "country"
+"""Folder of made-up countries, which takes no other files."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Case:
 
     def done_twice(self, world: World, **how: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """What the job makes of the one records and of the others."""
-        first = world.job([self.inputs], self.commands, **how)
+        first = world.job([self.inputs], self.commands, **how, is_reference=True)
         return first, world.job([self.inputs, self.others], self.commands, **how)
 
 
@@ -196,26 +199,27 @@ def bypassed(folder: Path) -> None:
 
 def one_household(folder: Path) -> None:
     """All people in households are in one block and of one kind; those in facilities stay."""
-    people = pl.read_parquet(folder / "records.parquet")
+    path = folder / COUNTRY / "records.parquet"
+    people = pl.read_parquet(path)
     in_households = pl.col("hhgq") == "household"
     block, count = people.filter(in_households).select(pl.col("geocode").max(), pl.col("count").sum()).row(0)
     alike = pl.DataFrame(
         [(block, "household", "18_plus", "hispanic", "nhopi", count)], schema=people.schema, orient="row"
     )
-    pl.concat([alike, people.filter(~in_households).reverse()]).write_parquet(folder / "records.parquet")
+    pl.concat([alike, people.filter(~in_households).reverse()]).write_parquet(path)
 
 
 def all_occupied(folder: Path, table: str = "records") -> None:
     """No housing unit is vacant; every block keeps its units."""
-    path = folder / f"{table}.parquet"
+    path = folder / COUNTRY / f"{table}.parquet"
     units = pl.read_parquet(path).group_by("geocode").agg(pl.col("count").sum())
     units.select("geocode", h1=pl.lit("occupied"), count="count").write_parquet(path)
 
 
 def redistricting(folder: Path, schema: str) -> None:
     """A country of a dozen blocks, and a release file whose exact epsilon is found quickly."""
-    write_country(folder, blocks=12, people=300, schema=schema, seed=3)
-    path = folder / "release.toml"
+    write_country(folder / COUNTRY, blocks=12, people=300, schema=schema, seed=3)
+    path = folder / COUNTRY / "release.toml"
     levels = ("State", "County", "Tract", "Block_Group", "Block")
     path.write_text(few_queries(path.read_text(), levels))
 
@@ -256,7 +260,7 @@ def stays(folder: Path, rows: Sequence[str] = ("N,F,0,A1,", "S,M,15,A1,B1", "N,F
     (folder / "stays.csv").write_text("\n".join(["region,sex,age,d1,d2", *rows * 40, ""]))
 
 
-def table(folder: Path, law: str = GAUSSIAN, counts: Sequence[int] = (30, 33, 36, 5, 40, 0)) -> None:
+def table(folder: Path, law: str = RESTRICTED, counts: Sequence[int] = (30, 33, 36, 5, 40, 0)) -> None:
     """One table whose rows keep their sums."""
     (folder / "table.toml").write_text(TABLE + law)
     cells = [f"{a},{b}" for a in "xy" for b in "uvw"]
@@ -265,7 +269,7 @@ def table(folder: Path, law: str = GAUSSIAN, counts: Sequence[int] = (30, 33, 36
 
 
 def gathered(folder: Path) -> None:
-    """Outer worlds: all people in houses are in one block; others stay. The coarse records are those of the same people."""
+    """All people in houses are in one block, in the coarse records and in the detailed ones; others stay."""
     people = pl.read_parquet(folder / "persons.parquet")
     in_houses = pl.col("relation").is_in(["head", "other"])
     moved = people.with_columns(geocode=pl.when(in_houses).then(pl.lit("Q0203")).otherwise("geocode"))
@@ -288,26 +292,26 @@ def two_releases(folder: Path) -> None:
 
 def dhc(folder: Path) -> None:
     """The four releases of a made-up country."""
-    write_country(folder, blocks=12, people=300, schema="dhc", seed=3)
+    write_country(folder / COUNTRY, blocks=12, people=300, schema="dhc", seed=3)
 
 
 def other_homes(folder: Path) -> None:
     """All people in households are in one block, all housing units alike and occupied; facilities stay."""
-    people = pl.read_parquet(folder / "persons.parquet")
+    people = pl.read_parquet(folder / COUNTRY / "persons.parquet")
     at_home = pl.col("hhgq") == "household"
     block = people.filter(at_home)["geocode"].max()
     changes = {"geocode": block, "sex": "male", "hispanic": "hispanic", "cenrace": "nhopi"}
     people.with_columns(
         pl.when(at_home).then(pl.lit(value)).otherwise(name).alias(name) for name, value in changes.items()
-    ).reverse().write_parquet(folder / "persons.parquet")
-    units = pl.read_parquet(folder / "units.parquet")
+    ).reverse().write_parquet(folder / COUNTRY / "persons.parquet")
+    units = pl.read_parquet(folder / COUNTRY / "units.parquet")
     first = units.filter(pl.col("tenvacgq") == "rented").row(0, named=True)
     same = [name for name in units.columns if name not in ("geocode", "unit")]
     levels = load_preset("dhc-units").attributes[0].levels
     housing = pl.col("tenvacgq").is_in(levels[: levels.index("other_vacant") + 1])
     units.with_columns(
         pl.when(housing).then(pl.lit(first[name])).otherwise(name).alias(name) for name in same
-    ).write_parquet(folder / "units.parquet")
+    ).write_parquet(folder / COUNTRY / "units.parquet")
     all_occupied(folder, "h1")
 
 
@@ -315,6 +319,13 @@ RUN: Command = ("run", "release.toml", "--out", "out", *SMALL)
 SAFETAB: Command = ("safetab", "run", "p", "d", "--out", "out")
 PUBLISH = (("publish", "csv", "out", "--out", "csv"), ("explore", "out", "--out", "site"), *READ)
 FULL = ("[outputs]\n", '[outputs]\nmeasurements = "full"\nintervals = "0.95"\n')
+BOUNDS = """[[bounds]]
+name = "barracks"
+query = "home"
+geolevel = "Block"
+path = "barracks.parquet"
+missing = "zero"
+"""
 DRAWN = (
     ("[[bounds]]", '[[subspace]]\nquery = "total"\ngeolevel = "Town"\nrho = "1/4"\n\n[[bounds]]'),
     ('"discrete_gaussian"\nrho = "2"', '"discrete_gaussian"\nrho = "9/4"'),
@@ -322,6 +333,7 @@ DRAWN = (
 )
 SMALL_ONES = ("[outputs]\n", '[outputs]\nmeasurements = "small"\n')
 ALLOCATED = ("[estimation.passes]", '[estimation]\nblocks = "allocation"\n[estimation.passes]')
+OF_COUNTRY: Command = ("run", f"{COUNTRY}/release.toml", "--out", "out", *SMALL)
 PROGRAMME_RUN: Command = ("run", "programme.toml", "--out", "out", *SMALL)
 GROUPS: Command = ("safetab", "run", "stays.toml", "stays.csv", "--out", "out")
 HOUSEHOLDS: Command = ("safetab", "households", "p", "d", "--out", "out")
@@ -329,8 +341,42 @@ TABLE_RUN: Command = ("subspace", "release", "table.toml", "--out", "out")
 MEASURE: Command = ("measure", "release.toml", "--out", "out", *SMALL)
 ESTIMATE: Command = ("estimate", "out", "--out", "estimated", *SMALL)
 PL94: Command = ("publish", "pl94", "out", "--out", "pl94", "--csv")
+DHC_RUN: Command = ("run", f"{COUNTRY}/programme.toml", "--out", "out", *SMALL)
 DHC: Command = ("publish", "dhc", "out/dhc-persons", "out/dhc-units", "--out", "dhc")
 OTHER_STAYS, OTHER_TABLE = ("S,M,65,A2,A1",), (0, 99, 0, 0, 0, 45)
+
+
+def with_people(*rows: tuple[Any, ...]) -> Callable[[Path], None]:
+    """More rows, at the end of the small release's records."""
+
+    def act(folder: Path) -> None:
+        path = folder / "people.parquet"
+        people = pl.read_parquet(path)
+        pl.concat([people, pl.DataFrame(rows, schema=people.schema, orient="row")]).write_parquet(path)
+
+    return act
+
+
+def with_lines(name: str, *lines: str) -> Callable[[Path], None]:
+    """More lines, behind the header of a text."""
+
+    def act(folder: Path) -> None:
+        header, *rest = (folder / name).read_text().splitlines()
+        (folder / name).write_text("\n".join([header, *lines, *rest, ""]))
+
+    return act
+
+
+def both(*writers: Callable[[Path], object]) -> Callable[[Path], None]:
+    """One after the other."""
+
+    def act(folder: Path) -> None:
+        for write in writers:
+            write(folder)
+
+    return act
+
+
 nightly = partial(pytest.param, marks=pytest.mark.nightly)
 
 PLAIN = {
@@ -342,18 +388,18 @@ PLAIN = {
     ReleaseKind.SUBSPACE: Case(table, partial(table, counts=OTHER_TABLE), (TABLE_RUN,), ReleaseKind.SUBSPACE),
 }
 """The least job of each product. A new product needs one."""
-RESTRICTED_TABLE = partial(table, law=RESTRICTED)
+FREE = partial(table, law=GAUSSIAN)
 SETTINGS = {
     "invariants, bounds, passes, intervals, tables as CSV, a site": Case(
         small(FULL), crowded, (RUN, *PUBLISH)
     ),
-    "two threads": Case(small(), crowded, (RUN[:-1] + ("2",),)),
+    "two threads": Case(small(), crowded, ((*RUN[:-1], "2"),)),
     "a few people instead of many, Laplace noise": Case(small(*LAPLACE), nearly_empty, (RUN, *READ)),
     "a spine that is made, areas off the spine": Case(with_spine, crowded, (RUN, *READ)),
     "a bypassed spine": Case(bypassed, crowded, (RUN, *READ)),
     "counts on a lattice, measurements of the support": Case(small(*DRAWN), crowded, (RUN, *READ)),
     "small measurements": Case(small(SMALL_ONES), crowded, (RUN, *READ)),
-    "blocks by a model": Case(small(FULL, ALLOCATED), crowded, (RUN,)),
+    "blocks by a model": Case(small((BOUNDS, ""), ALLOCATED), crowded, (RUN,)),
     "measured, then estimated": Case(
         small(FULL), crowded, (MEASURE, ESTIMATE, ("verify", "out")), ReleaseKind.MEASUREMENTS
     ),
@@ -361,20 +407,18 @@ SETTINGS = {
         two_releases, gathered, (PROGRAMME_RUN, *READ), None
     ),
     "redistricting data, published": Case(
-        partial(redistricting, schema="pl94-persons"), one_household, (RUN, PL94, ("verify", "pl94"))
+        partial(redistricting, schema="pl94-persons"), one_household, (OF_COUNTRY, PL94, ("verify", "pl94"))
     ),
-    "housing units": Case(partial(redistricting, schema="pl94-units"), all_occupied, (RUN,)),
-    "a table without negative counts": Case(
-        RESTRICTED_TABLE,
-        partial(RESTRICTED_TABLE, counts=OTHER_TABLE),
-        (TABLE_RUN, *READ),
-        ReleaseKind.SUBSPACE,
+    "housing units": Case(partial(redistricting, schema="pl94-units"), all_occupied, (OF_COUNTRY,)),
+    "a table that may have negative counts": Case(
+        FREE, partial(FREE, counts=OTHER_TABLE), (TABLE_RUN, *READ), ReleaseKind.SUBSPACE
     ),
     "groups of any records, read": replace(PLAIN[ReleaseKind.GROUPS], commands=(GROUPS, *READ)),
     "SafeTab, read": replace(PLAIN[ReleaseKind.SAFETAB], commands=(SAFETAB, *READ)),
-    "the DHC, published": Case(dhc, other_homes, (PROGRAMME_RUN, DHC, *READ), None),
+    "the DHC, published": Case(dhc, other_homes, (DHC_RUN, DHC, *READ), None),
 }
-LONG = {"the DHC, published"}
+SUITE = "invariants, bounds, passes, intervals, tables as CSV, a site"
+"""The setting of every test run. The others take a minute together, and the DHC three."""
 
 
 @pytest.fixture
@@ -409,7 +453,7 @@ def test_products(kind, world):
     assert differences(first, second) == []
 
 
-@pytest.mark.parametrize("name", [nightly(name) if name in LONG else name for name in SETTINGS])
+@pytest.mark.parametrize("name", [name if name == SUITE else nightly(name) for name in SETTINGS])
 def test_settings(name, world):
     first, second = SETTINGS[name].done_twice(world)
     require_made(SETTINGS[name], first)
@@ -417,11 +461,11 @@ def test_settings(name, world):
 
 
 def leak_into_manifest(patch: pytest.MonkeyPatch) -> None:
-    """A number that follows from the records stands in the manifest."""
+    """A number that follows from the records stands in the manifest, in a field that takes any text."""
     whole = once._manifest
 
-    def leaking(run, job, body, *rest):
-        return whole(run, job, {**body, "leak": job.binding[0]}, *rest)
+    def leaking(run, job, body, checks, stages):
+        return whole(run, job, body, [*checks, f"check {job.binding[0]}"], stages)
 
     patch.setattr(once, "_manifest", leaking)
 
@@ -432,3 +476,136 @@ def test_a_number_in_the_manifest_is_found(kind, world, monkeypatch):
     first, second = PLAIN[kind].done_twice(world)
     require_made(PLAIN[kind], first)
     assert any(line.startswith("out/manifest.json ") for line in differences(first, second))
+
+
+def leak_into_metadata(patch: pytest.MonkeyPatch) -> None:
+    """A number that follows from the records stands in the metadata of tables."""
+    tags = RunSecrets.file_tags
+    patch.setattr(RunSecrets, "file_tags", lambda of: {**tags(of), "leak": str(of.binding[0])})
+
+
+def leak_into_message(patch: pytest.MonkeyPatch) -> None:
+    """A count is said while the table is read."""
+    check = lattice_run.check_stated_totals
+
+    def leaking(table, constraints):
+        sys.stderr.write(f"{table.counts.max()}\n")
+        check(table, constraints)
+
+    patch.setattr(lattice_run, "check_stated_totals", leaking)
+
+
+def leak_into_order(patch: pytest.MonkeyPatch) -> None:
+    """The records decide which of two files is written first."""
+    sums = once._manifest
+
+    def leaking(run, job, *rest):
+        for name in sorted(["a", "b"], reverse=job.binding[0] % 2 == 1):
+            write_text(run.path / name, "")
+        return sums(run, job, *rest)
+
+    patch.setattr(once, "_manifest", leaking)
+
+
+@pytest.mark.parametrize(
+    ("leak", "place"),
+    [(leak_into_metadata, "out/table.parquet "), (leak_into_message, SAID), (leak_into_order, WRITTEN)],
+)
+def test_other_leaks_are_found(leak, place, world, monkeypatch):
+    leak(monkeypatch)
+    first, second = PLAIN[ReleaseKind.SUBSPACE].done_twice(world)
+    assert any(line.startswith(place) for line in differences(first, second))
+
+
+REFUSED = {
+    "a level that is none": (
+        small(),
+        with_people(("P0000", "infant", "house", 1)),
+        both(crowded, with_people(*[("Q0305", "ancient", "house", 70)] * 9)),
+        RUN,
+    ),
+    "a block that is none": (
+        small(),
+        with_people(("P9999", "old", "house", 1)),
+        both(crowded, with_people(("Q0305", "old", "house", 5), ("P000000", "old", "house", 5))),
+        RUN,
+    ),
+    "no count": (
+        small(),
+        with_people(("P0000", "old", "house", -1)),
+        both(crowded, with_people(("Q0305", "old", "house", None))),
+        RUN,
+    ),
+    "bounds": (
+        small(),
+        with_people(("P0000", "old", "barracks", 1)),
+        both(crowded, with_people(("Q0303", "old", "barracks", 900), ("Q0304", "old", "barracks", 8))),
+        RUN,
+    ),
+    "a code of SafeTab": (
+        persons,
+        with_lines("d/person-records.txt", "7|1|True|01|001|000100|1000|01|1000" + "|Null" * 7 + "|7777"),
+        both(
+            other_persons,
+            with_lines(
+                "d/person-records.txt", *["9|1|True|01|001|000100|1001|01|2000" + "|Null" * 7 + "|8888"] * 3
+            ),
+        ),
+        SAFETAB,
+    ),
+    "a code of SafeTab-H": (
+        households,
+        with_lines("d/household-records.txt", "01|001|000100|1000|01|1000" + "|Null" * 7 + "|9950|7|1"),
+        both(
+            other_households,
+            with_lines(
+                "d/household-records.txt", *["01|003|000100|1001|01|2000" + "|Null" * 7 + "|9950|8|1"] * 3
+            ),
+        ),
+        HOUSEHOLDS,
+    ),
+    "a group that is none": (
+        stays,
+        with_lines("stays.csv", "X,F,0,A1,"),
+        both(partial(stays, rows=OTHER_STAYS), with_lines("stays.csv", *["Y,M,65,B1,A1"] * 5)),
+        GROUPS,
+    ),
+    "a cell that is none": (
+        table,
+        with_lines("table.csv", "z,u,1"),
+        both(partial(table, counts=OTHER_TABLE), with_lines("table.csv", "q,w,700", "z,w,3")),
+        TABLE_RUN,
+    ),
+    "a negative count": (
+        table,
+        partial(table, counts=(-1, 100, 0, 5, 40, 0)),
+        partial(table, counts=(0, 99, 0, 900, -855, 0)),
+        TABLE_RUN,
+    ),
+}
+"""Records that break a rule, and others that break the same rule in another place and by another amount."""
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_refused_records(rule, world):
+    inputs, wrong, otherwise_wrong, command = REFUSED[rule]
+    first = world.job([inputs, wrong], [command], is_reference=True)
+    second = world.job([inputs, otherwise_wrong], [command])
+    assert "error [" in made_by_first(first)
+    assert set(first) == {SAID, WRITTEN}
+    assert differences(first, second) == []
+
+
+@pytest.mark.parametrize("stop_at", [8, *(nightly(number) for number in (2, 5, 11, 14, 17, 20, 21))])
+def test_an_interrupted_run(stop_at, world, monkeypatch):
+    """What is there before the run goes on, what is said of it, and what it makes in the end."""
+    monkeypatch.setattr(status, "_now", lambda: "2020-04-01T00:00:00.000+00:00")
+    case = Case(small(), crowded, (RUN, ("status", "out"), ("status", "out", "--json")))
+    first, second = case.done_twice(world, stop_at=stop_at)
+    assert made_by_first(first).endswith("stopped")
+    assert "out/ledger.jsonl 100644" in first
+    assert differences(first, second) == []
+    whole = replace(case, commands=(RUN, ("status", "out"), RUN, ("status", "out")))
+    first, second = whole.done_twice(world, stop_at=stop_at)
+    assert made(first, "out/manifest.json")["kind"] == case.kind
+    assert differences(first, second) == []
