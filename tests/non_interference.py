@@ -1,9 +1,9 @@
 """Jobs on records that differ as much as they may, whose noisy measurements are the same: what others see must agree.
 
 One job of a `World`, the reference, is done as it is. Those after it have other records. Where a mechanism measures, it
-is given the counts that the mechanism measured in the reference, with the same noise. The counts that everything else sees, such
-as checks, invariants, bounds and digests, are those of its own records. So a file or message that differs says
-something of the records that no mechanism has paid for.
+is given the counts that the mechanism measured in the reference, with the same noise. The counts that everything else
+sees, such as checks, invariants, bounds and digests, are those of its own records. So a file or message that differs
+says something of the records that no mechanism has paid for.
 
 The key, which no release shows, is the same in all jobs and is not bound to the records. The name of the run and the
 keyed hash of the records are numbers that follow from this key and from the records, and tell nothing without the key;
@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from tallyveil.accounting.ledger import book
 from tallyveil.cli.main import main
 from tallyveil.confidential.measure import Measurer
 from tallyveil.files.finished import PRIVATE
@@ -35,6 +36,7 @@ from tallyveil.runs import log, observer, once
 from tallyveil.runs.key_file import RunSecrets
 
 KEY = insecure_key("non-interference")
+NOW = "2020-04-01T00:00:00+00:00"
 SAID = "said"
 """What all commands of a job said, and their exit codes."""
 WRITTEN = "written"
@@ -65,6 +67,7 @@ class World:
         self._replace_counts(patch)
         _replace_secrets(patch)
         patch.setattr("rich.console.monotonic", lambda: 0.0)  # the clock of progress bars
+        patch.setattr(book, "_now", lambda: NOW)
         _leave_out_times(patch)
         self._list_writes(patch)
 
@@ -179,7 +182,7 @@ def _replace_secrets(patch: pytest.MonkeyPatch) -> None:
 
 def _leave_out_times(patch: pytest.MonkeyPatch) -> None:
     """Seconds, memory and times that releases and their logs state: the only public things that are not compared."""
-    now = SimpleNamespace(isoformat=lambda **_: "2020-04-01T00:00:00.000+00:00")
+    now = SimpleNamespace(isoformat=lambda **_: NOW)
     patch.setattr(observer, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     patch.setattr(observer, "peak_memory_mib", lambda: 0)
     patch.setattr(log, "datetime", SimpleNamespace(now=lambda _: now))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import polars as pl
 import pytest
 from tests import outer_worlds
 from tests import toy_country as toy
-from tests.non_interference import SAID, WRITTEN, Command, World, differences
+from tests.non_interference import NOW, SAID, WRITTEN, Command, World, differences
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
 from tests.system import test_safetab_households as homes
 from tests.system.test_publish import few_queries
@@ -335,6 +336,7 @@ SMALL_ONES = ("[outputs]\n", '[outputs]\nmeasurements = "small"\n')
 ALLOCATED = ("[estimation.passes]", '[estimation]\nblocks = "allocation"\n[estimation.passes]')
 OF_COUNTRY: Command = ("run", f"{COUNTRY}/release.toml", "--out", "out", *SMALL)
 PROGRAMME_RUN: Command = ("run", "programme.toml", "--out", "out", *SMALL)
+BOOK: Command = ("book", "create", "book.jsonl", "--register", "all", "--allow", "rho <= 10")
 GROUPS: Command = ("safetab", "run", "stays.toml", "stays.csv", "--out", "out")
 HOUSEHOLDS: Command = ("safetab", "households", "p", "d", "--out", "out")
 TABLE_RUN: Command = ("subspace", "release", "table.toml", "--out", "out")
@@ -393,8 +395,8 @@ SETTINGS = {
     "invariants, bounds, passes, intervals, tables as CSV, a site": Case(
         small(FULL), crowded, (RUN, *PUBLISH)
     ),
-    "two threads": Case(small(), crowded, ((*RUN[:-1], "2"),)),
     "a few people instead of many, Laplace noise": Case(small(*LAPLACE), nearly_empty, (RUN, *READ)),
+    "a book": Case(small(), crowded, (BOOK, (*RUN, "--book", "book.jsonl"), ("book", "show", "book.jsonl"))),
     "a spine that is made, areas off the spine": Case(with_spine, crowded, (RUN, *READ)),
     "a bypassed spine": Case(bypassed, crowded, (RUN, *READ)),
     "counts on a lattice, measurements of the support": Case(small(*DRAWN), crowded, (RUN, *READ)),
@@ -417,6 +419,7 @@ SETTINGS = {
     "SafeTab, read": replace(PLAIN[ReleaseKind.SAFETAB], commands=(SAFETAB, *READ)),
     "the DHC, published": Case(dhc, other_homes, (DHC_RUN, DHC, *READ), None),
 }
+"""What plans and commands may ask for."""
 SUITE = "invariants, bounds, passes, intervals, tables as CSV, a site"
 """The setting of every test run. The others take a minute together, and the DHC three."""
 
@@ -517,6 +520,35 @@ def test_other_leaks_are_found(leak, place, world, monkeypatch):
     assert any(line.startswith(place) for line in differences(first, second))
 
 
+def done_in_parallel(world: World, *flags: str) -> None:
+    """The same, but for the order of files and what the log says of chunks, which the speed of workers decides."""
+    case = Case(small(FULL), crowded, ((*RUN[:-1], "2", *flags),))
+    first, second = (
+        {
+            name: data
+            for name, data in files.items()
+            if name != WRITTEN and not name.startswith("out/log.jsonl ")
+        }
+        for files in case.done_twice(world)
+    )
+    require_made(case, first)
+    assert differences(first, second) == []
+
+
+@pytest.mark.nightly
+def test_on_two_threads(world):
+    done_in_parallel(world)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra cluster")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no second address of their own")
+def test_on_a_cluster(nodes, world, monkeypatch):
+    for name, text in nodes.environment.items():
+        monkeypatch.setenv(name, text)
+    done_in_parallel(world, "--executor", f"ray={nodes.address}")
+
+
 REFUSED = {
     "a level that is none": (
         small(),
@@ -599,7 +631,7 @@ def test_refused_records(rule, world):
 @pytest.mark.parametrize("stop_at", [8, *(nightly(number) for number in (2, 5, 11, 14, 17, 20, 21))])
 def test_an_interrupted_run(stop_at, world, monkeypatch):
     """What is there before the run goes on, what is said of it, and what it makes in the end."""
-    monkeypatch.setattr(status, "_now", lambda: "2020-04-01T00:00:00.000+00:00")
+    monkeypatch.setattr(status, "_now", lambda: NOW)
     case = Case(small(), crowded, (RUN, ("status", "out"), ("status", "out", "--json")))
     first, second = case.done_twice(world, stop_at=stop_at)
     assert made_by_first(first).endswith("stopped")
