@@ -27,6 +27,7 @@ import pytest
 from tallyveil.accounting.ledger import book
 from tallyveil.cli.main import main
 from tallyveil.confidential.measure import Measurer
+from tallyveil.confidential.sealed_counts import write_sealed_counts
 from tallyveil.files.finished import PRIVATE
 from tallyveil.noise.key import derive_key, insecure_key
 from tallyveil.products.lattice.run import run as lattice_run
@@ -123,10 +124,9 @@ class World:
             object.__setattr__(measurer, "histograms", self._instead("histograms", measurer.histograms))
 
         patch.setattr(Measurer, "__post_init__", measurer)
-        seal = on_worker.write_sealed_counts
 
         def sealed(folder: Path, run: str, histograms: Any, key: bytes) -> None:
-            seal(folder, run, self._instead("sealed histograms", histograms), key)
+            write_sealed_counts(folder, run, self._instead("sealed histograms", histograms), key)
 
         patch.setattr(on_worker, "write_sealed_counts", sealed)
         for module, name in (
