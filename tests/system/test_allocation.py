@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.pages import text_of
 
 from tallyveil.api.beginning import write_country
 from tallyveil.errors import ConfigError
@@ -13,6 +14,7 @@ from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.measured import open_measurements
+from tallyveil.products.topdown.page.release import write_report
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.products.topdown.run.run import run_release
 
@@ -72,6 +74,7 @@ def test_blocks_add_up_and_nothing_above_them_changes(release_with, tmp_path):
     solver = outcome.manifest.body["solver"][spine.geolevels[-1]]
     assert solver["estimate"]["allocated"] > 0
     assert solver["prior"]["blocks"] == len(counts[-1])
+    assert "divided by a model" in text_of(write_report(outcome.path))
     assert outcome.manifest.body["plan"]["estimation"][spine.geolevels[-1]]["method"] == "allocation"
     # From the measurements alone, by one thread, the same counts.
     again = estimate_release(measured, tmp_path / "again", workers=1)

@@ -306,6 +306,7 @@ _STATUS_TITLES: dict[EstimateStatus | TileStatus, str] = {
     EstimateStatus.CERTIFIED_FROM_INTERIOR_POINT: "certified, interior point",
     EstimateStatus.INTERIOR_POINT: "interior point",
     EstimateStatus.COPIED: "copied",
+    EstimateStatus.ALLOCATED: "divided by a model",
     EstimateStatus.EMPTY: "empty",
     TileStatus.SETTLED: "nothing to estimate",
     TileStatus.LIFTED: "split with their finest geounits",
