@@ -292,9 +292,13 @@ def _covered(look: _Look) -> None:
     beside = {name for name in others if name.split("/")[0] == INTERVALS}
     # Errors against the truth are no part of the release, and are not private.
     looked = {name for name in others if name.split("/")[0] == "evaluation" and look.manifest.declassified}
+    simulated = {name for name in others & _DIAGNOSTICS if look.manifest.kind is ReleaseKind.SUBSPACE}
     require_fits(
-        not (left := others - beside - looked), f"{_named(left)} lies beside what the manifest lists"
+        not (left := others - beside - looked - simulated),
+        f"{_named(left)} lies beside what the manifest lists",
     )
+    if simulated:
+        look.unseen.append("diagnostics/, which is made of simulated noise")
     _hold_files(root, [file for name, file in listed.items() if name in there])
     for name in listed.keys() & there.keys():
         require_run(there[name], look.manifest.run, protected=look.manifest.protected)
@@ -302,6 +306,12 @@ def _covered(look: _Look) -> None:
         look.unseen.append("evaluation/, which was computed from the true counts: it is NOT PRIVATE")
 
 
+_DIAGNOSTICS: Final = frozenset(
+    f"diagnostics/{name}.{suffix}"
+    for name in ("noise", "total-variation", "scale-reduction")
+    for suffix in ("csv", "svg", "png")
+)
+"""What is written of simulated noise beside a release of one table."""
 _LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
 """Folders that may be left out, as a whole, of a release that would be too large to publish."""
 
@@ -388,14 +398,21 @@ def _claim_spine(look: _Look) -> None:
         stated = look.manifest.body["spine"]
         require_fits(stated.keys() <= derived.keys(), f"spine has {_named(stated.keys() - derived.keys())}")
         for key in stated.keys() - _AT_MAKING:
-            _require_same(stated[key], json.loads(json.dumps(derived[key])), f"spine.{key}")
+            _require_same(_of_spine(stated[key]), json.loads(json.dumps(derived[key])), f"spine.{key}")
 
     look.hold("geounits, children and off-spine distances of the spine are those of the geography", same)
-    look.unseen.append("how exact counts were on other spines, which the release does not hold")
+    look.unseen.append("the geography before the steps of the spine, and how exact counts were on other spines")
 
 
-_AT_MAKING: Final = {"deviations", "warnings"}
-"""What is said of spines that were compared while this one was made."""
+_AT_MAKING: Final = {"deviations", "original", "warnings"}
+"""What is said of the geography before the steps of the spine, and of spines that were compared with it."""
+
+
+def _of_spine(stated: Any) -> Any:
+    """A statement without what it says of areas on the original spine, which the release does not hold."""
+    if not isinstance(stated, Mapping):
+        return stated
+    return {key: _of_spine(value) for key, value in stated.items() if not key.startswith("original_")}
 
 
 def _claim_guarantee(look: _Look) -> None:
@@ -475,7 +492,11 @@ def _claim_counts(look: _Look) -> None:
         # Every root is a family by itself.
         parents = [spine.n_geounits(0), *(spine.n_geounits(level) for level in range(spine.n_levels - 1))]
         require_fits(families.keys() == set(spine.geolevels), "solver names other geolevels")
-        most = all(families[name] <= n for name, n in zip(spine.geolevels, parents, strict=True))
+        # With outer passes, every pass solves each family once.
+        passes = {name: len(item.get("passes", ())) or 1 for name, item in solver.items()}
+        most = all(
+            families[name] <= n * passes[name] for name, n in zip(spine.geolevels, parents, strict=True)
+        )
         require_fits(most, "solver names more families than there are parents")
 
     look.hold(
