@@ -3,6 +3,7 @@
 From one neighbouring relation to the other: exactly for partition queries, by group privacy for all others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -275,8 +276,10 @@ def cost_function(
 
     match event:
         case SequentialEvent(events):
-            added = of(events)
-            return lambda point: sum((cost(point) for cost in added), nothing)
+            # A register's book has the same event hundreds of times, each of which costs the same.
+            times = Counter(events)
+            added = list(zip(times.values(), of(times), strict=True))
+            return lambda point: sum((number * cost(point) for number, cost in added), nothing)
         case AdaptiveEvent() | WorstEvent():
             ways = of(branches_of_one_law(event) if isinstance(event, AdaptiveEvent) else event.branches)
             # The worst branch at one order need not be the worst at another.
