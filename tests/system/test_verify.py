@@ -11,7 +11,7 @@ from tests.forgery.edits import all_edits, of_groups, of_publication
 from tests.forgery.run import made, made_groups, outcome
 
 import tallyveil
-from tallyveil.errors import StoreError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.storage.json_files import digest_of
 
 
@@ -199,6 +199,14 @@ def test_a_log_lies_beside_a_release_of_an_earlier_version_alone(release, tmp_pa
     command("publish", "clean", copy)
     assert (copy / "manifest.json").read_bytes() == (release / "manifest.json").read_bytes()
     assert not (copy / "log.jsonl").exists()
+
+
+def test_an_empty_folder_beside_is_noticed_and_releases_of_a_release_are_refused(release, tmp_path):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    (copy / "epsilon is 0.1").mkdir()
+    assert any("empty folder" in line for line in tallyveil.verify(copy).wrong)
+    with pytest.raises(ConfigError, match="Leave it out"):
+        tallyveil.verify(release, releases=[release])
 
 
 def test_odd_folders_are_refused_in_words(release, tables, tmp_path):

@@ -26,7 +26,7 @@ from typing import Any, Final
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.api.arguments import AnyPath, Flag, Paths, checked
 from tallyveil.api.products import PRODUCTS, write_page
-from tallyveil.errors import StoreError, TallyveilError
+from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.data_package import DATA_PACKAGE, data_package
 from tallyveil.files.declassified import looks_of
 from tallyveil.files.finished import (
@@ -137,6 +137,7 @@ def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdi
         What was proved, what was only compared, what was not looked at, and what is wrong.
     Raises:
         StoreError: there is nothing at the path that could be verified, or it cannot be read.
+        ConfigError: releases are named beside a release.
     Privacy: reads published files alone, writes nothing beside them and spends nothing.
     """
     folder, sources = Path(path), [Path(release) for release in releases]
@@ -154,6 +155,12 @@ def verify(path: AnyPath, *, whole: Flag = False, releases: Paths = ()) -> Verdi
         )
     for name, look in _SUBJECTS.items():
         if (folder / name).is_file():
+            if sources and name in (MANIFEST, PROGRAMME):
+                raise ConfigError(
+                    f"{folder} is a release itself: --release names what a publication or a site was made from. Leave "
+                    "it out.",
+                    code="bad-flag",
+                )
             return look(folder, sources, whole)
     raise StoreError(
         f"{folder} holds nothing that can be verified: it has none of {', '.join(_SUBJECTS)}. Name the folder of a "
@@ -317,11 +324,13 @@ _LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Everything in a folder that is no folder; raises StoreError for a link."""
+    """Everything in a folder that is no folder; raises StoreError for a link and for an empty folder."""
     for path in sorted(root.rglob("*")):
         require_fits(not path.is_symlink(), f"{path} is a link, which leads elsewhere on every machine")
         if not path.is_dir():
             yield path
+        else:
+            require_fits(any(path.iterdir()), f"{path} is an empty folder, which no run leaves")
 
 
 def _hold_files(root: Path, files: Iterable[ListedFile]) -> None:
@@ -401,7 +410,9 @@ def _claim_spine(look: _Look) -> None:
             _require_same(_of_spine(stated[key]), json.loads(json.dumps(derived[key])), f"spine.{key}")
 
     look.hold("geounits, children and off-spine distances of the spine are those of the geography", same)
-    look.unseen.append("the geography before the steps of the spine, and how exact counts were on other spines")
+    look.unseen.append(
+        "the geography before the steps of the spine, and how exact counts were on other spines"
+    )
 
 
 _AT_MAKING: Final = {"deviations", "original", "warnings"}
