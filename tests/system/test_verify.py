@@ -201,6 +201,25 @@ def test_a_log_lies_beside_a_release_of_an_earlier_version_alone(release, tmp_pa
     assert not (copy / "log.jsonl").exists()
 
 
+def test_a_release_in_the_format_of_an_earlier_version_is_proved(release, tmp_path):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    today = json.loads((copy / "manifest.json").read_text())
+    same = {
+        key: today[key]
+        for key in ("run", "protected", "warnings", "plan_digest", "privacy", "event", "files", "ledger")
+    }
+    body = {key: today["body"][key] for key in ("name", "plan", "inputs", "sizes", "solver", "intervals")}
+    earlier = {
+        "checks": [{"check": check, "passed": True} for check in today["checks"]],
+        "versions": {**today["versions"], "tallyveil": today["tallyveil"][0]},
+        "performance": [{"stage": "checks", "seconds": 0.25, "peak_memory_mib": 120}],
+    }
+    (copy / "manifest.json").write_text(json.dumps({"format": 2, **same, **body, **earlier}))
+    verdict = tallyveil.verify(copy)
+    assert verdict.holds, verdict.wrong
+    assert verdict.guarantee == tallyveil.verify(release).guarantee
+
+
 def test_an_empty_folder_beside_is_noticed_and_releases_of_a_release_are_refused(release, tmp_path):
     copy = Path(shutil.copytree(release, tmp_path / "copy"))
     (copy / "epsilon is 0.1").mkdir()
