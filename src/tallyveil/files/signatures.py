@@ -45,6 +45,16 @@ class Signature:
             return f"signed by {self.fingerprint}"
         return "signature does not fit" if self.fingerprint else "unsigned"
 
+    def sentence(self, name: str, when: str) -> str:
+        """What pages say of it, which stay as they were.
+
+        Args:
+            name: Of the file that is signed.
+            when: What happened then, such as "this page was drawn".
+        """
+        whose = " Whose key it is, its fingerprint does not say." if self.fits else ""
+        return f"Signature of {name} when {when}: {self}.{whose}"
+
 
 def signature_of(path: Path) -> Signature:
     """The signature beside a file.
@@ -55,10 +65,11 @@ def signature_of(path: Path) -> Signature:
         StoreError: the file, or its signature, cannot be read.
     """
     place = path.with_name(path.name + SUFFIX)
-    if not place.exists():
-        return Signature()
     try:
-        if place.stat().st_size > _MOST:
+        if not place.exists():
+            return Signature()
+        # A pipe would be waited for, and a signature may lie where its file was.
+        if not (place.is_file() and path.is_file()) or place.stat().st_size > _MOST:
             return Signature("unknown")
         text, content = place.read_text(encoding="ascii", errors="replace"), path.read_bytes()
     except OSError as error:
