@@ -8,14 +8,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tallyveil.files.signatures import NAMESPACE, SUFFIX
+from tallyveil.files.signatures import NAMESPACE, signature_path
 
 MAGIC = b"SSHSIG"
-
-
-def beside(path: Path) -> Path:
-    """The place of the signature of a file."""
-    return path.with_name(path.name + SUFFIX)
 
 
 def armoured(blob: bytes) -> str:
@@ -47,7 +42,7 @@ def strings(*texts: bytes) -> bytes:
 def sign(path: Path, key: int = 1) -> str:
     """Sign a file; the fingerprint of the key."""
     fingerprint, blob = blob_of(path.read_bytes(), key)
-    beside(path).write_text(armoured(blob))
+    signature_path(path).write_text(armoured(blob))
     return fingerprint
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.signing import PLACES, beside, misfits, sign
+from tests.signing import PLACES, misfits, sign
 
 import tallyveil
 from tallyveil.files.whole_tables import publish_csv
+from tallyveil.files.signatures import signature_path
 from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.json_files import digest_of
 
@@ -210,9 +211,9 @@ def test_r_says_of_a_signature_what_python_says(library, hostile, tmp_path):
     third.write_text(json.dumps({**body, "performance": [{"stage": "checks", "seconds": 0.25}]}, indent=2))
     sign(third)
     for name, signature in misfits(content).items():
-        beside(copied(name)).write_bytes(signature)
+        signature_path(copied(name)).write_bytes(signature)
     for name, make in PLACES.items():
-        make(beside(copied(name)))
+        make(signature_path(copied(name)))
     if keygen := shutil.which("ssh-keygen"):
         subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
         words = ("-Y", "sign", "-f", tmp_path / "key", "-n", "tallyveil", copied("signed by ssh-keygen"))

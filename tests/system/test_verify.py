@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.forgery.edits import all_edits, of_publication
 from tests.forgery.run import made, outcome
-from tests.signing import PLACES, beside, sign
+from tests.signing import PLACES, sign
 
 import tallyveil
 from tallyveil.errors import StoreError
+from tallyveil.files.signatures import signature_path
 from tallyveil.storage.json_files import digest_of
 
 
@@ -182,7 +183,7 @@ def test_a_page_and_a_site_say_who_had_signed_when_they_were_made(release, unsig
     assert tallyveil.verify(copy).holds
     drawn_after = page.read_bytes()
     # By another key, and by none any more: the page and the site are those of another release.
-    for take_away in (partial(sign, manifest, key=2), beside(manifest).unlink):
+    for take_away in (partial(sign, manifest, key=2), signature_path(manifest).unlink):
         take_away()
         assert "report.html is not the page" in " ".join(tallyveil.verify(copy).wrong)
         page.write_bytes(drawn_before)
@@ -208,7 +209,7 @@ def test_a_site_that_does_not_say_what_it_shows_is_wrong(release, unsigned_site,
 @pytest.mark.parametrize("place", ["garbage", *PLACES])
 def test_what_lies_in_the_place_of_a_signature_is_wrong(release, tmp_path, place):
     copy = Path(shutil.copytree(release, tmp_path / "copy"))
-    PLACES.get(place, partial(Path.write_text, data="x"))(beside(copy / "manifest.json"))
+    PLACES.get(place, partial(Path.write_text, data="x"))(signature_path(copy / "manifest.json"))
     assert tallyveil.open(copy).signature == "signature does not fit"
     verdict = tallyveil.verify(copy)
     assert verdict.signature == "signature does not fit"

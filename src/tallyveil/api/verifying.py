@@ -44,7 +44,7 @@ from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, REA
 from tallyveil.files.manifest import MANIFEST_FORMAT, ListedFile, Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
-from tallyveil.files.signatures import SUFFIX, signature_of
+from tallyveil.files.signatures import SUFFIX, signature_of, signature_path
 from tallyveil.files.whole_tables import PUBLICATION
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
@@ -605,7 +605,7 @@ def _draws_the_page(copy: Path, root: Path, signed: str) -> bool:
     (copy / REPORT).unlink()
     if write_page(copy).read_bytes() == page:
         return True
-    remove(copy / f"{signed}{SUFFIX}")
+    remove(signature_path(copy / signed))
     return write_page(copy).read_bytes() == page
 
 

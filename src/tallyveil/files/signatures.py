@@ -56,6 +56,11 @@ class Signature:
         return f"Signature of {name} when {when}: {self}.{whose}"
 
 
+def signature_path(path: Path) -> Path:
+    """Where the signature of a file lies."""
+    return path.with_name(path.name + SUFFIX)
+
+
 def signature_of(path: Path) -> Signature:
     """The signature beside a file.
 
@@ -64,7 +69,7 @@ def signature_of(path: Path) -> Signature:
     Raises:
         StoreError: the file, or its signature, cannot be read.
     """
-    place = path.with_name(path.name + SUFFIX)
+    place = signature_path(path)
     try:
         if not place.exists():
             return Signature()
