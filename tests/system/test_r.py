@@ -17,8 +17,8 @@ from polars.testing import assert_frame_equal
 from tests.signing import PLACES, misfits, sign
 
 import tallyveil
-from tallyveil.files.whole_tables import publish_csv
 from tallyveil.files.signatures import signature_path
+from tallyveil.files.whole_tables import publish_csv
 from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.json_files import digest_of
 
