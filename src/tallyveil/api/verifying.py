@@ -293,21 +293,26 @@ def _covered(look: _Look) -> None:
     beside = {name for name in others if name.split("/")[0] == INTERVALS}
     # Errors against the truth are no part of the release, and are not private.
     looked = {name for name in others if name.split("/")[0] == "evaluation" and look.manifest.declassified}
-    # Noise of a single table that was drawn with a public key, to show its spread.
-    single = look.manifest.kind is ReleaseKind.SUBSPACE
-    shown = {name for name in others if name.split("/")[0] == "diagnostics" and single}
+    simulated = {name for name in others & _DIAGNOSTICS if look.manifest.kind is ReleaseKind.SUBSPACE}
     require_fits(
-        not (left := others - beside - looked - shown), f"{_named(left)} lies beside what the manifest lists"
+        not (left := others - beside - looked - simulated),
+        f"{_named(left)} lies beside what the manifest lists",
     )
+    if simulated:
+        look.unseen.append("diagnostics/, which is made of simulated noise")
     _hold_files(root, [file for name, file in listed.items() if name in there])
     for name in listed.keys() & there.keys():
         require_run(there[name], look.manifest.run, protected=look.manifest.protected)
-    if shown:
-        look.unseen.append("diagnostics/, of noise that was drawn with a public key")
     if looked:
         look.unseen.append("evaluation/, which was computed from the true counts: it is NOT PRIVATE")
 
 
+_DIAGNOSTICS: Final = frozenset(
+    f"diagnostics/{name}.{suffix}"
+    for name in ("noise", "total-variation", "scale-reduction")
+    for suffix in ("csv", "svg", "png")
+)
+"""What is written of simulated noise beside a release of one table."""
 _LARGE: Final = frozenset({"histogram", "measurements", "microdata"})
 """Folders that may be left out, as a whole, of a release that would be too large to publish."""
 
