@@ -196,6 +196,19 @@ def sentence_of(site: Path) -> str:
     return str(json.loads((site / "data" / "site.json").read_text())["signature"])
 
 
+def test_a_site_of_two_releases_says_who_had_signed_each(release, tmp_path):
+    first, second = (Path(shutil.copytree(release, tmp_path / name)) for name in ("first", "second"))
+    site = tmp_path / "site"
+    fingerprint = sign(second / "manifest.json")
+    tallyveil.open(first).explore(site, compared_with=tallyveil.open(second))
+    compared = json.loads((site / "data" / "site.json").read_text())["compared"]
+    assert sentence_of(site).endswith(": unsigned.")
+    assert f"signed by {fingerprint}. " in compared["signature"]
+    sign(first / "manifest.json", key=2)
+    verdict = tallyveil.verify(site, releases=[first, second])
+    assert verdict.holds, verdict.wrong
+
+
 def test_a_site_that_does_not_say_what_it_shows_is_wrong(release, unsigned_site, tmp_path):
     site = Path(shutil.copytree(unsigned_site, tmp_path / "site"))
     content = json.loads((site / "data" / "site.json").read_text())
