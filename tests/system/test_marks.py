@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests import toy_country as toy
+from tests.signing import sign
 from tests.unit.files.test_manifest import DECLARATION
 from tests.unit.products.dhc.tables.test_publication import make_release
 
@@ -217,6 +218,7 @@ def test_a_programme(outputs, state, small_release, tmp_path):
     ]
     outputs.said["notebook"] = flat(made._repr_html_())
     outputs.require(STATES[state], protected=state == "evaluated")
+    require_signature(made, "programme.json")
 
 
 def test_the_page_of_a_programme_says_what_a_release_says_now(small_release, tmp_path, command):
@@ -287,6 +289,19 @@ def require_product(
     assert NOT_PRIVATE in repr(opened)
     outputs.said["notebook"] = flat(opened._repr_html_())
     outputs.require(STATES[state], protected=state == "evaluated")
+    require_signature(opened, "manifest.json")
+
+
+def require_signature(made: Any, signed: str) -> None:
+    """The page and the notebook say who signed the list of the files, and `verify` that the page follows."""
+    page = made.path / "report.html"
+    assert f"Signature of {signed} when this page was drawn: unsigned." in flat(page.read_text())
+    fingerprint = sign(made.path / signed)
+    assert f"signed by {fingerprint}" in flat(made._repr_html_())
+    assert tallyveil.verify(made.path).signature == f"signed by {fingerprint}"
+    made.report()
+    assert f"{signed} when this page was drawn: signed by {fingerprint}." in flat(page.read_text())
+    assert tallyveil.verify(made.path).wrong == ()
 
 
 def test_safetab(outputs, state, tmp_path):

@@ -14,10 +14,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from tests.signing import PLACES, misfits, sign
 
 import tallyveil
+from tallyveil.files.signatures import signature_path
 from tallyveil.files.whole_tables import publish_csv
 from tallyveil.schema.schema import schema_from_mapping
+from tallyveil.storage.json_files import digest_of
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "r" / "tallyveilr"
@@ -177,6 +180,51 @@ def test_r_reads_what_python_reads(installed, library, hostile, tmp_path, reader
         assert len(found["intervals"]) == 6
         for area, query, rows in found["intervals"]:  # of few answers, so that the tables have the same rows
             compare(rows, release.table(area, query))
+
+
+SIGNATURES = r"""
+library(tallyveilr)
+folders <- commandArgs(TRUE)
+said <- vapply(folders, function(folder) release_signature(suppressWarnings(open_release(folder))), "")
+writeLines(jsonlite::toJSON(as.list(said), auto_unbox = TRUE), "said.json")
+"""
+
+
+def test_r_says_of_a_signature_what_python_says(library, hostile, tmp_path):
+    """Of one by ssh-keygen where it is installed, too; and the manifest may be of format 3."""
+
+    def copied(name: str) -> Path:
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(
+            hostile / "release", folder, ignore=shutil.ignore_patterns("histogram", "measurements")
+        )
+        names[str(folder)] = name
+        return folder / "manifest.json"
+
+    names: dict[str, str] = {}
+    manifest = copied("unsigned")
+    content = manifest.read_bytes()
+    sign(copied("signed"))
+    third = copied("format 3")
+    body = {**json.loads(content), "format": 3}
+    body["digest"] = digest_of({name: value for name, value in body.items() if name != "digest"}).hex()
+    third.write_text(json.dumps({**body, "performance": [{"stage": "checks", "seconds": 0.25}]}, indent=2))
+    sign(third)
+    for name, signature in misfits(content).items():
+        signature_path(copied(name)).write_bytes(signature)
+    for name, make in PLACES.items():
+        make(signature_path(copied(name)))
+    if keygen := shutil.which("ssh-keygen"):
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+        words = ("-Y", "sign", "-f", tmp_path / "key", "-n", "tallyveil", copied("signed by ssh-keygen"))
+        subprocess.run([keygen, "-q", *words], check=True)
+    (tmp_path / "signatures.R").write_text(SIGNATURES)
+    said(tmp_path, "Rscript", "signatures.R", *names, library=library)
+    by_r = json.loads((tmp_path / "said.json").read_text())
+    assert {names[folder]: answer for folder, answer in by_r.items()} == {
+        name: tallyveil.open(folder).signature for folder, name in names.items()
+    }
+    assert {answer.split()[0] for answer in by_r.values()} == {"unsigned", "signed", "signature"}
 
 
 def test_the_packages_own_tests_pass(installed, library, tmp_path):

@@ -4,14 +4,17 @@ import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.forgery.edits import all_edits, of_groups, of_publication
 from tests.forgery.run import made, made_groups, outcome
+from tests.signing import PLACES, sign
 
 import tallyveil
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.files.signatures import signature_path
 from tallyveil.storage.json_files import digest_of
 
 
@@ -183,6 +186,78 @@ def test_a_signature_of_ssh_keygen_is_shown(release, tmp_path, command):
         "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"
     )
     assert tallyveil.open(copy).signature == "signature does not fit"
+
+
+@pytest.fixture(scope="module")
+def unsigned_site(release, tmp_path_factory) -> Path:
+    site = tmp_path_factory.mktemp("explored") / "site"
+    tallyveil.open(release).explore(site)
+    return site
+
+
+def test_a_page_and_a_site_say_who_had_signed_when_they_were_made(release, unsigned_site, tmp_path):
+    copy, site = Path(shutil.copytree(release, tmp_path / "copy")), tmp_path / "site"
+    page, manifest = copy / "report.html", copy / "manifest.json"
+    opened = tallyveil.open(copy)
+    drawn_before = page.read_bytes()
+    fingerprint = sign(manifest)
+    opened.explore(site)
+    assert sentence_of(unsigned_site) == "Signature of manifest.json when this site was made: unsigned."
+    assert f" when this site was made: signed by {fingerprint}. " in sentence_of(site)
+    assert tallyveil.verify(copy).holds  # with the page that was drawn before
+    for of_release in (site, unsigned_site):
+        assert tallyveil.verify(of_release, releases=[copy]).holds
+    opened.report()
+    assert f" when this page was drawn: signed by {fingerprint}. " in page.read_text()
+    assert tallyveil.verify(copy).holds
+    drawn_after = page.read_bytes()
+    # By another key, and by none any more: the page and the site are those of another release.
+    for take_away in (partial(sign, manifest, key=2), signature_path(manifest).unlink):
+        take_away()
+        assert "report.html is not the page" in " ".join(tallyveil.verify(copy).wrong)
+        page.write_bytes(drawn_before)
+        assert tallyveil.verify(copy).holds
+        assert "data/site.json" in " ".join(tallyveil.verify(site, releases=[copy]).wrong)
+        page.write_bytes(drawn_after)
+
+
+def sentence_of(site: Path) -> str:
+    return str(json.loads((site / "data" / "site.json").read_text())["signature"])
+
+
+def test_a_site_of_two_releases_says_who_had_signed_each(release, tmp_path):
+    first, second = (Path(shutil.copytree(release, tmp_path / name)) for name in ("first", "second"))
+    site = tmp_path / "site"
+    fingerprint = sign(second / "manifest.json")
+    tallyveil.open(first).explore(site, compared_with=tallyveil.open(second))
+    compared = json.loads((site / "data" / "site.json").read_text())["compared"]
+    assert sentence_of(site).endswith(": unsigned.")
+    assert f"signed by {fingerprint}. " in compared["signature"]
+    sign(first / "manifest.json", key=2)
+    verdict = tallyveil.verify(site, releases=[first, second])
+    assert verdict.holds, verdict.wrong
+
+
+def test_a_site_that_does_not_say_what_it_shows_is_wrong(release, unsigned_site, tmp_path):
+    site = Path(shutil.copytree(unsigned_site, tmp_path / "site"))
+    content = json.loads((site / "data" / "site.json").read_text())
+    for damaged in ({**content, "tables": [{}]}, {**content, "signature": None}, {"tables": 1}):
+        (site / "data" / "site.json").write_text(json.dumps(damaged))
+        assert any(
+            "site.json is damaged" in line for line in tallyveil.verify(site, releases=[release]).wrong
+        )
+
+
+@pytest.mark.parametrize("place", ["garbage", *PLACES])
+def test_what_lies_in_the_place_of_a_signature_is_wrong(release, tmp_path, place):
+    copy = Path(shutil.copytree(release, tmp_path / "copy"))
+    PLACES.get(place, partial(Path.write_text, data="x"))(signature_path(copy / "manifest.json"))
+    assert tallyveil.open(copy).signature == "signature does not fit"
+    verdict = tallyveil.verify(copy)
+    assert verdict.signature == "signature does not fit"
+    assert "manifest.json.sig: signature does not fit" in verdict.wrong
+    tallyveil.open(copy).report()
+    assert " when this page was drawn: signature does not fit." in (copy / "report.html").read_text()
 
 
 def test_a_log_lies_beside_a_release_of_an_earlier_version_alone(release, tmp_path, command):

@@ -17,7 +17,7 @@ read_manifest <- function(root) {
   text <- read_text(path)
   manifest <- parsed(text, path)
   refuse_other_manifests(manifest, root)
-  if (!identical(manifest$digest, content_digest(text))) {
+  if (!identical(manifest$digest, content_digest(text, manifest$format))) {
     refuse(
       "release-damaged", path, " is damaged: its digest is not that of its content. Restore it from a copy of the ",
       "release."
@@ -59,10 +59,11 @@ refuse_other_manifests <- function(manifest, root) {
 
 # SHA-256 of the entries before the entry `digest`, as compact JSON in ASCII. White space outside of texts is taken out;
 # other characters stay as they are, so that no number is written anew.
-content_digest <- function(text) {
+content_digest <- function(text, format) {
   compact <- gsub('("[^"\\\\]*+(?:\\\\.[^"\\\\]*+)*+")|\\s++', "\\1", text, perl = TRUE)
   # Format 3 has seconds and memory after the digest.
-  content <- sub(',"digest":"[0-9a-f]{64}"(,"performance":.*)?}$', "}", compact, perl = TRUE)
+  after <- if (format == 3) '(,"performance":.*)?' else ""
+  content <- sub(paste0(',"digest":"[0-9a-f]{64}"', after, "}$"), "}", compact, perl = TRUE)
   sha256(charToRaw(in_ascii(content)))
 }
 

@@ -37,6 +37,7 @@ print.tallyveil_release <- function(x, ...) {
   cat("<Tallyveil release ", x$manifest$body$name, ", run ", x$manifest$run, ">\n", sep = "")
   cat(sprintf("NOT PRIVATE: %s\n", texts(x$manifest$warnings)), sep = "")
   cat("privacy: ", x$manifest$privacy$statement, "\n", sep = "")
+  cat("signature: ", release_signature(x), "\n", sep = "")
   cat("areas:   ", paste(release_areas(x), collapse = ", "), "\n", sep = "")
   cat("tables:  ", paste(release_queries(x), collapse = ", "), "\n", sep = "")
   cat("read by: ", read_by(x), "\n", sep = "")

@@ -100,6 +100,7 @@ class Opened:
         return [
             *((NOT_PRIVATE, warning) for warning in self.warnings),
             ("spent", _spent(self.manifest.spent)),
+            ("signature", self.signature),
             ("checks", f"{len(self.manifest.checks)} passed"),
             ("files", f"{len(self.manifest.files):,}"),
             ("folder", str(self.path)),

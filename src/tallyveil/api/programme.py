@@ -19,7 +19,9 @@ from tallyveil.api.arguments import (
 from tallyveil.api.planned import Forecast, Plan
 from tallyveil.api.products import write_page
 from tallyveil.api.released import Release, finished
+from tallyveil.files.finished import PROGRAMME
 from tallyveil.files.marks import NOT_PRIVATE, short_mark
+from tallyveil.files.signatures import signature_of
 from tallyveil.printable import described
 
 if TYPE_CHECKING:
@@ -184,6 +186,11 @@ class Programme:
         """What all releases guarantee together, as plain data: `by_unit` for each unit of record, and `together`."""
         return dict(self.content["guarantee"])
 
+    @property
+    def signature(self) -> str:
+        """Of `programme.json`: "signed by" with the fingerprint of a key, "unsigned", or "signature does not fit"."""
+        return str(signature_of(self.path / PROGRAMME))
+
     def report(self) -> Path:
         # From the published files alone, so that the page says nothing that the files do not.
         """Write the page of the programme again, from the published files of its releases.
@@ -203,6 +210,7 @@ class Programme:
             *((NOT_PRIVATE, warning) for warning in self.warnings),
             *((name, release.guarantee.statement) for name, release in self.releases.items()),
             ("together", str(self.guarantee["together"]["statement"])),
+            ("signature", self.signature),
             ("folder", str(self.path)),
         ]
         return described(f"Programme {self.name}", lines)

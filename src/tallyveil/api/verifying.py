@@ -44,13 +44,14 @@ from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, REA
 from tallyveil.files.manifest import MANIFEST_FORMAT, ListedFile, Manifest, ReleaseKind
 from tallyveil.files.manifest_files import RESTORE, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
-from tallyveil.files.signatures import SUFFIX, signature_of
+from tallyveil.files.signatures import SUFFIX, signature_of, signature_path
 from tallyveil.files.whole_tables import PUBLICATION
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
 from tallyveil.runs.folder import PLAN
 from tallyveil.storage.addresses import address_of, is_object, shown_path
 from tallyveil.storage.json_files import JsonObject, read_json_object
+from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
 
@@ -619,16 +620,27 @@ def _claim_page(look: _Look) -> None:
 
     def same() -> None:
         with _scratch(look.root) as copy:
-            (copy / REPORT).unlink()
-            write_page(copy)
             require_fits(
-                (copy / REPORT).read_bytes() == (look.root / REPORT).read_bytes(),
+                _draws_the_page(copy, look.root, MANIFEST),
                 f"{REPORT} is not the page that this version of Tallyveil draws of the release, which was made with "
-                f"{', '.join(look.manifest.tallyveil)}. `tallyveil report` draws it anew",
+                f"{', '.join(look.manifest.tallyveil)}, with its signature or without. `tallyveil report` draws it "
+                "anew",
             )
 
     if PRODUCTS[look.manifest.kind].page is not None:
         look.hold("the page is drawn from these files, byte by byte", same)
+
+
+def _draws_the_page(copy: Path, root: Path, signed: str) -> bool:
+    """Whether a page is drawn of its folder with the signature that is there now, or was before there was one."""
+    if not (root / REPORT).is_file():
+        return False
+    page = (root / REPORT).read_bytes()
+    (copy / REPORT).unlink()
+    if write_page(copy).read_bytes() == page:
+        return True
+    remove(signature_path(copy / signed))
+    return write_page(copy).read_bytes() == page
 
 
 def _claim_estimate(look: _Look) -> None:
@@ -750,17 +762,16 @@ def _programme(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
 
 
 def _require_remade_programme(root: Path) -> None:
-    from tallyveil.products.dhc.page import write_programme_report
     from tallyveil.products.dhc.public.programme_file import rewritten_programme
 
     with _scratch(root) as copy:
         rewritten_programme(copy)
-        write_programme_report(copy)
-        for name in (PROGRAMME, REPORT):
-            require_fits(
-                (copy / name).read_bytes() == (root / name).read_bytes(),
-                f"{name} is not what follows from the releases of the programme",
-            )
+        remade = {
+            PROGRAMME: (copy / PROGRAMME).read_bytes() == (root / PROGRAMME).read_bytes(),
+            REPORT: _draws_the_page(copy, root, PROGRAMME),
+        }
+    for name, follows in remade.items():
+        require_fits(follows, f"{name} is not what follows from the releases of the programme")
 
 
 def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
@@ -852,7 +863,7 @@ def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
 def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     """The verdict on the site of an explorer."""
     from tallyveil.explore.files import PARTS, TOP, copy_pages
-    from tallyveil.explore.site import make_site
+    from tallyveil.explore.site import remake_site
 
     look = _Parts(root)
     others = {path.name for path in root.iterdir()} - TOP
@@ -879,13 +890,9 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     for source in sources:
         look.hold(f"the release {source} holds", partial(_require_holds, source, whole))
     if sources and not look.wrong:
-        tables = [table["name"] for table in read_json_object(root / SITE, "Make the site again.")["tables"]]
-        compared = sources[1] if len(sources) > 1 else None
         look.hold(
             "all files are those that follow from the releases, byte by byte",
-            lambda: _require_remade(
-                root, lambda out: make_site(sources[0], out, tables=tables, compared=compared)
-            ),
+            lambda: _require_remade(root, lambda out: remake_site(root, out, sources)),
         )
     return look.verdict("a site of an explorer", signed=SITE)
 

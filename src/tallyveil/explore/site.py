@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.declared import ContentInPart, Many
 from tallyveil.errors import ConfigError
 from tallyveil.explore.areas import Kind, kind_entries, write_lists
 from tallyveil.explore.district import DISTRICT_FILE, write_district
@@ -14,10 +15,12 @@ from tallyveil.explore.files import OTHER, SITE_FILE, copy_pages, replaced_site,
 from tallyveil.explore.maps import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
+from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import Marks, joint_marks, marks_of
+from tallyveil.files.signatures import Signature, signature_of
 from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
 from tallyveil.report.wording import listed
-from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.json_files import JsonObject, read_declared, read_json_object
 from tallyveil.storage.outputs import refuse_output_inside
 from tallyveil.version import VERSION
 
@@ -221,6 +224,48 @@ def make_site(
     return ExplorerSite(site, len(sizes), sum(sizes), queries, shown_marks, left_out(release))
 
 
+class _StatedTable(ContentInPart):
+    name: str
+
+
+class _StatedRelease(ContentInPart):
+    signature: str
+
+
+class _StatedSite(_StatedRelease):
+    tables: Many[_StatedTable]
+    compared: _StatedRelease | None
+
+
+def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
+    """Make a site once more, so that the two can be compared.
+
+    A site stays as it was made. Where it says that a release was unsigned, the new one says so, too: the release may
+    have been signed since.
+
+    Args:
+        site: Folder of a site.
+        out: Folder of the new one, with the same tables.
+        roots: Folder of its release, and of the one that it is compared with.
+    Raises:
+        StoreError, ConfigError: as for `make_site`, or the site does not say what it shows.
+    """
+    mend = "Make the site again."
+    _, stated = read_declared(site / SITE_FILE, _StatedSite, mend)
+    compared = roots[1] if len(roots) > 1 else None
+    make_site(roots[0], out, tables=[table.name for table in stated.tables], compared=compared)
+    content = read_json_object(out / SITE_FILE, mend)
+    unsigned = _signature_sentence(Signature())
+    for release, entry in ((stated, content), (stated.compared, content["compared"])):
+        if release is not None and entry is not None and release.signature == unsigned:
+            entry["signature"] = unsigned
+    write_json_data(out, SITE_FILE, content)
+
+
+def _signature_sentence(signature: Signature) -> str:
+    return signature.sentence(MANIFEST, "this site was made")
+
+
 def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
     intervals = intervals_entry(release)
     return {
@@ -231,6 +276,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
         "run": release.manifest.run,
         "warnings": list(marks_of(release.manifest).warnings),
         "guarantee": guarantee_sentences(release),
+        "signature": _signature_sentence(signature_of(release.root / MANIFEST)),
         "kinds": kind_entries(release.areas),
         "finest": release.areas.finest,
         "tables": written.entries,
@@ -243,6 +289,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
             "name": other.release.name,
             "run": other.release.manifest.run,
             "warnings": list(marks_of(other.release.manifest).warnings),
+            "signature": _signature_sentence(signature_of(other.release.root / MANIFEST)),
             "intervals": intervals_entry(other.release),
             "tables": [other.release.has_intervals(group.name) for group in other.release.queries],
             "kinds": list(other.kinds),

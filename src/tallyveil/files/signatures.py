@@ -45,6 +45,21 @@ class Signature:
             return f"signed by {self.fingerprint}"
         return "signature does not fit" if self.fingerprint else "unsigned"
 
+    def sentence(self, name: str, when: str) -> str:
+        """What pages say of it, which stay as they were.
+
+        Args:
+            name: Of the file that is signed.
+            when: What happened then, such as "this page was drawn".
+        """
+        whose = " Whose key it is, its fingerprint does not say." if self.fits else ""
+        return f"Signature of {name} when {when}: {self}.{whose}"
+
+
+def signature_path(path: Path) -> Path:
+    """Where the signature of a file lies."""
+    return path.with_name(path.name + SUFFIX)
+
 
 def signature_of(path: Path) -> Signature:
     """The signature beside a file.
@@ -54,11 +69,12 @@ def signature_of(path: Path) -> Signature:
     Raises:
         StoreError: the file, or its signature, cannot be read.
     """
-    place = path.with_name(path.name + SUFFIX)
-    if not place.exists():
-        return Signature()
+    place = signature_path(path)
     try:
-        if place.stat().st_size > _MOST:
+        if not place.exists():
+            return Signature()
+        # A pipe would be waited for, and a signature may lie where its file was.
+        if not (place.is_file() and path.is_file()) or place.stat().st_size > _MOST:
             return Signature("unknown")
         text, content = place.read_text(encoding="ascii", errors="replace"), path.read_bytes()
     except OSError as error:

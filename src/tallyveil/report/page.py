@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.signatures import signature_of
 from tallyveil.printable import shown
 from tallyveil.report.wording import detail_title, grouped, margin, percent, rounded, unbroken
 from tallyveil.storage.write import write_text
@@ -70,6 +72,25 @@ class NumberTile:
 
 REPORT: Final = "report.html"
 """The page of a release, in its folder."""
+
+
+def write_release_page(
+    root: Path, template: str, values: dict[str, Any], *, module: str, signed: str = MANIFEST
+) -> Path:
+    """Write the page of a release or of a programme, which also says who signed its list of files.
+
+    Args:
+        root: The folder.
+        template: As for `write_page`; so are `values`, with the points of the summary, and `module`.
+        values: See there.
+        module: See there.
+        signed: Name of the file that lists the others.
+    Raises:
+        StoreError: the page cannot be written, or a signature cannot be read.
+    """
+    sentence = signature_of(root / signed).sentence(signed, "this page was drawn")
+    points = (*values["points"], SummaryPoint("Who signed it", sentence))
+    return write_page(root / REPORT, template, {**values, "points": points}, module=module)
 
 
 def write_page(path: Path, template: str, values: dict[str, Any], *, module: str = __name__) -> Path:

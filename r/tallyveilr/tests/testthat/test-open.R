@@ -2,6 +2,7 @@ test_that("a release shows what it is and what reads it", {
   shown <- capture.output(print(example_release()))
   expect_match(shown, "^<Tallyveil release example, run [0-9a-f]{16}>$", all = FALSE)
   expect_match(shown, "^privacy: epsilon <= ", all = FALSE)
+  expect_match(shown, "^signature: unsigned$", all = FALSE)
   expect_match(shown, "from the CSV files in", all = FALSE)
 })
 
@@ -32,6 +33,20 @@ test_that("an edited manifest is refused", {
   expect_error(open_release(folder), "safetab", class = "tallyveil_no_release")
   writeLines("{\"format\": 2}", path)
   expect_error(open_release(folder), class = "tallyveil_release_format")
+})
+
+test_that("seconds and memory stand after the digest in format 3 alone", {
+  folder <- copied("release")
+  path <- file.path(folder, "manifest.json")
+  text <- read_text(path)
+  after <- ', "performance": [{"stage": "checks", "seconds": 0.25}]}'
+  write <- function(text) writeLines(text, path, useBytes = TRUE)
+  write(sub("}\\s*$", after, text))
+  expect_error(open_release(folder), class = "tallyveil_release_damaged")
+  third <- sub('"format": 4', '"format": 3', text, fixed = TRUE)
+  third <- sub('"digest": "[0-9a-f]{64}"(\\s*}\\s*)$', paste0('"digest": "', content_digest(third, 3), '"\\1'), third)
+  write(sub("}\\s*$", after, third))
+  expect_s3_class(open_release(folder), "tallyveil_release")
 })
 
 test_that("characters outside of ASCII are digested as Python escapes them", {

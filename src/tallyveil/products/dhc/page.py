@@ -9,11 +9,11 @@ from urllib.parse import quote
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.joint_cost import least_epsilon
 from tallyveil.accounting.numbers import claim_text
-from tallyveil.files.finished import refuse_unfinished
+from tallyveil.files.finished import PROGRAMME, refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines
 from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
-from tallyveil.report.page import REPORT, SummaryPoint, write_page
+from tallyveil.report.page import REPORT, SummaryPoint, write_release_page
 from tallyveil.report.privacy import exact, guess_of_pair, guess_words
 from tallyveil.report.wording import grouped, listed, power_of_ten
 from tallyveil.schema.schema import Unit
@@ -33,7 +33,8 @@ def write_programme_report(root: Path) -> Path:
     """
     refuse_unfinished(root)
     content, parts = restated_programme(root)
-    return write_page(root / REPORT, "programme.html.j2", _values(content, parts), module=__name__)
+    values = _values(content, parts)
+    return write_release_page(root, "programme.html.j2", values, module=__name__, signed=PROGRAMME)
 
 
 def _values(content: JsonObject, parts: list[ProgrammeRelease]) -> dict[str, Any]:

@@ -148,6 +148,8 @@ function head(site, index) {
   refill(byId("foot"),
     element("h2", {}, "How these counts are protected"),
     ...site.guarantee.map((sentence) => element("p", {}, shown(sentence))),
+    element("p", {}, shown(site.signature)),
+    site.compared ? element("p", {}, shown(`The other release, ${site.compared.name}: ${site.compared.signature}`)) : null,
     site.map ? null : element("p", {}, shown(site.no_map ?? "This site has no map.")),
     element("p", {}, `CSV files: ${CSV_NOTE}`),
     element("p", {}, `Made by ${shown(site.made_by)} from published counts. This page loads nothing from other sites. ${site.map ? "Map drawn by MapLibre." : ""}`));

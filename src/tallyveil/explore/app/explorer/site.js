@@ -37,6 +37,7 @@ import { shown } from "../parts/shown.js";
  * @property {string} made_by
  * @property {string[]} warnings
  * @property {string[]} guarantee
+ * @property {string} signature who signed the release when the site was made
  * @property {Kind[]} kinds
  * @property {number} finest
  * @property {Table[]} tables
@@ -47,8 +48,8 @@ import { shown } from "../parts/shown.js";
  * @property {string | null} no_map why there is none
  * @property {{file: string} | null} district what the standard errors of sums follow from
  * @property {string | null} no_district why there is none
- * @property {{name: string, warnings: string[], tables: boolean[], kinds: number[]} | null} compared another release of the same
- *   tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
+ * @property {{name: string, warnings: string[], signature: string, tables: boolean[], kinds: number[]} | null} compared another
+ *   release of the same tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
  */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */

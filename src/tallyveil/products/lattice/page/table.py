@@ -17,7 +17,14 @@ from tallyveil.files.manifest_files import read_listed, read_listed_table, read_
 from tallyveil.files.marks import marks_of
 from tallyveil.products.lattice.public.plan import StatedSubspacePlan
 from tallyveil.products.lattice.public.verified import with_table
-from tallyveil.report.page import REPORT, SummaryPoint, evaluation_points, frame_texts, write_page
+from tallyveil.report.page import (
+    REPORT,
+    SummaryPoint,
+    evaluation_points,
+    frame_texts,
+    write_page,
+    write_release_page,
+)
 from tallyveil.report.privacy import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.release_files import Titles, schema_titles
 from tallyveil.report.wording import file_size, grouped, listed, percent, rounded
@@ -66,7 +73,7 @@ def write_table_report(out: Path) -> Path:
             for entry in read_ledger(out / LEDGER)[1]
         ],
     }
-    return write_page(out / REPORT, "table.html.j2", values, module=__name__)
+    return write_release_page(out, "table.html.j2", values, module=__name__)
 
 
 def write_table_evaluation(out: Path, errors: pl.DataFrame) -> Path:

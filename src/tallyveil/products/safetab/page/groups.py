@@ -25,7 +25,7 @@ from tallyveil.products.safetab.page.persons import (
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
 from tallyveil.products.safetab.public.privacy import with_runs
-from tallyveil.report.page import REPORT, frame_texts, write_page
+from tallyveil.report.page import REPORT, frame_texts, write_page, write_release_page
 from tallyveil.report.release_files import Matrix
 from tallyveil.report.svg import Picture, dot_plot
 from tallyveil.report.wording import detail_title, grouped, groups_counted, rounded
@@ -92,7 +92,7 @@ def write_groups_report(out: Path) -> Path:
         "published": _by_size(published),
         "details_given": _by_detail(published, plan["levels"]),
     }
-    return write_page(out / REPORT, "safetab_groups.html.j2", values, module=__name__)
+    return write_release_page(out, "safetab_groups.html.j2", values, module=__name__)
 
 
 def write_groups_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:

@@ -24,7 +24,15 @@ from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import StatedSafetabPlan
 from tallyveil.products.safetab.public.privacy import with_runs
-from tallyveil.report.page import REPORT, NumberTile, SummaryPoint, evaluation_points, frame_texts, write_page
+from tallyveil.report.page import (
+    REPORT,
+    NumberTile,
+    SummaryPoint,
+    evaluation_points,
+    frame_texts,
+    write_page,
+    write_release_page,
+)
 from tallyveil.report.privacy import (
     MECHANISMS,
     NO_SECRET,
@@ -239,7 +247,7 @@ def write_safetab_report(out: Path) -> Path:
         "expected_plot": _expected_plot(expected["sizes"], geographies),
         "published": [(f"Level {level}", _by_size(published, level, geographies)) for level in (1, 2)],
     }
-    return write_page(out / REPORT, "safetab.html.j2", values, module=__name__)
+    return write_release_page(out, "safetab.html.j2", values, module=__name__)
 
 
 def write_safetab_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:
@@ -507,7 +515,7 @@ def write_households_report(out: Path) -> Path:
             (name.upper(), _households_by_size(frame, geographies)) for name, frame in published.items()
         ],
     }
-    return write_page(out / REPORT, "safetab_households.html.j2", values, module=__name__)
+    return write_release_page(out, "safetab_households.html.j2", values, module=__name__)
 
 
 def write_households_evaluation(out: Path, errors: Mapping[str, pl.DataFrame]) -> Path:

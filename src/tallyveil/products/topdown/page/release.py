@@ -24,7 +24,7 @@ from tallyveil.products.topdown.page.short import (
     release_tiles,
 )
 from tallyveil.products.topdown.page.uncertainty import uncertainty_of
-from tallyveil.report.page import REPORT, write_page
+from tallyveil.report.page import write_release_page
 from tallyveil.report.privacy import ExactNumber, exact, privacy_statement
 from tallyveil.report.release_files import (
     ReleaseFiles,
@@ -605,7 +605,7 @@ def write_report(run_dir: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     files = read_release_files(run_dir)
-    return write_page(run_dir / REPORT, "release.html.j2", _values(files), module=__name__)
+    return write_release_page(run_dir, "release.html.j2", _values(files), module=__name__)
 
 
 def _values(files: ReleaseFiles) -> dict[str, Any]:
