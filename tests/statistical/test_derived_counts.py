@@ -13,10 +13,11 @@ import pytest
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.estimation.intervals.answers import Region, answer_covariance
+from tallyveil.estimation.intervals.answers import answer_covariance
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.model import model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import Region
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.derived.quantities import CountedCells, Quantities

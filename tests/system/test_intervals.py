@@ -10,9 +10,10 @@ from scipy.special import ndtri
 from tests.pages import require_readable, text_of
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.estimation.intervals.answers import answer_covariance, level_variances, region_of
+from tallyveil.estimation.intervals.answers import answer_covariance, level_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import district_answers
 from tallyveil.postprocess.intervals.job import make_intervals

@@ -17,7 +17,7 @@ import polars as pl
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import GeographyError
-from tallyveil.estimation.intervals.answers import Answers, Region, region_of, region_variances
+from tallyveil.estimation.intervals.answers import Answers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     NO_INTERVALS,
@@ -28,6 +28,7 @@ from tallyveil.estimation.intervals.interval import (
     sentence_of,
 )
 from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.estimation.intervals.regions import Region, region_of
 from tallyveil.exact import as_given
 from tallyveil.files.geography import GEOGRAPHY
 from tallyveil.files.histograms import histogram_path, read_histogram

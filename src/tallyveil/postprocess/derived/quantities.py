@@ -33,7 +33,7 @@ from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.intervals.answers import Answers, answer_covariance, region_of
+from tallyveil.estimation.intervals.answers import Answers, answer_covariance
 from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
@@ -45,6 +45,7 @@ from tallyveil.estimation.intervals.interval import (
 )
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.entities import EntityFamily

@@ -6,11 +6,12 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.estimation.intervals.answers import answer_covariance, level_answers, region_of
+from tallyveil.estimation.intervals.answers import answer_covariance, level_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.presets import load_preset
 

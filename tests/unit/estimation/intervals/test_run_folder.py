@@ -13,13 +13,13 @@ from tallyveil.estimation.intervals.answers import (
     level_answers,
     level_variances,
     region_answers,
-    region_of,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import KeptRows, StoredRows, fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.plans.from_toml.load import load_plan
