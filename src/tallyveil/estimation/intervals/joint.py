@@ -455,7 +455,8 @@ def _turned(part: Floats) -> Floats:
         return part
     # The columns of `turn` span all rows, so that no length and no product of two rows changes.
     turn = np.linalg.qr(distinct.T)[0]
-    return (flat @ turn).reshape(*part.shape[:2], -1)
+    turned: Floats = (flat @ turn).reshape(*part.shape[:2], -1)
+    return turned
 
 
 def _spans(n: int, size: int) -> list[slice]:
