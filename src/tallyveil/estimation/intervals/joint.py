@@ -151,6 +151,7 @@ def joint_covariance(tree: TreeCovariance, asked: Asked, *, workers: int = 1) ->
         asked_variances(tree, asked, workers=workers),
         _finest(finest, len(asked.regions), tree.finest.signature),
         tuple(_level(pairs, of_region) for pairs in inner),
+        bool(tree.inner[0].offsets[1] == 1),
         of_region,
     )
 
@@ -165,6 +166,7 @@ class JointCovariance:
         variances: As `asked_variances` gives them; shape (n,).
         finest: The finest geounits that are whole.
         inner: The levels with children, from the one above the finest up.
+        has_one_root: Whether the spine has one root.
         of_region: The questions about each region, rising.
     """
 
@@ -173,6 +175,7 @@ class JointCovariance:
     variances: Floats
     finest: "_Finest"
     inner: "tuple[_Level, ...]"
+    has_one_root: bool
     of_region: Sequence[Integers]
 
     @property
@@ -235,51 +238,65 @@ class JointCovariance:
 
     def _terms(self, start: int, stop: int, least: int) -> "Iterator[_Term]":
         """Products whose sum is the matrix: rows start to stop - 1, and columns from `least` on."""
-        inner = (self._inner_terms(level, start, stop) for level in self.inner)
-        for term in chain(self._finest_terms(start, stop), *inner):
-            right = int(np.searchsorted(term.right, least))
-            if len(term.left) and right < len(term.right):
-                yield term._replace(right=term.right[right:], second=term.second[right:])
+        inner = (self._inner_terms(level, start, stop, least) for level in self.inner)
+        for term in chain(self._finest_terms(start, stop, least), *inner):
+            if len(term.left) and len(term.right):
+                yield term
 
-    def _finest_terms(self, start: int, stop: int) -> "Iterator[_Term]":
+    def _finest_terms(self, start: int, stop: int, least: int) -> "Iterator[_Term]":
         """For every pair of regions that have whole finest geounits in common."""
         first, second = self.finest.overlaps
-        asks = np.array(
-            [bool(len(questions[_within(questions, start, stop)])) for questions in self.of_region]
+        rows, columns = (
+            [questions[_within(questions, *span)] for questions in self.of_region]
+            for span in ((start, stop), (least, self.n))
         )
-        wanted = np.flatnonzero(asks[first]) if len(first) else first
+        asks = [np.array([bool(len(questions)) for questions in lists]) for lists in (rows, columns)]
+        wanted = np.flatnonzero(asks[0][first] & asks[1][second])
         for run in _spans(len(wanted), self.finest.at_once(self.columns.algebra)):
             pair = wanted[run]
             blocks = self.finest.blocks(first[pair], second[pair])
             for number, (one, other) in enumerate(
                 zip(first[pair].tolist(), second[pair].tolist(), strict=True)
             ):
-                left, right = self.of_region[one], self.of_region[other]
-                left = left[_within(left, start, stop)]
+                left, right = rows[one], columns[other]
                 moved = self.columns.times(blocks[np.full(len(left), number)], self.row[left])
                 yield _Term(left, moved, right, self.columns.plain(self.row[right]))
 
-    def _inner_terms(self, level: "_Level", start: int, stop: int) -> "Iterator[_Term]":
+    def _inner_terms(self, level: "_Level", start: int, stop: int, least: int) -> "Iterator[_Term]":
         """For every geounit of a level with children."""
-        partial, whole, columns = level.partial, level.whole, self.columns
-        for some, rows, all_of, whole_rows in level.touched(start, stop):
-            inside = _within(some, start, stop)
-            if len(some):
-                slope = columns.times(partial.slope[rows], self.row[some])
-                rest = columns.times(partial.rest[rows], self.row[some])
-                yield _Term(some[inside], slope[inside], some, rest)
-                if partial.free is not None and partial.more is not None:
-                    more = columns.times(partial.more[rows[inside]], self.row[some[inside]])
-                    free = columns.times(partial.free[rows], self.row[some])
-                    yield _Term(some[inside], more, some, free)
-            if len(all_of):
-                within, weight = _within(all_of, start, stop), whole.weight[whole_rows, None]
-                blocks = level.covariances[whole.geounit[whole_rows]]
-                moved = weight * columns.times(blocks, self.row[all_of])
-                yield _Term(all_of[within], moved[within], all_of, weight * columns.plain(self.row[all_of]))
-                if len(some):
-                    yield _Term(all_of[within], moved[within], some, slope)
-                    yield _Term(some[inside], slope[inside], all_of, moved)
+        for partial, whole in level.touched(start, stop):
+            (p_left, p_right), (w_left, w_right) = (
+                (these.within(start, stop), these.within(least, self.n)) for these in (partial, whole)
+            )
+            slopes, others = level.partial.slope, (level.partial.free, level.partial.more)
+            first = self._times(slopes, p_left)
+            # Above a single root nothing is added, since nothing is measured there: L is zero but for rounding.
+            if not (self.has_one_root and level is self.inner[-1]):
+                yield _Term(
+                    p_left.questions, first, p_right.questions, self._times(level.partial.rest, p_right)
+                )
+                if others[0] is not None and others[1] is not None:
+                    more, free = self._times(others[1], p_left), self._times(others[0], p_right)
+                    yield _Term(p_left.questions, more, p_right.questions, free)
+            if len(whole.questions):
+                moved, plain = (
+                    self._whole(level, w_left, moved=True),
+                    self._whole(level, w_right, moved=False),
+                )
+                yield _Term(w_left.questions, moved, w_right.questions, plain)
+                yield _Term(w_left.questions, moved, p_right.questions, self._times(slopes, p_right))
+                moved = self._whole(level, w_right, moved=True)
+                yield _Term(p_left.questions, first, w_right.questions, moved)
+
+    def _times(self, blocks: Floats, about: "_About") -> Floats:
+        return self.columns.times(blocks[about.rows], self.row[about.questions])
+
+    def _whole(self, level: "_Level", about: "_About", *, moved: bool) -> Floats:
+        """The rows of questions about whole geounits, times P or as they are."""
+        weight, geounit = level.whole.weight[about.rows, None], level.whole.geounit[about.rows]
+        if not moved:
+            return weight * self.columns.plain(self.row[about.questions])
+        return weight * self.columns.times(level.covariances[geounit], self.row[about.questions])
 
 
 class _Term(NamedTuple):
@@ -320,6 +337,21 @@ class _Finest:
         return sums
 
 
+class _About(NamedTuple):
+    """Questions, rising for each geounit, and the row of each among the pairs of its region and geounits."""
+
+    questions: Integers
+    rows: Integers
+
+    def cut(self, run: slice) -> "_About":
+        """Some of them."""
+        return _About(self.questions[run], self.rows[run])
+
+    def within(self, start: int, stop: int) -> "_About":
+        """Questions start to stop - 1 of one geounit."""
+        return self.cut(_within(self.questions, start, stop))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
     """Questions by the geounits of a level with children.
@@ -327,27 +359,29 @@ class _Level:
     Attributes:
         covariances: Packed blocks P of each geounit.
         partial, whole: As in `LevelPairs`.
-        begins: Where the questions of each touched geounit begin in the lists below: partial, whole.
-        questions: Questions of the pairs, by geounit and then rising: partial, whole.
-        rows: Row of each among the pairs: partial, whole.
+        begins: Where the questions about each touched geounit begin: of pairs that are partial, and whole.
+        about: These questions, by geounit and then rising: of pairs that are partial, and whole.
     """
 
     covariances: Floats
     partial: Partial
     whole: Whole
     begins: tuple[Integers, Integers]
-    questions: tuple[Integers, Integers]
-    rows: tuple[Integers, Integers]
+    about: tuple[_About, _About]
 
-    def touched(self, start: int, stop: int) -> Iterator[tuple[Integers, Integers, Integers, Integers]]:
-        """For each geounit with one of the questions start to stop - 1: all partial questions and rows, and whole."""
+    def touched(self, start: int, stop: int) -> Iterator[tuple[_About, _About]]:
+        """The questions about each geounit that one of the questions start to stop - 1 is about: partial, whole."""
         hit = np.zeros(len(self.begins[0]) - 1, np.bool_)
-        for begin, question in zip(self.begins, self.questions, strict=True):
-            counts = np.concatenate([[0], np.cumsum((question >= start) & (question < stop))])
+        for begin, about in zip(self.begins, self.about, strict=True):
+            inside = (about.questions >= start) & (about.questions < stop)
+            counts = np.concatenate([[0], np.cumsum(inside)])
             hit |= counts[begin[1:]] > counts[begin[:-1]]
         for number in np.flatnonzero(hit).tolist():
-            p, w = (slice(int(begin[number]), int(begin[number + 1])) for begin in self.begins)
-            yield self.questions[0][p], self.rows[0][p], self.questions[1][w], self.rows[1][w]
+            partial, whole = (
+                about.cut(slice(int(begin[number]), int(begin[number + 1])))
+                for begin, about in zip(self.begins, self.about, strict=True)
+            )
+            yield partial, whole
 
 
 def _level(pairs: LevelPairs, of_region: Sequence[Integers]) -> _Level:
@@ -359,22 +393,14 @@ def _level(pairs: LevelPairs, of_region: Sequence[Integers]) -> _Level:
         questions = np.concatenate(
             [np.zeros(0, np.int64), *(of_region[number] for number in these.region.tolist())]
         )
-        geounits = these.geounit[rows]
-        order = np.lexsort((questions, geounits))
-        listed.append((geounits[order], questions[order], rows[order]))
-    met = np.unique(np.concatenate([geounits for geounits, _, _ in listed]))
-    begins = [
-        np.append(np.searchsorted(geounits, met), len(geounits)).astype(np.int64) for geounits, _, _ in listed
-    ]
-    (_, some, some_rows), (_, all_of, whole_rows) = listed
-    return _Level(
-        pairs.covariances,
-        pairs.partial,
-        pairs.whole,
-        (begins[0], begins[1]),
-        (some, all_of),
-        (some_rows, whole_rows),
+        order = np.lexsort((questions, these.geounit[rows]))
+        listed.append((these.geounit[rows][order], _About(questions[order], rows[order])))
+    met = np.unique(np.concatenate([geounits for geounits, _ in listed]))
+    (before, partial), (beside, whole) = (
+        (np.append(np.searchsorted(geounits, met), len(geounits)).astype(np.int64), about)
+        for geounits, about in listed
     )
+    return _Level(pairs.covariances, pairs.partial, pairs.whole, (before, beside), (partial, whole))
 
 
 def _finest(pairs: LevelPairs, n_regions: int, signature: Integers) -> _Finest:
@@ -429,7 +455,9 @@ class _Columns:
 
     @staticmethod
     def _joined(parts: Sequence[Floats], n: int) -> Floats:
-        return np.concatenate([np.zeros((n, 0)), *(part.reshape(n, -1) for part in parts)], axis=1)
+        return np.concatenate(
+            [np.zeros((n, 0)), *(part.reshape(n, part.shape[1] * part.shape[2]) for part in parts)], axis=1
+        )
 
 
 def _columns(algebra: BlockAlgebra, rows: Floats) -> _Columns:
