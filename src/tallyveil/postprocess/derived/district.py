@@ -192,9 +192,13 @@ def finest_geocodes(hierarchies: Hierarchies, asked: str, geolevel: str | None) 
     Raises:
         GeographyError: no area has this code or name, or several have it.
     """
-    kind, code = _only_area(hierarchies, asked, geolevel)
-    members = _members(hierarchies, kind, code)
+    members = area_members(hierarchies, asked, geolevel)
     return hierarchies.spine.geocodes[-1].text.gather(members).cast(pl.String).alias("geocode")
+
+
+def area_members(hierarchies: Hierarchies, asked: str, geolevel: str | None) -> Integers:
+    """Numbers of the finest geounits of an area, increasing; arguments and errors as for `finest_geocodes`."""
+    return _members(hierarchies, *_only_area(hierarchies, asked, geolevel))
 
 
 def areas_asked(hierarchies: Hierarchies, asked: str, geolevel: str | None = None) -> list[tuple[str, str]]:
