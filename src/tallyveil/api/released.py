@@ -307,11 +307,11 @@ class Release(WithMeasurements):
         """Answer a question about any counts of this release, in words or as arguments.
 
         Args:
-            question: Such as "sex by age5 by Town where citizenship = foreign" (docs/ask.md); None if the arguments that
-                follow give it.
+            question: Such as "sex by age5 by Town where citizenship = foreign" (docs/ask.md); None if the
+                arguments that follow give it.
             by: Attributes, recodes, and at most one geolevel or family of entities, which make the rows.
-            where: Levels of attributes, or groups of recodes, that are counted: one, a list, or a slice from one to another
-                one.
+            where: Levels of attributes, or groups of recodes, that are counted: one, a list, or a slice from one to
+                another.
             areas: Areas to which rows are restricted; without a geolevel in `by`, their union, or unions by name.
             minus: Areas whose counts are subtracted from every row.
             share_of: Attributes and recodes that the denominator keeps, with their conditions; None for counts.

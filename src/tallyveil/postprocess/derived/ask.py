@@ -70,7 +70,8 @@ from tallyveil.storage.system import usable_cores
 LIMIT: Final = 0.65
 """Half the width of an interval of 95 %, as a part of the number, above which the number should not be used: 1.96 times
 the coefficient of variation of 33.3 % above which Statistics Canada calls an estimate unacceptable. Twice it lets
-numbers pass whose interval reaches from nearly nothing to more than double; half of it is her limit for "acceptable"."""
+numbers pass whose interval reaches from nearly nothing to more than double; half of it is the limit there for what is
+acceptable."""
 MOST_ROWS: Final = 200_000
 """Rows of an answer. More are a table of the release, which `tallyveil intervals` writes part by part. Twice as many
 take twice the time and memory."""
@@ -138,13 +139,13 @@ class _Axis:
     counted: NDArray[np.bool_]
     whole: NDArray[np.bool_]
 
-    def classes(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def classes(self) -> tuple[NDArray[np.int32], Integers]:
         """The class of each level, and a level of each class. Levels of one class are never told apart."""
         marks = np.concatenate([self.counted, self.whole])
         _, first, codes = np.unique(marks, axis=1, return_index=True, return_inverse=True)
-        codes = codes.reshape(-1).astype(np.int32)
-        codes.flags.writeable = False
-        return codes, first
+        of_level = codes.reshape(-1).astype(np.int32)
+        of_level.flags.writeable = False
+        return of_level, first.astype(np.int64)
 
 
 def answer_question(
@@ -283,13 +284,15 @@ def _condition(schema: Schema, condition: Condition) -> tuple[str, str, NDArray[
                 "before it. Give the earlier level first."
             )
         groups = list(range(first, last + 1))
-    return name, factor.attribute, _masks(factor)[groups].any(axis=0)
+    levels: NDArray[np.bool_] = np.logical_or.reduce(_masks(factor)[groups])
+    return name, factor.attribute, levels
 
 
 def _masks(factor: Factor) -> NDArray[np.bool_]:
     """Whether each level is in each group; shape (groups, levels)."""
     groups = np.arange(factor.size)[:, None]
-    return np.any([layer[None, :] == groups for layer in factor.layers], axis=0)
+    masks: NDArray[np.bool_] = np.logical_or.reduce([layer[None, :] == groups for layer in factor.layers])
+    return masks
 
 
 def _axis(
@@ -313,13 +316,13 @@ def _axis(
         named = [repr(name) for name, of, _ in conditions if of == attribute.name]
         rows = [] if factor is None else [repr(factor.name)]
         raise refused(
-            f"no level of {attribute.name!r} is left by what is said of {', '.join(dict.fromkeys([*rows, *named]))}: the "
-            "conditions contradict each other. Leave one out, or name levels that they share."
+            f"no level of {attribute.name!r} is left by what is said of {', '.join(dict.fromkeys([*rows, *named]))}: "
+            "the conditions contradict each other. Leave one out, or name levels that they share."
         )
     is_kept = factor is not None and kept is not None and factor.name in kept
     whole = masks & whole_inside if is_kept else np.broadcast_to(whole_inside, counted.shape)
-    name = None if factor is None else str(factor.name)
-    return _Axis(name, tuple(labels[group] for group in left), counted[left], whole[left])
+    row_name = None if factor is None else str(factor.name)
+    return _Axis(row_name, tuple(labels[group] for group in left), counted[left], whole[left])
 
 
 def _queries(axes: Sequence[_Axis], schema: Schema) -> tuple[QueryGroup, Integers, Integers]:
@@ -343,8 +346,8 @@ def _refuse_large(n_areas: int, n_answers: int, n_classes: int) -> None:
     if n_areas * n_answers > MOST_ROWS or n_classes > MOST_ANSWERS or n_areas * n_classes > MOST_NUMBERS:
         raise refused(
             f"the question has {n_areas:,} areas with {n_answers:,} counts each; at most {MOST_ROWS:,} rows, and "
-            f"{MOST_ANSWERS:,} counts of one area, are answered. Ask for fewer areas or coarser recodes, or write whole "
-            "tables with `tallyveil intervals`."
+            f"{MOST_ANSWERS:,} counts of one area, are answered. Ask for fewer areas or coarser recodes, or write "
+            "whole tables with `tallyveil intervals`."
         )
 
 
@@ -437,7 +440,8 @@ def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question
 
 
 def _is_positive(number: object) -> bool:
-    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number) and number > 0
+    is_number = isinstance(number, Real) and not isinstance(number, bool)
+    return is_number and math.isfinite(number) and float(number) > 0
 
 
 def _published(
@@ -454,7 +458,9 @@ def _published(
     if minus is not None:
         offsets = np.array([0, len(minus)], np.int64)
         less = EntityFamily("areas", ("minus",), offsets, minus, family.n_finest)
-        counts = counts - published_counts(release, less, [base])
+        subtracted = published_counts(release, less, [base])
+        assert subtracted is not None
+        counts = counts - subtracted
     sums: Integers = (counts @ weights.T).ravel()
     return sums
 
@@ -567,7 +573,7 @@ class _Numbers:
         }
         return {
             **columns,
-            # No interval, because nothing is known, says as much as one that is too wide; no law of the noise says nothing.
+            # Where nothing is known, no number is usable. Where the noise has no intervals, nothing is said.
             "usable": pl.Series(usable).set(~has_ends & pl.Series(known), None),
             "lacking": pl.Series(lacking, dtype=pl.String),
         }

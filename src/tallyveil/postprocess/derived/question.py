@@ -2,8 +2,8 @@
 
     NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]
 
-NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands for none.
-A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema; conditions are
+NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
+for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema; conditions are
 joined by `and`. AREAS are geocodes or names of areas, separated by commas. A word with spaces, commas, equals signs
 or quotes, or one that is a word of the grammar, stands between quotes; a quote inside it is doubled. Example:
 
@@ -81,8 +81,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise refused(
-                f"the question has a quote without its end at {short_name(text[at:].strip())!r}. Close it, and double a "
-                "quote that belongs to a name."
+                f"the question has a quote without its end at {short_name(text[at:].strip())!r}. Close it, and double "
+                "a quote that belongs to a name."
             )
         double, single, sign, word = match.groups()
         if double is not None:
@@ -129,9 +129,10 @@ class _Reader:
     def refuse_rest(self) -> None:
         """Refuse words that are left over."""
         if self._at < len(self._tokens):
+            rest = short_name(self._tokens[self._at].text)
             raise refused(
-                f"the question goes on with {short_name(self._tokens[self._at].text)!r}, which has no place there. Its form "
-                f"is {FORM}; put names with spaces between quotes."
+                f"the question goes on with {rest!r}, which has no place there. Its form is {FORM}; put names with "
+                "spaces between quotes."
             )
 
 
