@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 40
 """Rows that are printed, about a screen. Twice as many scroll the headings away. --out and --json have all."""
-NUMBERS = ("count", "of", "published", "estimate", "standard_error", "lower", "upper")
+NUMBERS = ("count", "of", "published", "estimate", "standard_error")
 
 
 def ask(
@@ -67,12 +67,21 @@ def _show(answer: "Answer", out: Path | None) -> None:
         say(line)
     frame, console = answer.table, Screen()
     numbers = [name for name in NUMBERS if name in frame.columns]
-    texts = [name for name in frame.columns if name not in (*numbers, "usable", "lacking")]
-    table = plain_table(texts=texts, numbers=(*(name.replace("_", " ") for name in numbers), "usable"))
+    texts = [name for name in frame.columns if name not in (*numbers, "lower", "upper", "usable", "lacking")]
+    table = plain_table()
+    for name in texts:
+        table.add_column(name, overflow="fold", min_width=len(name))
+    headings = ("st.error" if name == "standard_error" else name for name in numbers)
+    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in frame.head(ROWS_SHOWN).iter_rows(named=True):
         usable = {True: "yes", False: "no", None: "–"}[row["usable"]]
-        table.add_row(*(str(row[name]) for name in texts), *(_number(row[name]) for name in numbers), usable)
-    console.print(table)
+        ends = "–" if row["lower"] is None else f"{_number(row['lower'])} to {_number(row['upper'])}"
+        table.add_row(
+            *(str(row[name]) for name in texts), *(_number(row[name]) for name in numbers), ends, usable
+        )
+    # A file or a pipe has no width to respect. 140 characters hold the widest of these tables, one of shares.
+    console.print(table) if console.is_terminal else Screen(width=140).print(table)
     if frame.height > ROWS_SHOWN:
         console.print(f"{frame.height - ROWS_SHOWN:,} rows more with --out FILE or --json.")
     for reason in frame["lacking"].drop_nulls().unique(maintain_order=True):
@@ -87,4 +96,5 @@ def _number(value: float | None) -> str:
         return "–"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.4g}"
+    # Shares need the digits that counts do not.
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.4f}"

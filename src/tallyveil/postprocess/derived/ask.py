@@ -79,6 +79,8 @@ MOST_ANSWERS: Final = 4096
 """Counts of one area by classes, of which a square matrix is in memory: 128 MiB. Twice as many take four times that."""
 MOST_NUMBERS: Final = 1 << 24
 """Counts of all areas by classes, 128 MiB of whole numbers."""
+SHARE_DECIMALS: Final = 9
+"""Of shares and rates, which may be far below one: a count of a country of a billion moves the last of them."""
 SMALL: Final = "the count that it is a share of may be zero before noise, so that no share is known"
 """Why a share has no estimate although both counts have."""
 ALL: Final = "all"
@@ -440,8 +442,9 @@ def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question
 
 
 def _is_positive(number: object) -> bool:
-    is_number = isinstance(number, Real) and not isinstance(number, bool)
-    return is_number and math.isfinite(number) and float(number) > 0
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return False
+    return math.isfinite(number) and float(number) > 0
 
 
 def _published(
@@ -516,7 +519,9 @@ class _Numbers:
             values, errors, low, high = (part / scale for part in (values, errors, low, high))
             number = None if number is None else number / scale
             counts |= {} if number is None else {"published": pl.Series(number)}
-        columns = self._columns((values, errors, low, high), number, known, [NOT_DETERMINED] * len(known))
+        reasons = [NOT_DETERMINED] * len(known)
+        decimals = DECIMALS if scale is None else SHARE_DECIMALS
+        columns = self._columns((values, errors, low, high), number, known, reasons, decimals)
         if scale is None:
             columns |= {name: columns[name].cast(pl.Int64) for name in ("lower", "upper")}
         return counts | columns
@@ -548,7 +553,7 @@ class _Numbers:
             number = published[0] / np.where(published[1] > 0, published[1], np.nan)
             counts = {"count": pl.Series(published[0]), "of": pl.Series(published[1])}
             counts["published"] = pl.Series(number).fill_nan(None)
-        return counts | self._columns((share, errors, low, high), number, known, reasons)
+        return counts | self._columns((share, errors, low, high), number, known, reasons, SHARE_DECIMALS)
 
     def _columns(
         self,
@@ -556,6 +561,7 @@ class _Numbers:
         published: Floats | None,
         known: NDArray[np.bool_],
         reasons: Sequence[str],
+        decimals: int,
     ) -> dict[str, pl.Series]:
         values, errors, low, high = (np.where(known, part, np.nan) for part in numbers)
         shown = values if published is None else published
@@ -563,7 +569,7 @@ class _Numbers:
         has_ends = pl.Series(np.isfinite(low))
         lacking = [None if sure else reason for sure, reason in zip(known.tolist(), reasons, strict=True)]
         columns = {
-            name: pl.Series(part).fill_nan(None).round(DECIMALS)
+            name: pl.Series(part).fill_nan(None).round(decimals)
             for name, part in (
                 ("estimate", values),
                 ("standard_error", errors),

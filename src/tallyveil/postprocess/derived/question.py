@@ -3,9 +3,10 @@
     NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]
 
 NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
-for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema; conditions are
-joined by `and`. AREAS are geocodes or names of areas, separated by commas. A word with spaces, commas, equals signs
-or quotes, or one that is a word of the grammar, stands between quotes; a quote inside it is doubled. Example:
+for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema;
+conditions are joined by `and`. AREAS are geocodes or names of areas, separated by commas. A word with spaces,
+commas, equals signs or quotes, or one that is a word of the grammar, stands between quotes; a quote inside it is
+doubled. Example:
 
     sex by age5 by Town where citizenship = foreign, stateless and age from 18 to 64 as share of sex
 """
@@ -210,6 +211,10 @@ def question_of(
         else:
             labels = _names("where", [levels] if isinstance(levels, str) else levels)
         (known,) = _names("where", [name])
+        if not labels:
+            raise refused(
+                f"where names no level of {short_name(known)!r}. Give one or more, or leave it out."
+            )
         conditions.append(Condition(known, labels, isinstance(levels, slice)))
     if isinstance(areas, Mapping):
         named = {_names("areas", [name])[0]: _names("areas", codes) for name, codes in areas.items()}
