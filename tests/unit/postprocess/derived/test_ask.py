@@ -9,6 +9,7 @@ import pytest
 import tallyveil
 from tallyveil.errors import ConfigError, GeographyError, StoreError
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
+from tallyveil.files.intervals import read_interval_table
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived import ask
 from tallyveil.postprocess.derived.question import Condition, Question, read_question
@@ -40,10 +41,7 @@ def test_answers_are_those_of_intervals(root, release):
     for query, words in (("total", "total"), ("age*home", "home by age"), ("grown", "grown")):
         for area in ("Region", "Town", "Block"):
             made = release.ask(f"{words} by {area}", workers=1).table
-            (parts,) = [
-                sorted((root / "intervals" / f"geolevel={area}" / f"query={query}").glob("*.parquet"))
-            ]
-            wanted = pl.read_parquet(parts, hive_partitioning=False)
+            wanted = read_interval_table(root, area, query).collect()
             assert made["geocode"].to_list() == wanted["geocode"].cast(pl.String).to_list()
             for name in ("count", "lower", "upper"):
                 assert made[name].to_list() == wanted[name].to_list()
@@ -59,7 +57,7 @@ def test_nothing_is_written(root, release):
 
 def test_unions_and_conditions_are_sums_of_published_counts(root, release):
     towns = release.table("Town", "total")["geocode"].unique(maintain_order=True).to_list()
-    cells = release.table("Town", "age*home")
+    cells = pl.read_parquet(root / "histogram" / "Town.parquet").cast({"geocode": pl.String})
     some = cells.filter(pl.col("geocode").is_in(towns[:2]), pl.col("age") != "young", home="house")
     asked = f"total where age = middle, old and home = house in {towns[0]}, {towns[1]}, {towns[0]}"
     made = release.ask(asked).table.row(0, named=True)
@@ -76,7 +74,8 @@ def test_unions_and_conditions_are_sums_of_published_counts(root, release):
     assert by_name["count"][0] == made["count"]
     assert by_name["standard_error"][0] == pytest.approx(made["standard_error"], abs=1e-6)
     rows = release.ask(f"age by Town where home = house in {towns[1]}").table
-    assert rows["count"].to_list() == cells.filter(geocode=towns[1], home="house")["count"].to_list()
+    for row in rows.iter_rows(named=True):
+        assert row["count"] == cells.filter(geocode=towns[1], home="house", age=row["age"])["count"].sum()
 
 
 def test_a_difference_has_the_variance_of_its_covariances(release):
@@ -127,8 +126,8 @@ def test_rates_per_public_numbers(release):
     per = {code: 50 + number for number, code in enumerate(counts["geocode"])}
     rates = release.ask("total by Town", per=per).table
     for name in ("estimate", "standard_error", "lower", "upper"):
-        np.testing.assert_allclose(rates[name], counts[name] / list(per.values()), atol=1e-6)
-    assert rates["published"].to_list() == pytest.approx((counts["count"] / list(per.values())).to_list())
+        np.testing.assert_allclose(rates[name], counts[name] / np.array(list(per.values())), atol=1e-6)
+    np.testing.assert_allclose(rates["published"], counts["count"] / np.array(list(per.values())))
 
 
 def test_which_numbers_are_usable(release):
@@ -136,7 +135,7 @@ def test_which_numbers_are_usable(release):
     half = (made["upper"] - made["lower"]) / 2
     assert made["usable"].to_list() == (half <= ask.LIMIT * made["count"]).to_list()
     assert 0 < made["usable"].sum() < made.height
-    assert release.ask("age by Block", limit=1e-9).table["usable"].sum() == 0
+    assert release.ask("age by Block", limit=1e-9).table["usable"].to_list() == (half == 0).to_list()
     assert release.ask("total by Region").table["usable"].all()  # exact
 
 
@@ -188,7 +187,7 @@ def test_the_words_of_a_question():
         ("total where home = House", "no level 'House'"),
         ("total where age from old to young", "stands before it"),
         ("total where age = old and age = young", "contradict each other"),
-        ("grown where age = young", "contradict each other"),
+        ("grown where grown = grown and age = young", "contradict each other"),
         ("age as share of home", "'home' is no attribute or recode of the question"),
     ],
 )
