@@ -1,5 +1,6 @@
 """The examples of docs/ask.md run as they stand, one after the other, on the release of the tutorial."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -34,3 +35,11 @@ def test_guide(tmp_path, monkeypatch, command):
     assert "usable" in said
     answer = pl.read_csv("answer.csv", schema_overrides={"geocode": pl.String})
     assert answer.columns[:3] == ["geocode", "sex", "count"]
+    record = json.loads(command("ask", "release", question[1], "--json", "--limit", 2))
+    assert [row["count"] for row in record["rows"]] == answer["count"].to_list()
+    assert sum(row["usable"] for row in record["rows"]) >= answer["usable"].sum()
+    command("ask", "release", question[1], "--out", "answer.parquet", "--quiet")
+    assert pl.read_parquet("answer.parquet")["estimate"].to_list() == answer["estimate"].to_list()
+    assert "ends in .csv or .parquet" in command("ask", "release", "total", "--out", "answer.xlsx", code=2)
+    assert "lies in the release" in command("ask", "release", "total", "--out", "release/a.csv", code=2)
+    assert "Known: sex" in command("ask", "release", "seks", code=2)

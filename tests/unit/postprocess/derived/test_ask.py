@@ -13,6 +13,7 @@ from tallyveil.files.intervals import read_interval_table
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived import ask
 from tallyveil.postprocess.derived.question import Condition, Question, read_question
+from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.run.run import run_release
 
@@ -137,12 +138,10 @@ def test_which_numbers_are_usable(release):
 
 
 def test_without_a_law_of_the_noise(release, monkeypatch):
-    fits = ask.fits_of
-    monkeypatch.setattr(
-        ask,
-        "fits_of",
-        lambda *a, **k: [replace(fit, model=replace(fit.model, gaussian=False)) for fit in fits(*a, **k)],
-    )
+    def without_law(*arguments, **more):
+        return [replace(fit, model=replace(fit.model, gaussian=False)) for fit in fits_of(*arguments, **more)]
+
+    monkeypatch.setattr("tallyveil.postprocess.derived.ask.fits_of", without_law)
     made = release.ask("age by Town")
     assert made.covers == NO_INTERVALS
     assert made.table["lower"].null_count() == made.table["usable"].null_count() == made.table.height
@@ -235,3 +234,14 @@ def test_a_release_without_measurements(make_small_inputs, tmp_path):
     with pytest.raises(StoreError) as refused:
         tallyveil.open(tmp_path / "out").ask("total")
     assert refused.value.code == "measurements-missing"
+
+
+def test_a_release_with_a_model_for_each_table(make_small_inputs, tmp_path):
+    """What a table of the question's counts would have, with merged cells."""
+    plan = replace(load_plan(make_small_inputs(tmp_path / "inputs")), measurements="small")
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    make_intervals(tmp_path / "out", tables=["age"], workers=1)
+    made = tallyveil.open(tmp_path / "out").ask("age by Town").table
+    wanted = read_interval_table(tmp_path / "out", "Town", "age").collect()
+    np.testing.assert_allclose(made["estimate"], wanted["estimate"], atol=2e-6)
+    np.testing.assert_allclose(made["standard_error"], wanted["standard_error"], atol=2e-6)
