@@ -228,6 +228,7 @@ def _pass_up(
     )
     row: Integers | None = tree.finest.signature
     partial: Partial | None = None
+    moved = np.zeros((0, tree.algebra.n_block_entries))
     for level in range(len(tree.inner) - 1, -1, -1):
         children, parents = matrices[level + 1], matrices[level]
         above, run = _parents_of(touched, tree.inner[level].offsets)
@@ -238,12 +239,12 @@ def _pass_up(
         yield pairs
         number, rows = above.place[run[inside]], pairs.rows_of(whole.geounit)
         split = above.place >= 0
-        partial = _partial(
+        partial, moved = _partial(
             tree.algebra,
             (children, parents),
             (above.region[split], above.geounit[split]),
             sparse.csr_matrix((whole.weight, (number, rows)), shape=(int(split.sum()), len(children.p))),
-            (partial, above.place[run[touched.place >= 0]]),
+            (partial, moved, above.place[run[touched.place >= 0]]),
         )
         touched, row = above, None
     top = touched.place < 0
@@ -275,8 +276,8 @@ def _partial(
     matrices: tuple[_Matrices, _Matrices],
     pairs: tuple[Integers, Integers],
     weights: sparse.csr_matrix,
-    below: tuple[Partial | None, Integers],
-) -> Partial:
+    below: tuple[Partial | None, Floats, Integers],
+) -> tuple[Partial, Floats]:
     """The step up.
 
     Args:
@@ -284,16 +285,18 @@ def _partial(
         matrices: Those of the children and of the parents.
         pairs: Regions and parents.
         weights: Weights of whole children, added up by pair and by row of the children's P.
-        below: The children that are not whole, and for each its number among the pairs.
+        below: The children that are not whole, and for each S P, and its number among the pairs.
+    Returns:
+        The pairs, and S P of each.
     """
     (children, parents), (region, geounit) = matrices, pairs
-    lower, number = below
+    lower, lower_moved, number = below
     together = weights @ children.p
     free = None if children.u is None or parents.x is None else weights @ children.u
     if lower is not None and len(number):
         n = len(number)
         adds = sparse.csr_matrix((np.ones(n), (number, np.arange(n))), shape=(len(region), n))
-        together += adds @ times(algebra, lower.slope, children.p[lower.geounit])
+        together += adds @ lower_moved
         if free is not None and children.u is not None:
             free += adds @ times(algebra, lower.slope, children.u[lower.geounit])
     slope = times(algebra, together, parents.g[geounit])
@@ -302,8 +305,8 @@ def _partial(
         x = parents.x[geounit]
         slope += times(algebra, free, x)
         more = times(algebra, free, parents.y[geounit]) - times(algebra, together, transposed(algebra, x))
-    rest = times(algebra, slope, parents.p[geounit]) - together
-    return Partial(region, geounit, slope, rest, free, more)
+    moved = times(algebra, slope, parents.p[geounit])
+    return Partial(region, geounit, slope, moved - together, free, more), moved
 
 
 def region_covariances(tree: TreeCovariance, regions: Sequence[Region], *, workers: int = 1) -> Floats:
