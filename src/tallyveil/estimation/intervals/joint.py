@@ -268,22 +268,21 @@ class JointCovariance:
             (p_left, p_right), (w_left, w_right) = (
                 (these.within(start, stop), these.within(least, self.n)) for these in (partial, whole)
             )
-            slopes, others = level.partial.slope, (level.partial.free, level.partial.more)
+            slopes, free, more = level.partial.slope, level.partial.free, level.partial.more
             first = self._times(slopes, p_left)
             # Above a single root nothing is added, since nothing is measured there: L is zero but for rounding.
             if not (self.has_one_root and level is self.inner[-1]):
                 yield _Term(
                     p_left.questions, first, p_right.questions, self._times(level.partial.rest, p_right)
                 )
-                if others[0] is not None and others[1] is not None:
-                    more, free = self._times(others[1], p_left), self._times(others[0], p_right)
-                    yield _Term(p_left.questions, more, p_right.questions, free)
+                if free is not None and more is not None:
+                    second = self._times(free, p_right)
+                    yield _Term(p_left.questions, self._times(more, p_left), p_right.questions, second)
             if len(whole.questions):
-                moved, plain = (
-                    self._whole(level, w_left, moved=True),
-                    self._whole(level, w_right, moved=False),
+                moved = self._whole(level, w_left, moved=True)
+                yield _Term(
+                    w_left.questions, moved, w_right.questions, self._whole(level, w_right, moved=False)
                 )
-                yield _Term(w_left.questions, moved, w_right.questions, plain)
                 yield _Term(w_left.questions, moved, p_right.questions, self._times(slopes, p_right))
                 moved = self._whole(level, w_right, moved=True)
                 yield _Term(p_left.questions, first, w_right.questions, moved)

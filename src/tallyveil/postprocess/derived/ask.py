@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
@@ -107,12 +107,34 @@ class Answer:
     _tree: TreeCovariance = field(repr=False)
     _asked: Asked = field(repr=False)
 
-    def covariance(self) -> Floats:
-        """The covariance matrix of the estimated counts of all rows, before shares and rates; shape (rows, rows).
+    def covariance(self, weights: ArrayLike | None = None) -> Floats:
+        """Covariances of the estimated counts of the rows, or of weighted sums of them, before shares and rates.
 
-        It takes 8 bytes for each pair of rows. Entries are NaN where the measurements do not determine a count.
+        Args:
+            weights: A weight of every row in each weighted sum; shape (sums, rows). None for the rows themselves, whose
+                matrix takes 8 bytes for each pair of rows.
+        Returns:
+            In squared counts; NaN where the measurements do not determine a count. Shape (sums, sums), or (rows, rows).
+        Raises:
+            ConfigError: the weights have another shape, or are not finite numbers.
         """
-        return joint_covariance(self._tree, self._asked).matrix()
+        joint = joint_covariance(self._tree, self._asked)
+        if weights is None:
+            return joint.matrix()
+        given = np.asarray(weights, dtype=object)
+        sums = (
+            given.astype(np.float64) if all(isinstance(item, Real) for item in given.ravel()) else np.zeros(0)
+        )
+        if sums.ndim != 2 or sums.shape[1] != joint.n or not np.isfinite(sums).all():
+            raise refused(
+                f"weights have shape {given.shape}, wanted finite numbers of shape (sums, {joint.n}): a weight of "
+                "every row in each weighted sum."
+            )
+        product, known = joint.times(sums.T), np.isfinite(joint.variances)
+        matrix: Floats = sums[:, known] @ product[known]
+        # A sum with an unknown row is a column of NaN there, and has no covariance with others either.
+        matrix[np.isnan(np.diag(matrix))] = np.nan
+        return matrix
 
     def to_frame(self) -> pl.DataFrame:
         """The table."""

@@ -83,6 +83,11 @@ def test_a_difference_has_the_variance_of_its_covariances(release):
     weights = np.zeros(len(matrix))
     weights[[3, 0]] = 1, -1  # the young of the second town less those of the first
     assert less["standard_error"][3] ** 2 == pytest.approx(weights @ matrix @ weights, abs=1e-5)
+    some = np.array([weights, np.ones(len(matrix)), np.arange(len(matrix))])
+    np.testing.assert_allclose(towns.covariance(some), some @ matrix @ some.T, atol=1e-6)
+    for wrong in (weights, some[:, 1:], some * np.nan, [["a"] * len(matrix)]):
+        with pytest.raises(ConfigError, match="weights have shape"):
+            towns.covariance(wrong)
     assert less["count"][3] == towns.table["count"][3] - towns.table["count"][0]
     assert less["lower"][3] <= less["estimate"][3] <= less["upper"][3]
     assert less.head(3)["standard_error"].to_list() == [0, 0, 0]
