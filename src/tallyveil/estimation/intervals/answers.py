@@ -17,15 +17,22 @@ from tallyveil.estimation.intervals.fit import (
     FINEST_PER_CHUNK,
     TreeEstimate,
     chunks_of,
+    cuts_of,
     finest_coefficients,
     grouped,
     invariant_cascade,
     measured_cascade,
 )
 from tallyveil.estimation.intervals.questions import Questions
-from tallyveil.estimation.intervals.regions import Region, region_covariances, region_unknown
+from tallyveil.estimation.intervals.regions import (
+    Region,
+    Whole,
+    region_covariances,
+    region_unknown,
+    whole_geounits,
+)
 from tallyveil.geography.spine import Spine
-from tallyveil.kernels.tree.sweep import NoisyAnswers, SharedRows, add_measured, add_products
+from tallyveil.kernels.tree.sweep import NoisyAnswers, RowGroups, SharedRows, add_measured, add_products
 
 PAIRS_AT_ONCE = 1024
 """Pairs of a parent and a signature, and geounits above the finest geolevel, that are treated together. With some
@@ -210,97 +217,73 @@ def region_answers(
 
 def region_coefficients(estimate: TreeEstimate, regions: Sequence[Region], *, workers: int = 1) -> Floats:
     """Estimates of the cells of regions, in the basis; shape (regions, n_cells)."""
-    covariance = estimate.covariance
-    n_finest = len(covariance.finest.signature)
-    out = np.zeros((len(regions), covariance.algebra.n_cells))
-    rests = []
-    wanted = np.zeros(n_finest, dtype=np.bool_)
-    for row, region in zip(out, regions, strict=True):
-        # Whole geounits are answered from stored estimates, so that only the region's edge is read again.
-        rest = _add_whole(estimate, region, row)
-        wanted[rest.geounits] = True
-        _add_handed_down(estimate, rest, row)
-        rests.append(rest)
-    # Each region's range of finest geounits, to skip those that a chunk cannot concern.
-    first = np.array([rest.geounits[0] if len(rest.geounits) else n_finest for rest in rests])
-    last = np.array([rest.geounits[-1] if len(rest.geounits) else -1 for rest in rests])
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        for start, stop, values in chunks_of(covariance, estimate.rows, wanted):
-
-            def work(number: int, start: int = start, stop: int = stop) -> None:
-                inside = slice(*np.searchsorted(rests[number].geounits, [start, stop]))
-                part = Region(rests[number].geounits[inside], rests[number].weights[inside])
-                if len(part.geounits):
-                    _add_rows_of(estimate, part, start, values, out[number : number + 1])  # noqa: B023
-
-            # Threads share no row of `out`: each region is added by one of them.
-            list(pool.map(work, np.flatnonzero((first < stop) & (last >= start)).tolist()))
+    out = np.zeros((len(regions), estimate.covariance.algebra.n_cells))
+    finest, *inner = whole_geounits(estimate.covariance, regions)
+    # Whole geounits are answered from stored estimates, so that only the edges of regions are read again.
+    for level, whole in zip(reversed(estimate.inner), inner, strict=True):
+        shape = len(out), len(level)
+        out += sparse.csr_matrix((whole.weight, (whole.region, whole.geounit)), shape=shape) @ level
+    _add_handed_down(estimate, finest, out)
+    _add_measured(estimate, finest, workers, out)
     return out
 
 
-def _add_whole(estimate: TreeEstimate, region: Region, out: Floats) -> Region:
-    """Add the coarsest geounits that lie entirely in a region. Returns the rest of the region."""
-    covariance = estimate.covariance
-    geounits, weights = region.geounits, region.weights
-    taken = np.zeros(len(geounits), dtype=np.bool_)
-    spine = covariance.model.spine
-    for level in range(spine.finest):
-        offsets = spine.finest_offsets(level)
-        # From the root down, so that every geounit is taken at the coarsest geolevel that lies inside.
-        left = np.flatnonzero(~taken)
-        owner = np.searchsorted(offsets, geounits[left], side="right") - 1
-        starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        if not len(starts):
-            break
-        owners, lengths = owner[starts], np.diff(starts, append=len(owner))
-        first = weights[left][starts]
-        # A geounit counts as whole only if all its finest geounits have one weight.
-        alike = np.logical_and.reduceat(weights[left] == np.repeat(first, lengths), starts)
-        whole = alike & (lengths == offsets[owners + 1] - offsets[owners])
-        # inner[0] is the geounit above the roots, hence the shift by one.
-        out += first[whole] @ estimate.inner[level + 1][owners[whole]]
-        taken[left[np.repeat(whole, lengths)]] = True
-    return Region(geounits[~taken], weights[~taken])
-
-
-def _add_handed_down(estimate: TreeEstimate, rest: Region, out: Floats) -> None:
+def _add_handed_down(estimate: TreeEstimate, whole: Whole, out: Floats) -> None:
     """Add the corrections that single finest geounits receive from their parents."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
-    parents = covariance.inner[-1].parents[rest.geounits]
-    signatures, number = np.unique(finest.signature[rest.geounits], return_inverse=True)
-    shape = len(signatures), covariance.inner[-1].n
-    # Corrections of geounits with the same blocks add up first: one product for each signature, not for each geounit.
-    weights = sparse.csr_matrix((rest.weights, (number, parents)), shape=shape)
-    target = np.zeros(len(signatures), np.int64)
-    _add_all(estimate, SharedRows(finest.filtered, signatures), weights @ estimate.pull, target, out)
-    if finest.unknown is not None and estimate.shift is not None:
-        _add_all(estimate, SharedRows(finest.unknown, signatures), weights @ estimate.shift, target, out)
+    n_signatures, parents = len(finest.filtered), covariance.inner[-1].parents
+    # Corrections of a region's geounits with the same blocks add up first: one product for each signature, and not for
+    # each geounit.
+    pairs, number = np.unique(
+        whole.region * n_signatures + finest.signature[whole.geounit], return_inverse=True
+    )
+    weights = sparse.csr_matrix(
+        (whole.weight, (number, parents[whole.geounit])), shape=(len(pairs), covariance.inner[-1].n)
+    )
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        run = slice(start, start + PAIRS_AT_ONCE)
+        region, signature = np.divmod(pairs[run], n_signatures)
+        each = np.arange(len(region))
+        products = np.zeros((len(region), out.shape[1]))
+        for blocks, handed in ((finest.filtered, estimate.pull), (finest.unknown, estimate.shift)):
+            if blocks is not None and handed is not None:
+                shared = SharedRows(blocks, signature), SharedRows(weights[run] @ handed, each)
+                add_products(covariance.algebra.basis, *shared, 0, len(region), products)
+        np.add.at(out, region, products)
 
 
-def _add_all(estimate: TreeEstimate, blocks: SharedRows, x: Floats, target: Integers, out: Floats) -> None:
-    products = np.zeros(x.shape)
-    basis = estimate.covariance.algebra.basis
-    each = np.arange(len(x), dtype=np.int64)
-    add_products(basis, blocks, SharedRows(x, each), 0, len(x), products)
-    np.add.at(out[None], target, products)
-
-
-def _add_rows_of(estimate: TreeEstimate, part: Region, start: int, values: np.ndarray, out: Floats) -> None:
-    """Add the contribution of single finest geounits' own measurements and invariants."""
+def _add_measured(estimate: TreeEstimate, whole: Whole, workers: int, out: Floats) -> None:
+    """Add what single finest geounits' own measurements and invariants say."""
     covariance, finest = estimate.covariance, estimate.covariance.finest
-    last = covariance.model.spine.finest
-    signature = finest.signature[part.geounits]
-    groups = grouped(np.zeros(len(signature), np.int64), signature, part.weights)
-    # Rows of a chunk are counted from its start.
-    groups = groups._replace(order=(part.geounits - start)[groups.order])
-    basis, n = covariance.algebra.basis, len(groups.target)
-    cascade = measured_cascade(covariance, last)
-    answers = NoisyAnswers(cascade, values, finest.precisions)
-    add_measured(basis, answers, finest.filtered, groups, 0, n, out)
-    if finest.pin is not None:
-        exact = estimate.invariants[covariance.model.levels[-1].geolevel]
-        # Invariants are held for all geounits, not for a chunk, so rows are counted from 0 again.
-        groups = groups._replace(order=groups.order + start)
-        pinned = invariant_cascade(covariance, last)
-        ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
-        add_measured(basis, NoisyAnswers(pinned, exact, ones), finest.pin, groups, 0, n, out)
+    last, basis = covariance.model.spine.finest, covariance.algebra.basis
+    wanted = np.zeros(len(finest.signature), dtype=np.bool_)
+    wanted[whole.geounit] = True
+    order = np.argsort(whole.geounit, kind="stable")
+    geounits = whole.geounit[order]
+    cascade, pinned = measured_cascade(covariance, last), invariant_cascade(covariance, last)
+    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+        for start, stop, values in chunks_of(covariance, estimate.rows, wanted):
+            part = order[slice(*np.searchsorted(geounits, [start, stop]).tolist())]
+            inside = whole.geounit[part]
+            groups = grouped(whole.region[part], finest.signature[inside], whole.weight[part])
+            # Rows of a chunk are counted from its start.
+            here = groups._replace(order=(inside - start)[groups.order])
+            steps = [(NoisyAnswers(cascade, values, finest.precisions), finest.filtered, here)]
+            if finest.pin is not None:
+                exact = estimate.invariants[covariance.model.levels[-1].geolevel]
+                ones = np.ones((len(finest.pin), len(pinned.begin) - 1))
+                # Invariants are held for all geounits, not for a chunk.
+                steps.append(
+                    (
+                        NoisyAnswers(pinned, exact, ones),
+                        finest.pin,
+                        groups._replace(order=inside[groups.order]),
+                    )
+                )
+            for step in steps:
+
+                def work(cut: tuple[int, int], step: tuple[NoisyAnswers, Floats, RowGroups] = step) -> None:
+                    add_measured(basis, *step, *cut, out)
+
+                # Threads share no row of `out`: each region is added by one of them.
+                list(pool.map(work, cuts_of(groups.target, workers)))

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
@@ -219,22 +219,15 @@ def pass_up(tree: TreeCovariance, regions: Sequence[Region]) -> Iterator[LevelPa
 def _pass_up(
     tree: TreeCovariance, matrices: Sequence[_Matrices], regions: Sequence[Region]
 ) -> Iterator[LevelPairs]:
-    sizes = [len(region.geounits) for region in regions]
-    touched = _Touched(
-        np.repeat(np.arange(len(regions), dtype=np.int64), sizes),
-        np.concatenate([np.zeros(0, np.int64), *(region.geounits for region in regions)]),
-        np.concatenate([np.zeros(0), *(region.weights for region in regions)]),
-        np.full(sum(sizes), -1, np.int64),
-    )
+    touched = _finest(regions)
     row: Integers | None = tree.finest.signature
     partial: Partial | None = None
     moved = np.zeros((0, tree.algebra.n_block_entries))
     for level in range(len(tree.inner) - 1, -1, -1):
         children, parents = matrices[level + 1], matrices[level]
         above, run = _parents_of(touched, tree.inner[level].offsets)
-        # Children that are whole while their parent is not, or is whole with another number of them.
         inside = (touched.place < 0) & (above.place[run] >= 0)
-        whole = Whole(touched.region[inside], touched.geounit[inside], touched.weight[inside])
+        whole = _whole(touched, inside)
         pairs = LevelPairs(children.p, row, whole, partial)
         yield pairs
         number, rows = above.place[run[inside]], pairs.rows_of(whole.geounit)
@@ -247,9 +240,31 @@ def _pass_up(
             (partial, moved, above.place[run[touched.place >= 0]]),
         )
         touched, row = above, None
-    top = touched.place < 0
-    whole = Whole(touched.region[top], touched.geounit[top], touched.weight[top])
-    yield LevelPairs(matrices[0].p, None, whole, partial)
+    yield LevelPairs(matrices[0].p, None, _whole(touched, touched.place < 0), partial)
+
+
+def whole_geounits(tree: TreeCovariance, regions: Sequence[Region]) -> Iterator[Whole]:
+    """The geounits of every level that are whole, in the order of `pass_up`, without a covariance."""
+    touched = _finest(regions)
+    for level in reversed(tree.inner):
+        above, run = _parents_of(touched, level.offsets)
+        yield _whole(touched, (touched.place < 0) & (above.place[run] >= 0))
+        touched = above
+    yield _whole(touched, touched.place < 0)
+
+
+def _finest(regions: Sequence[Region]) -> _Touched:
+    sizes = [len(region.geounits) for region in regions]
+    return _Touched(
+        np.repeat(np.arange(len(regions), dtype=np.int64), sizes),
+        np.concatenate([np.zeros(0, np.int64), *(region.geounits for region in regions)]),
+        np.concatenate([np.zeros(0), *(region.weights for region in regions)]),
+        np.full(sum(sizes), -1, np.int64),
+    )
+
+
+def _whole(touched: _Touched, these: NDArray[np.bool_]) -> Whole:
+    return Whole(touched.region[these], touched.geounit[these], touched.weight[these])
 
 
 def _parents_of(touched: _Touched, offsets: Integers) -> tuple[_Touched, Integers]:
