@@ -3,7 +3,7 @@
 `python benchmarks/asking.py RELEASE_FOLDER` takes a release whose schema has attributes in its first two places and
 whose third geolevel has some hundred geounits, such as that of examples/rhode_island:
   * 564 counts: two each of 244 tracts and of 38 unions of neighbouring tracts, with all their covariances;
-  * the answer to a question about the geounits of the second geolevel, with the fit of all measurements.
+  * answers to questions about the geounits of the second and of the finest geolevel, with the fit of all measurements.
 `python benchmarks/asking.py RELEASE.toml` takes a plan; no release is made:
   * 10,000 counts by the last attribute of the geounits of the third geolevel, all pairs;
   * standard errors alone of the same counts, and their product with one vector.
@@ -66,8 +66,9 @@ def from_release(folder: Path) -> None:
         for answer in range(2)
     ]
     timed(f"{len(chosen)} counts and their covariances", lambda: quantities_of(folder, chosen, workers=1))
-    question = Question((spine.geolevels[1], second))
-    timed("a question", lambda: answer_question(folder, question, workers=1))
+    for level, attribute in ((1, second), (spine.finest, first)):
+        question = Question((spine.geolevels[level], attribute))
+        timed(f"{attribute} by {question.by[0]}", lambda q=question: answer_question(folder, q, workers=1))
 
 
 def from_plan(path: Path, n: int) -> None:
