@@ -52,6 +52,7 @@ from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.measurements.store import FOLDER
+from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.postprocess.derived.district import (
     NOT_DETERMINED,
     area_members,
@@ -59,7 +60,7 @@ from tallyveil.postprocess.derived.district import (
     published_counts,
 )
 from tallyveil.postprocess.derived.question import Condition, Question, refused
-from tallyveil.postprocess.intervals.fits import fits_of
+from tallyveil.postprocess.intervals.fits import LARGEST_SHARE, fits_of
 from tallyveil.postprocess.intervals.model import FinishedRelease, open_release, refuse_partial_measurements
 from tallyveil.printable import short_name
 from tallyveil.schema.names import closest_hint
@@ -116,8 +117,11 @@ class Answer:
         Returns:
             In squared counts; NaN where the measurements do not determine a count. Shape (sums, sums), or (rows, rows).
         Raises:
-            ConfigError: the weights have another shape, or are not finite numbers.
+            ConfigError: the weights have another shape, or are not finite numbers; or the matrix of all rows does not
+                fit into memory.
         """
+        if weights is None:
+            _refuse_matrix(self._asked.n)
         joint = joint_covariance(self._tree, self._asked)
         if weights is None:
             return joint.matrix()
@@ -145,6 +149,15 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return f"<strong>Answer{short_mark(self.warnings)}</strong>{self.table._repr_html_()}"
+
+
+def _refuse_matrix(n: int) -> None:
+    needed, has = 8 * n * n, machine_memory()
+    if needed > LARGEST_SHARE * has:
+        raise refused(
+            f"the covariances of {n:,} rows take {in_gib(needed)}; this process may use {in_gib(has)}, and a quarter "
+            "is kept free. Give weights of the sums that are wanted, or ask for fewer rows."
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

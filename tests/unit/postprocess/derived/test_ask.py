@@ -76,7 +76,7 @@ def test_unions_and_conditions_are_sums_of_published_counts(root, release):
         assert row["count"] == cells.filter(geocode=towns[1], home="house", age=row["age"])["count"].sum()
 
 
-def test_a_difference_has_the_variance_of_its_covariances(release):
+def test_a_difference_has_the_variance_of_its_covariances(release, monkeypatch):
     towns = release.ask("age by Town")
     codes, matrix = towns.table["geocode"].unique(maintain_order=True).to_list(), towns.covariance()
     less = release.ask(f"age by Town minus {codes[0]}").table
@@ -88,6 +88,10 @@ def test_a_difference_has_the_variance_of_its_covariances(release):
     for wrong in (weights, some[:, 1:], some * np.nan, [["a"] * len(matrix)]):
         with pytest.raises(ConfigError, match="weights have shape"):
             towns.covariance(wrong)
+    with monkeypatch.context() as patch:
+        patch.setattr("tallyveil.postprocess.derived.ask.machine_memory", lambda: 1000)
+        with pytest.raises(ConfigError, match="a quarter is kept free"):
+            towns.covariance()
     assert less["count"][3] == towns.table["count"][3] - towns.table["count"][0]
     assert less["lower"][3] <= less["estimate"][3] <= less["upper"][3]
     assert less.head(3)["standard_error"].to_list() == [0, 0, 0]
