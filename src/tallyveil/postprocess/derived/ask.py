@@ -262,7 +262,9 @@ def _understood(question: Question, release: FinishedRelease) -> tuple[str | Non
     kind: str | None = None
     factors: dict[str, Factor] = {}
     for name in question.by:
-        known = _known(name, (*schema.factor_names, *kinds), "attribute, recode, geolevel or family")
+        known = _known(
+            name, (*schema.factor_names, *kinds), "attribute, recode, geolevel or family of this release"
+        )
         if known in schema.factor_names:
             (factor,) = (item for item in schema.query(known).factors if item.name is not None)
             if factor.attribute in factors:
@@ -299,12 +301,12 @@ def _known(name: str, known: Sequence[str], what: str) -> str:
     alike = [other for other in known if other.casefold() == name.casefold()]
     if len(alike) == 1:
         return alike[0]
-    raise refused(f"{short_name(name)!r} is no {what} of this release. {closest_hint(name, known)}")
+    raise refused(f"{short_name(name)!r} is no {what}. {closest_hint(name, known)}")
 
 
 def _condition(schema: Schema, condition: Condition) -> tuple[str, str, NDArray[np.bool_]]:
     """The name of a condition, its attribute, and which levels satisfy it."""
-    name = _known(condition.name, schema.factor_names, "attribute or recode")
+    name = _known(condition.name, schema.factor_names, "attribute or recode of this release")
     (factor,) = (item for item in schema.query(name).factors if item.name is not None)
     groups = []
     for label in condition.labels:
