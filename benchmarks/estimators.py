@@ -22,10 +22,10 @@ import numpy as np
 import polars as pl
 from intervals import ENTITY_COLUMNS, part_of, regions_of
 
-from tallyveil.estimation.intervals.answers import region_of
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import StoredRows, chunks_of, finest_coefficients, fit_tree
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.histograms import read_histogram
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.plans.guarantee import guarantee_of

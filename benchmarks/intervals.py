@@ -16,7 +16,6 @@ from tallyveil.estimation.intervals.answers import (
     Answers,
     level_answers,
     region_coefficients,
-    region_of,
     region_variances,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
@@ -24,6 +23,7 @@ from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.plans.from_toml.load import load_plan

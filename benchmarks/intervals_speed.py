@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tallyveil.estimation.intervals.answers import LevelAnswers, region_of, region_variances
+from tallyveil.estimation.intervals.answers import LevelAnswers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import KeptRows, fit_tree
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.intervals.model import (
     measured_rows,

@@ -73,7 +73,7 @@ BENCHMARKS = (
     Benchmark("subspace", short=None),
     Benchmark("subspace_mcmc", short=None),
 )
-"""`intervals.py`, `intervals_speed.py` and `estimators.py` take a release of one's own; `tree_values.py`,
+"""`intervals.py`, `intervals_speed.py`, `asking.py` and `estimators.py` take a release of one's own; `tree_values.py`,
 `tree_alternatives.py`, `outer_tree_values.py` and `optimal_shares.py` make many. `cluster_schedule.py` takes releases
 that `cluster.py` kept. They are run by themselves."""
 

@@ -13,10 +13,11 @@ import pytest
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.estimation.intervals.answers import Region, answer_covariance
+from tallyveil.estimation.intervals.algebra import coefficients
 from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import model_of_strategy
-from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import Region
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.postprocess.derived.quantities import CountedCells, Quantities
@@ -68,10 +69,8 @@ def covariance():
     model = model_of_strategy(SCHEMA, SPINE, STRATEGY)
     tree = tree_covariance(model)
     regions = [Region(np.flatnonzero(own), np.ones(int(own.sum()))) for own in PLACES]
-    asked = [
-        (regions[area], questions_of(model.algebra, cells)) for area, cells in zip(AREA, CELLS, strict=True)
-    ]
-    return model, np.array([[answer_covariance(tree, one, other)[0, 0] for other in asked] for one in asked])
+    asked = Asked(regions, np.array(AREA), coefficients(model.algebra, CELLS), np.arange(6))
+    return model, joint_covariance(tree, asked).matrix()
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,13 @@ import pytest
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.estimation.intervals.answers import Region, level_answers, region_answers
+from tallyveil.estimation.intervals.answers import level_answers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import Region
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema.attribute import Attribute, Recode

@@ -10,13 +10,14 @@ import pytest
 from tests.samples import every
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.estimation.intervals.answers import level_answers, region_answers, region_of
+from tallyveil.estimation.intervals.answers import level_answers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
 from tallyveil.estimation.intervals.merged import MergedRows, UnmergedModel, merged_model
 from tallyveil.estimation.intervals.model import levels_of_strategy, with_queries
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
 from tallyveil.schema.presets import load_preset

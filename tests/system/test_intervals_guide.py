@@ -55,7 +55,7 @@ def test_guide(release, capsys):
     assert f"It prints `{capsys.readouterr().out.strip()}`" in text
     exec(compile(example, str(GUIDE), "exec"), names)
     one, other, difference = names["variances"][:, 0]
-    assert difference == pytest.approx(one + other - 2 * names["shared"][0, 0])
+    assert difference == pytest.approx(one + other - 2 * names["shared"])
     written = pl.read_parquet("release/intervals/geolevel=Tract/query=total/*.parquet")
     assert written["estimate"].to_list() == pytest.approx(names["tracts"].estimates[:, 0], abs=1e-5)
     assert names["difference"].low[0, 0] < names["difference"].high[0, 0]

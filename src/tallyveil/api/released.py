@@ -26,6 +26,7 @@ from tallyveil.api.arguments import (
     Names,
     Number,
     Progress,
+    Text,
     Workers,
     as_path,
     checked,
@@ -58,8 +59,10 @@ from tallyveil.storage.write import refuse_unfinished_folder
 if TYPE_CHECKING:
     from tallyveil.explore.site import ExplorerSite
     from tallyveil.geography.areas import Hierarchies
+    from tallyveil.postprocess.derived.ask import Answer
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
+    from tallyveil.postprocess.derived.question import Levels
     from tallyveil.postprocess.intervals.job import IntervalsOutcome
     from tallyveil.runs.executors import Where
     from tallyveil.runs.observer import Observer
@@ -285,6 +288,56 @@ class Release(WithMeasurements):
             with_bounds=with_bounds,
             workers=workers,
         )
+
+    @checked
+    def ask(
+        self,
+        question: Text | None = None,
+        *,
+        by: Names = (),
+        where: "Mapping[str, Levels] | None" = None,
+        areas: "Sequence[str] | Mapping[str, Sequence[str]] | None" = None,
+        minus: Names = (),
+        share_of: Names | None = None,
+        per: "Mapping[str, float] | None" = None,
+        level: Number = 0.95,
+        limit: Number = 0.65,
+        workers: Workers | None = None,
+    ) -> "Answer":
+        """Answer a question about any counts of this release, in words or as arguments.
+
+        Args:
+            question: Such as "sex by age5 by Town where citizenship = foreign" (docs/ask.md); None if the
+                arguments that follow give it.
+            by: Attributes, recodes, and at most one geolevel or family of entities, which make the rows.
+            where: Levels of attributes, or groups of recodes, that are counted: one, a list, or a slice from one to
+                another.
+            areas: Areas to which rows are restricted; without a geolevel in `by`, their union, or unions by name.
+            minus: Areas whose counts are subtracted from every row.
+            share_of: Attributes and recodes that the denominator keeps, with their conditions; None for counts.
+            per: A public number for each area, by which its counts are divided.
+            level: Coverage of every interval.
+            limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
+            workers: Number of threads; None for one per core.
+        Returns:
+            The answer: a table with the published count, estimate, standard error and interval of every row.
+        Raises:
+            ConfigError: the question names something that the release does not have, or has no answer.
+            GeographyError: an area does not exist.
+            StoreError: the release lacks measurements, or a file was changed.
+        Privacy: post-processing. It reads published files alone, spends nothing and writes nothing.
+        """
+        from tallyveil.postprocess.derived.ask import answer_question
+        from tallyveil.postprocess.derived.question import question_of, read_question, refused
+
+        self._read_again()
+        if question is None:
+            understood = question_of(by, where, areas, minus, share_of)
+        elif by or where or areas or minus or share_of is not None:
+            raise refused("the question is given as a text and by arguments. Give one of them.")
+        else:
+            understood = read_question(question)
+        return answer_question(self.path, understood, per=per, level=level, limit=limit, workers=workers)
 
     def difference(
         self,

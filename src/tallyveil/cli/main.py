@@ -56,6 +56,10 @@ COMMANDS: Final = {
         "intervals",
         "Put an unbiased estimate, its standard error and an interval beside every published count.",
     ),
+    "ask": (
+        "ask",
+        "Answer a question about any counts of RUN: published counts, estimates, standard errors and intervals.",
+    ),
     "draws": (
         "draws",
         "Draw complete tables of RUN, for statistics that need more than published counts and intervals.",

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
-from tallyveil.estimation.intervals.answers import Answers, LevelAnswers, region_answers, region_of
+from tallyveil.estimation.intervals.answers import Answers, LevelAnswers, region_answers
 from tallyveil.estimation.intervals.interval import intervals_if_any
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.checks import check_release
 from tallyveil.files.finished import MANIFEST, require_fits
 from tallyveil.files.geography import read_hierarchies

@@ -387,7 +387,7 @@ def _sum_finest(
     for start, stop, values in chunks_of(covariance, rows):
         groups = grouped(parents[start:stop], finest.signature[start:stop])
         # Threads add to disjoint parents, so that no lock is needed and the order of additions is fixed.
-        cuts = _cuts(groups.target, workers)
+        cuts = cuts_of(groups.target, workers)
         steps = [(NoisyAnswers(cascades[0], values, finest.precisions), finest.filtered)]
         if finest.pin is not None:
             exact_rows = exact[covariance.model.levels[-1].geolevel][start:stop]
@@ -414,7 +414,7 @@ def grouped(target: Integers, blocks: Integers, factors: Floats | None = None) -
     return RowGroups(order, np.append(starts, len(order)), given, blocks[starts], target[starts])
 
 
-def _cuts(target: Integers, workers: int) -> list[tuple[int, int]]:
+def cuts_of(target: Integers, workers: int) -> list[tuple[int, int]]:
     """Runs of groups, one for each thread, such that no target is in two runs."""
     edges = {0, len(target)}
     for worker in range(1, workers):

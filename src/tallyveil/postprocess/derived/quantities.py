@@ -1,7 +1,7 @@
 """Sums, differences, shares and ratios of chosen counts of a release, with exact covariances.
 
-The measurements are not needed. Covariances follow from the plan, the geography and the public bounds. There
-is one sweep of the tree for each pair of areas.
+The measurements are not needed. Covariances follow from the plan, the geography and the public bounds, by one
+pass up the tree for all counts.
 
 Problem. The estimates x of some counts have the covariance matrix C. Wanted are the standard error and an
 interval of a number that follows from the counts.
@@ -33,8 +33,9 @@ from scipy.special import ndtri
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.intervals.answers import Answers, answer_covariance, region_of
-from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
+from tallyveil.estimation.intervals.algebra import coefficients
+from tallyveil.estimation.intervals.answers import Answers
+from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
     fieller_ends,
@@ -43,8 +44,9 @@ from tallyveil.estimation.intervals.interval import (
     refuse_level,
     rounded_inward,
 )
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import TreeModel
-from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import marks_of, short_mark
 from tallyveil.geography.entities import EntityFamily
@@ -460,16 +462,12 @@ def quantities_of(
     model = release_model(release, with_bounds=with_bounds)
     family, area = _areas(release.spine, [count.area for count in chosen])
     cells = np.array([_cells(count.query, count.answer) for count in chosen])
-    # Once for all; the block of each pair of areas follows from it.
-    tree = tree_covariance(model, workers=workers or usable_cores())
-    covariance = _covariance(release, tree, family, area, cells)
+    covariance = _covariance(release, model, family, area, cells, workers or usable_cores())
     estimates, lacking = _estimates(
         release, family, area, chosen, has_intervals=interval_manifest is not None
     )
-    # What is known exactly has a variance of rounding errors alone; it becomes zero with all its covariances.
-    exact = np.diag(covariance) < model.rounding
-    covariance[exact] = covariance[:, exact] = 0.0
-    estimates = np.where(exact, np.rint(estimates), estimates)
+    # What is known exactly is whole, and its terms were rounded.
+    estimates = np.where(np.diag(covariance) == 0, np.rint(estimates), estimates)
     there = np.isfinite(estimates) & np.isfinite(np.diag(covariance))
     reasons = [
         None if given else reason or NOT_DETERMINED for given, reason in zip(there, lacking, strict=True)
@@ -491,8 +489,8 @@ def quantities_of(
 
 def _areas(spine: Spine, given: Sequence[pl.Series]) -> tuple[EntityFamily, Integers]:
     """The different areas as a family, and the area of each count. An area may be given several times."""
-    # Equal sets given in another order are one area, which saves a sweep for each pair.
-    codes = {id(area): tuple(area.sort()) for area in given}
+    # Equal sets given in another order are one area.
+    codes = {number: tuple(area.sort()) for number, area in {id(area): area for area in given}.items()}
     number = {area_codes: place for place, area_codes in enumerate(dict.fromkeys(codes.values()))}
     digits = len(str(len(number)))
     named = {
@@ -511,21 +509,18 @@ def _cells(query: QueryGroup, answer: int) -> Floats:
 
 
 def _covariance(
-    release: FinishedRelease, covariance: TreeCovariance, family: EntityFamily, area: Integers, cells: Floats
+    release: FinishedRelease,
+    model: TreeModel,
+    family: EntityFamily,
+    area: Integers,
+    cells: Floats,
+    workers: int,
 ) -> Floats:
-    """The matrix, from one block for each pair of areas."""
-    rows = [np.flatnonzero(area == number) for number in range(family.n_entities)]
+    """The covariance matrix of all counts."""
     regions = [region_of(release.spine, family.members_of(number)) for number in range(family.n_entities)]
-    asked = [questions_of(covariance.algebra, cells[counts_of_area]) for counts_of_area in rows]
-    matrix = np.empty((len(area), len(area)))
-    for row in range(len(rows)):
-        # Each pair once; the other half is the transpose.
-        for other in range(row, len(rows)):
-            block = answer_covariance(covariance, (regions[row], asked[row]), (regions[other], asked[other]))
-            matrix[np.ix_(rows[row], rows[other])] = block
-            matrix[np.ix_(rows[other], rows[row])] = block.T
-    # Symmetric to the last bit, which quadratic forms below rely on.
-    return 0.5 * (matrix + matrix.T)
+    distinct, row = np.unique(cells, axis=0, return_inverse=True)
+    asked = Asked(regions, area, coefficients(model.algebra, distinct), row.reshape(-1))
+    return joint_covariance(tree_covariance(model, workers=workers), asked, workers=workers).matrix()
 
 
 def _estimates(

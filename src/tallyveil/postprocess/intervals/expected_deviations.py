@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
+from tallyveil.estimation.intervals.answers import level_variances, region_variances
 from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
 from tallyveil.estimation.intervals.questions import Questions
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.plans.release import ReleasePlan

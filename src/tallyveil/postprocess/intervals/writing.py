@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from tallyveil.arrays import Integers
-from tallyveil.estimation.intervals.answers import Answers, LevelAnswers, region_answers, region_of
+from tallyveil.estimation.intervals.answers import Answers, LevelAnswers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
 from tallyveil.estimation.intervals.interval import covers_of_tables, intervals_if_any
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import Questions
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.checks import check_table_part, check_tables
 from tallyveil.files.histograms import area_counts, read_histogram
 from tallyveil.files.intervals import (

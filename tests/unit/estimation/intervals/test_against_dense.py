@@ -15,17 +15,16 @@ from threadpoolctl import threadpool_limits
 
 from tallyveil.errors import ConstraintError
 from tallyveil.estimation.intervals.answers import (
-    Region,
-    answer_covariance,
     level_answers,
     region_answers,
-    region_of,
     region_variances,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
+from tallyveil.estimation.intervals.joint import asked_estimates, asked_of, asked_variances, joint_covariance
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import Region, region_of
 from tallyveil.geography.areas import StatedGeounits, with_sums
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.geography.spine import Spine
@@ -251,23 +250,46 @@ def check_case(case, rng):
     found = region_answers(fit, regions, questions)
     for row, w in enumerate(weights):
         agree(type(found)(found.estimates[row], found.variances[row]), w)
-    level = int(rng.integers(spine.n_levels))
-    g = int(rng.integers(spine.n_geounits(level)))
-    pairs = [
-        (regions[0], weights[0], regions[1], weights[1]),
-        (regions[3], weights[3], regions[2], weights[2]),
-    ]
-    inside = region_of(spine, range(*spine.finest_offsets(level)[g : g + 2].tolist()))
-    pairs.append((inside, case.members[level][g], regions[3], weights[3]))
-    for one, w1, other, w2 in pairs:
-        known = [
-            np.abs(np.kron(w, np.eye(n_cells)) @ case.lost).max(axis=1, initial=0) <= 1e-6 for w in (w1, w2)
-        ]
-        cov = np.kron(w1, np.eye(n_cells)) @ case.covariance @ np.kron(w2, np.eye(n_cells)).T
-        made = answer_covariance(covariance, (one, questions), (other, questions))
-        size = scale**2 * max(np.abs(w1).sum() * np.abs(w2).sum(), 1)
-        assert np.abs(made - cov)[np.ix_(*known)].max(initial=0) <= RELATIVE * size
-        np.testing.assert_array_equal(np.isfinite(made), np.logical_and.outer(*known))
+    check_joint(case, rng, fit, weights)
+
+
+def check_joint(case, rng, fit, weights):
+    """Many questions about many regions at once: some of the regions with whole geounits of every geolevel."""
+    model, covariance = case.model, fit.covariance
+    spine, n_cells = model.spine, model.schema.size
+    for level in range(spine.n_levels):
+        some = rng.integers(spine.n_geounits(level), size=2)
+        weights = [*weights, *(case.members[level][g] for g in some)]
+    cells = np.concatenate([np.eye(n_cells), rng.integers(-1, 3, (3, n_cells))])
+    regions = [Region(np.flatnonzero(w).astype(np.int64), w[w != 0]) for w in weights]
+    whole = asked_of(regions, questions_of(model.algebra, cells))
+    order = rng.permutation(whole.n)[:80]
+    asked = replace(whole, region=whole.region[order], row=whole.row[order])
+    rows = np.array([np.kron(weights[r], cells[c]) for r, c in zip(asked.region, asked.row, strict=True)])
+    known = np.abs(rows @ case.lost).max(axis=1, initial=0) <= 1e-6 * np.abs(rows).max(axis=1)
+    wanted = np.where(np.logical_and.outer(known, known), rows @ case.covariance @ rows.T, np.nan)
+    sizes = np.sqrt(np.diag(case.covariance).max(initial=1e-30)) * np.maximum(np.abs(rows).sum(axis=1), 1)
+    joint = joint_covariance(covariance, asked)
+
+    def agree(found, right, scale):
+        assert np.array_equal(np.isnan(found), np.isnan(right))
+        assert np.nanmax(np.abs(found - right) / scale, initial=0) <= RELATIVE
+
+    matrix = joint.matrix()
+    agree(matrix, wanted, np.outer(sizes, sizes))
+    assert np.array_equal(matrix, matrix.T, equal_nan=True)
+    some = slice(asked.n // 4, asked.n // 2)
+    agree(joint.rows(some.start, some.stop), wanted[some], np.outer(sizes[some], sizes))
+    agree(joint.variances, np.diag(wanted), sizes**2)
+    agree(asked_variances(covariance, asked), np.diag(wanted), sizes**2)
+    contrasts = np.where(known[:, None], rng.normal(size=(asked.n, 3)), 0)
+    right = np.where(known[:, None], np.nan_to_num(wanted) @ contrasts, np.nan)
+    agree(joint.times(contrasts), right, np.outer(sizes, sizes).sum(axis=1, keepdims=True))
+    if not known.all():
+        assert np.isnan(joint.times(np.ones((asked.n, 1)))).all()
+    estimates = np.where(known, asked_estimates(fit, asked), np.nan)
+    right = np.where(known, rows @ case.particular, np.nan)
+    agree(estimates, right, sizes + np.nanmax(np.abs(right), initial=1e-3))
 
 
 def refines(one, other):
@@ -398,6 +420,6 @@ def test_variance_of_a_union():
     total = questions_of(case.model.algebra, case.model.schema.query("total"))
     one, other = region_of(spine, np.arange(n) % 2 == 0), region_of(spine, np.arange(n) % 2 == 1)
     a, b, both, apart = region_variances(covariance, [one, other, one + other, one - other], total)[:, 0]
-    shared = answer_covariance(covariance, (one, total), (other, total))[0, 0]
+    shared = joint_covariance(covariance, asked_of([one, other], total)).matrix()[0, 1]
     assert both == pytest.approx(a + b + 2 * shared, rel=1e-9, abs=1e-9 * (a + b))
     assert apart == pytest.approx(a + b - 2 * shared, rel=1e-9)

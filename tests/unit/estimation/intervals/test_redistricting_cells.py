@@ -6,11 +6,13 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.estimation.intervals.answers import answer_covariance, level_answers, region_of
+from tallyveil.estimation.intervals.answers import level_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
+from tallyveil.estimation.intervals.joint import asked_of, joint_covariance
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.presets import load_preset
 
@@ -89,11 +91,8 @@ def test_three_blocks_of_2016_cells():
         np.testing.assert_allclose(one.estimates[place], estimates[own], rtol=RELATIVE, atol=RELATIVE)
         np.testing.assert_allclose(one.variances[place], np.diag(covariance[own, own]), rtol=RELATIVE)
     regions = [region_of(spine, np.flatnonzero(block)) for block in blocks]
-    for i, one in enumerate(regions):
-        for j, other in enumerate(regions):
-            made = answer_covariance(tree, (one, questions), (other, questions))
-            wanted = covariance[6 * i : 6 * i + 6, 6 * j : 6 * j + 6]
-            assert np.abs(made - wanted).max() <= RELATIVE * np.abs(covariance).max()
+    made = joint_covariance(tree, asked_of(regions, questions)).matrix()
+    assert np.abs(made - covariance).max() <= RELATIVE * np.abs(covariance).max()
     assert level_answers(fit, 0, questions_of(model.algebra, schema.query("total"))).estimates[
         0, 0
     ] == pytest.approx(truth.sum(), rel=1e-12)

@@ -9,17 +9,17 @@ import pytest
 import tallyveil.estimation.intervals.fit as fitting
 from tallyveil.errors import ConstraintError, GeographyError, StoreError
 from tallyveil.estimation.intervals.answers import (
-    answer_covariance,
     level_answers,
     level_variances,
     region_answers,
-    region_of,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import KeptRows, StoredRows, fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
+from tallyveil.estimation.intervals.joint import asked_of, joint_covariance
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.plans.from_toml.load import load_plan
@@ -116,10 +116,10 @@ def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     together = region_of_town(spine, 1) + region_of_town(spine, 2) + region_of_town(spine, 6)
     found = region_answers(fit, [together], questions)
     np.testing.assert_allclose(found.estimates[0], answers[1].estimates[towns].sum(axis=0), rtol=1e-12)
-    pairs = [[region_of_town(spine, a) for a in towns] for _ in range(2)]
-    shared = sum(
-        answer_covariance(fit.covariance, (a, questions), (b, questions)) for a in pairs[0] for b in pairs[1]
+    joint = joint_covariance(
+        fit.covariance, asked_of([region_of_town(spine, town) for town in towns], questions)
     )
+    shared = sum(np.split(sum(np.split(joint.matrix(), 3)), 3, axis=1))
     np.testing.assert_allclose(found.variances[0], np.diag(shared), rtol=1e-9, atol=1e-9)
 
 
@@ -133,7 +133,7 @@ def test_difference_of_two_regions(release):
     )
     found = region_answers(fit, [north, south, north - south], total)
     assert found.estimates[2, 0] == pytest.approx(found.estimates[0, 0] - found.estimates[1, 0])
-    shared = answer_covariance(fit.covariance, (north, total), (south, total))[0, 0]
+    shared = joint_covariance(fit.covariance, asked_of([north, south], total)).matrix()[0, 1]
     assert found.variances[2, 0] == pytest.approx(found.variances[0, 0] + found.variances[1, 0] - 2 * shared)
     # weights ask the same question as the query
     weights = questions_of(model.algebra, np.ones((1, plan.schema.size)))

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from tests.unit.explore.numerics.in_node import ask_node, floats
 
-from tallyveil.estimation.intervals.answers import region_of, region_variances
+from tallyveil.estimation.intervals.answers import region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.spine import Spine
 from tallyveil.postprocess.intervals.fits import IntervalFit
 

@@ -9,9 +9,10 @@ from tests.unit.estimation.intervals.test_against_dense import features, random_
 from tests.unit.explore.nodes import node_needed
 from tests.unit.explore.numerics.in_node import ask_node, floats
 
-from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
+from tallyveil.estimation.intervals.answers import level_variances, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.explore.district import DISTRICT_FILE, NUMBERS_FILE, DescribedTable, describe
 from tallyveil.explore.files import write_json_data
 from tallyveil.postprocess.intervals.fits import IntervalFit

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from tallyveil.errors import ConfigError, GeographyError, SchemaError, StoreError
-from tallyveil.estimation.intervals.answers import region_of, region_variances
+from tallyveil.estimation.intervals.answers import region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.histograms import histogram_path
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.postprocess.derived.district import answers_by_district, district_answers

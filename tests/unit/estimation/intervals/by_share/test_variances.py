@@ -10,7 +10,7 @@ import pytest
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.optimal.solve import ShareProgram, solve
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.estimation.intervals.answers import level_variances, region_of, region_variances
+from tallyveil.estimation.intervals.answers import level_variances, region_variances
 from tallyveil.estimation.intervals.by_share.covariances import (
     LeastSquares,
     kinds_of,
@@ -21,6 +21,7 @@ from tallyveil.estimation.intervals.by_share.measured import AskedVariance, Vari
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.model import model_of_strategy
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.schema.attribute import Attribute, Recode
 from tallyveil.schema.schema import Schema

@@ -13,7 +13,7 @@ from tests.unit.estimation.intervals.test_against_dense import (
     random_spine,
 )
 
-from tallyveil.estimation.intervals.answers import level_answers, region_answers, region_of
+from tallyveil.estimation.intervals.answers import level_answers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
 from tallyveil.estimation.intervals.merged import (
@@ -25,6 +25,7 @@ from tallyveil.estimation.intervals.merged import (
 )
 from tallyveil.estimation.intervals.model import LevelModel, Zeros, model_of_levels
 from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.schema.attribute import Attribute, Recode, StructuralZero
 from tallyveil.schema.schema import Schema
 

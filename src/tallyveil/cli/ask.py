@@ -1,0 +1,100 @@
+"""`tallyveil ask`: answer a question about any counts of a finished release."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Quiet, Workers
+from tallyveil.cli.frame.screen import Screen
+from tallyveil.cli.frame.tables import plain_table
+from tallyveil.cli.frame.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from tallyveil.postprocess.derived.ask import Answer
+
+ROWS_SHOWN = 40
+"""Rows that are printed, about a screen. Twice as many scroll the headings away. --out and --json have all."""
+NUMBERS = ("count", "of", "published", "estimate", "standard_error")
+
+
+def ask(
+    release: FinishedRelease,
+    question: Annotated[
+        str,
+        typer.Argument(
+            help='The question, such as "sex by age5 by Town where citizenship = foreign".',
+            metavar="QUESTION",
+        ),
+    ],
+    *,
+    level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    limit: Annotated[
+        float,
+        typer.Option(
+            "--limit",
+            help="Greatest half width of an interval, as a part of the number, of a number that is usable.",
+        ),
+    ] = 0.65,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File of the answer (CSV or Parquet, by its name)."),
+    ] = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question about any counts of RUN: published counts, estimates, standard errors and intervals.
+
+    QUESTION has the form: NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]. The page "ask" of the
+    documentation explains it.
+
+    Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
+    budget. Writes nothing into RUN.
+    """
+    from tallyveil.api.asking import answer_in_file
+
+    answer = answer_in_file(release, question, out=out, level=level, limit=limit, workers=workers)
+    if as_json:
+        record = {"level": answer.level, "limit": answer.limit, "covers": answer.covers}
+        say_json({**record, "warnings": list(answer.warnings), "rows": answer.table.to_dicts()})
+    elif not quiet:
+        _show(answer, out)
+
+
+def _show(answer: "Answer", out: Path | None) -> None:
+    for line in answer.warnings:
+        say(line)
+    frame, console = answer.table, Screen()
+    numbers = [name for name in NUMBERS if name in frame.columns]
+    texts = [name for name in frame.columns if name not in (*numbers, "lower", "upper", "usable", "lacking")]
+    table = plain_table()
+    for name in texts:
+        table.add_column(name, overflow="fold", min_width=len(name))
+    headings = ("st.error" if name == "standard_error" else name for name in numbers)
+    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in frame.head(ROWS_SHOWN).iter_rows(named=True):
+        usable = {True: "yes", False: "no", None: "–"}[row["usable"]]
+        ends = "–" if row["lower"] is None else f"{_number(row['lower'])} to {_number(row['upper'])}"
+        table.add_row(
+            *(str(row[name]) for name in texts), *(_number(row[name]) for name in numbers), ends, usable
+        )
+    # A file or a pipe has no width to respect. 140 characters hold the widest of these tables, one of shares.
+    console.print(table) if console.is_terminal else Screen(width=140).print(table)
+    if frame.height > ROWS_SHOWN:
+        console.print(f"{frame.height - ROWS_SHOWN:,} rows more with --out FILE or --json.")
+    for reason in frame["lacking"].drop_nulls().unique(maintain_order=True):
+        console.print(f"No estimate: {reason}.", soft_wrap=True)
+    console.print(answer.covers, soft_wrap=True)
+    if out is not None:
+        console.print(f"Written to {out}", soft_wrap=True)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    # Shares need the digits that counts do not.
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.4f}"

@@ -1,0 +1,239 @@
+"""Questions in words: which counts of a release somebody asks for.
+
+    NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]
+
+NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
+for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema;
+conditions are joined by `and`. AREAS are geocodes or names of areas, separated by commas. A word with spaces,
+commas, equals signs or quotes, or one that is a word of the grammar, stands between quotes; a quote inside it is
+doubled. Example:
+
+    sex by age5 by Town where citizenship = foreign, stateless and age from 18 to 64 as share of sex
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tallyveil.errors import ConfigError
+from tallyveil.exact import as_given, type_of
+from tallyveil.printable import short_name
+
+TOTAL: Final = "total"
+WORDS: Final = ("by", "where", "and", "in", "minus", "as", "share", "of", "from", "to")
+"""Words of the grammar, which have another meaning only between quotes."""
+LONGEST: Final = 100_000
+"""Characters of a question, with lists of some thousand geocodes. Anything longer is a file given by mistake."""
+FORM: Final = "NAME by NAME where NAME = LEVEL in AREA minus AREA as share of NAME"
+
+_TOKEN = re.compile(r"""\s*(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([=,])|([^\s=,'"]+))""")
+
+
+class Condition(NamedTuple):
+    """Levels of an attribute, or groups of a recode.
+
+    Attributes:
+        name: The attribute or recode.
+        labels: Its levels or groups; of a span the first and the last.
+        is_span: Whether all levels from the first to the last are meant.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    is_span: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        by: Attributes, recodes, and at most one geolevel or family, which make the rows.
+        where: Conditions, all of which hold for what is counted.
+        areas: Names of areas to which rows are restricted, or which are counted together; None for all. A mapping names
+            several unions.
+        minus: Areas whose counts are subtracted; empty for none.
+        share_of: Names that the denominator keeps; None if no share is asked for.
+    """
+
+    by: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    areas: tuple[str, ...] | dict[str, tuple[str, ...]] | None = None
+    minus: tuple[str, ...] = ()
+    share_of: tuple[str, ...] | None = None
+
+
+def refused(message: str) -> ConfigError:
+    """The error of a question that cannot be understood, or has no answer."""
+    return ConfigError(message, code="bad-question")
+
+
+class _Token(NamedTuple):
+    """A word, and whether it is one of the grammar's: a sign, or a word without quotes."""
+
+    text: str
+    is_plain: bool
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at, text = 0, text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise refused(
+                f"the question has a quote without its end at {short_name(text[at:].strip())!r}. Close it, and double "
+                "a quote that belongs to a name."
+            )
+        double, single, sign, word = match.groups()
+        if double is not None:
+            yield _Token(double.replace('""', '"'), False)
+        elif single is not None:
+            yield _Token(single.replace("''", "'"), False)
+        else:
+            yield _Token(sign or word, True)
+        at = match.end()
+
+
+class _Reader:
+    """The words of a question, one after another."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    def take(self, word: str) -> bool:
+        """Whether the next word is this one of the grammar, which is then passed."""
+        there = self._at < len(self._tokens) and self._tokens[self._at] == (word, True)
+        self._at += there
+        return there
+
+    def name(self, what: str) -> str:
+        """The next word as a name; raises ConfigError if there is none."""
+        token = self._tokens[self._at] if self._at < len(self._tokens) else None
+        if token is None or (token.is_plain and token.text in (*WORDS, "=", ",")):
+            found = "its end" if token is None else repr(token.text)
+            raise refused(
+                f"the question has {found} where {what} is wanted. Its form is {FORM}; put names that are words of the "
+                "grammar between quotes."
+            )
+        self._at += 1
+        return token.text
+
+    def names(self, what: str, sign: str) -> tuple[str, ...]:
+        """Names with a sign or word between them."""
+        names = [self.name(what)]
+        while self.take(sign):
+            names.append(self.name(what))
+        return tuple(names)
+
+    def refuse_rest(self) -> None:
+        """Refuse words that are left over."""
+        if self._at < len(self._tokens):
+            rest = short_name(self._tokens[self._at].text)
+            raise refused(
+                f"the question goes on with {rest!r}, which has no place there. Its form is {FORM}; put names with "
+                "spaces between quotes."
+            )
+
+
+def read_question(text: str) -> Question:
+    """A question from its words.
+
+    Raises:
+        ConfigError: the text does not have the form of a question.
+    """
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise refused(
+            f"the question is {type_of(text)}, wanted a text of at most {LONGEST:,} characters of the form {FORM}."
+        )
+    reader = _Reader(text)
+    by = reader.names("an attribute, a recode, a geolevel or 'total'", "by")
+    where: list[Condition] = []
+    if reader.take("where"):
+        where.append(_condition(reader))
+        while reader.take("and"):
+            where.append(_condition(reader))
+    areas = reader.names("the geocode or name of an area", ",") if reader.take("in") else None
+    minus = reader.names("the geocode or name of an area", ",") if reader.take("minus") else ()
+    share_of = None
+    if reader.take("as"):
+        if not (reader.take("share") and reader.take("of")):
+            raise refused(
+                "the question has 'as' without 'share of'. Write: as share of NAME, or: as share of total."
+            )
+        share_of = _without_total(reader.names("an attribute, a recode or 'total'", "by"))
+    reader.refuse_rest()
+    return Question(_without_total(by), tuple(where), areas, minus, share_of)
+
+
+def _without_total(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name != TOTAL)
+
+
+def _condition(reader: _Reader) -> Condition:
+    name = reader.name("an attribute or a recode")
+    if reader.take("from"):
+        first = reader.name("a level")
+        if not reader.take("to"):
+            raise refused(
+                f"the condition on {short_name(name)!r} has 'from' without 'to'. Give the last level, too."
+            )
+        return Condition(name, (first, reader.name("a level")), True)
+    if not reader.take("="):
+        raise refused(
+            f"the condition on {short_name(name)!r} has neither '=' nor 'from'. Write: {short_name(name)} = LEVEL, or: "
+            f"{short_name(name)} from LEVEL to LEVEL."
+        )
+    return Condition(name, reader.names("a level", ","), False)
+
+
+Levels = str | Sequence[str] | slice
+"""A level, several levels, or all from the first to the last of a slice."""
+
+
+def question_of(
+    by: Sequence[str],
+    where: Mapping[str, Levels] | None,
+    areas: Sequence[str] | Mapping[str, Sequence[str]] | None,
+    minus: Sequence[str],
+    share_of: Sequence[str] | None,
+) -> Question:
+    """A question from Python; arguments as for `Question`, with a slice for a span of levels.
+
+    Raises:
+        ConfigError: an argument is no list of names.
+    """
+    conditions = []
+    for name, levels in dict(where or {}).items():
+        if isinstance(levels, slice):
+            labels = _names("where", [levels.start, levels.stop])
+        else:
+            labels = _names("where", [levels] if isinstance(levels, str) else levels)
+        (known,) = _names("where", [name])
+        if not labels:
+            raise refused(
+                f"where names no level of {short_name(known)!r}. Give one or more, or leave it out."
+            )
+        conditions.append(Condition(known, labels, isinstance(levels, slice)))
+    if isinstance(areas, Mapping):
+        named = {_names("areas", [name])[0]: _names("areas", codes) for name, codes in areas.items()}
+        return Question(_names("by", by), tuple(conditions), named, _names("minus", minus), _kept(share_of))
+    some = None if areas is None else _names("areas", areas)
+    return Question(_names("by", by), tuple(conditions), some, _names("minus", minus), _kept(share_of))
+
+
+def _kept(share_of: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if share_of is None else _without_total(_names("share_of", share_of))
+
+
+def _names(argument: str, names: object) -> tuple[str, ...]:
+    if (
+        isinstance(names, str)
+        or not isinstance(names, Sequence)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise refused(
+            f"{argument} holds {as_given(names)}, wanted a list of names as text, such as ['44007']."
+        )
+    return tuple(names)

@@ -1,0 +1,256 @@
+"""Questions in words: what they mean, that answers are those of intervals and of dense sums, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tallyveil
+from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.estimation.intervals.interval import NO_INTERVALS
+from tallyveil.files.intervals import read_interval_table
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.postprocess.derived import ask
+from tallyveil.postprocess.derived.question import Condition, Question, read_question
+from tallyveil.postprocess.intervals.fits import fits_of
+from tallyveil.postprocess.intervals.job import make_intervals
+from tallyveil.products.topdown.run.run import run_release
+
+
+@pytest.fixture(scope="module")
+def root(make_small_inputs, tmp_path_factory):
+    """A release with intervals of three queries."""
+    folder = tmp_path_factory.mktemp("ask")
+    plan = load_plan(make_small_inputs(folder / "inputs"))
+    run_release(plan, folder / "out", test_key=bytes(32), workers=1)
+    make_intervals(folder / "out", tables=["total", "age*home", "grown"], workers=1)
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def release(root):
+    return tallyveil.open(root)
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_answers_are_those_of_intervals(root, release):
+    """Of every geolevel, for queries that are measured and for one that is not."""
+    for query, words in (("total", "total"), ("age*home", "home by age"), ("grown", "grown")):
+        for area in ("Region", "Town", "Block"):
+            made = release.ask(f"{words} by {area}", workers=1).table
+            wanted = read_interval_table(root, area, query).collect()
+            assert made["geocode"].to_list() == wanted["geocode"].cast(pl.String).to_list()
+            for name in ("count", "lower", "upper"):
+                assert made[name].to_list() == wanted[name].to_list()
+            for name in ("estimate", "standard_error"):
+                np.testing.assert_allclose(made[name], wanted[name], atol=2e-6)
+
+
+def test_nothing_is_written(root, release):
+    before = files(root)
+    release.ask("age by Town")
+    assert files(root) == before
+
+
+def test_unions_and_conditions_are_sums_of_published_counts(root, release):
+    towns = release.table("Town", "total")["geocode"].unique(maintain_order=True).to_list()
+    cells = pl.read_parquet(root / "histogram" / "Town.parquet").cast({"geocode": pl.String})
+    some = cells.filter(pl.col("geocode").is_in(towns[:2]), pl.col("age") != "young", home="house")
+    asked = f"total where age = middle, old and home = house in {towns[0]}, {towns[1]}, {towns[0]}"
+    made = release.ask(asked).table.row(0, named=True)
+    assert made["count"] == some["count"].sum()
+    spanned = release.ask("total where age from middle to old").table
+    assert spanned["count"][0] == cells.filter(pl.col("age") != "young")["count"].sum()
+    by_name = release.ask(
+        where={"age": slice("middle", "old"), "home": "house"}, areas={"two": towns[:2], "one": towns[:1]}
+    ).table
+    assert by_name["geocode"].to_list() == ["two", "one"]
+    assert by_name["count"][0] == made["count"]
+    assert by_name["standard_error"][0] == pytest.approx(made["standard_error"], abs=1e-6)
+    rows = release.ask(f"age by Town where home = house in {towns[1]}").table
+    for row in rows.iter_rows(named=True):
+        assert row["count"] == cells.filter(geocode=towns[1], home="house", age=row["age"])["count"].sum()
+
+
+def test_a_difference_has_the_variance_of_its_covariances(release, monkeypatch):
+    towns = release.ask("age by Town")
+    codes, matrix = towns.table["geocode"].unique(maintain_order=True).to_list(), towns.covariance()
+    less = release.ask(f"age by Town minus {codes[0]}").table
+    weights = np.zeros(len(matrix))
+    weights[[3, 0]] = 1, -1  # the young of the second town less those of the first
+    assert less["standard_error"][3] ** 2 == pytest.approx(weights @ matrix @ weights, abs=1e-5)
+    some = np.array([weights, np.ones(len(matrix)), np.arange(len(matrix))])
+    np.testing.assert_allclose(towns.covariance(some), some @ matrix @ some.T, atol=1e-6)
+    for wrong in (weights, some[:, 1:], some * np.nan, [["a"] * len(matrix)]):
+        with pytest.raises(ConfigError, match="weights have shape"):
+            towns.covariance(wrong)
+    with monkeypatch.context() as patch:
+        patch.setattr("tallyveil.postprocess.derived.ask.machine_memory", lambda: 1000)
+        with pytest.raises(ConfigError, match="a quarter is kept free"):
+            towns.covariance()
+    assert less["count"][3] == towns.table["count"][3] - towns.table["count"][0]
+    assert less["lower"][3] <= less["estimate"][3] <= less["upper"][3]
+    assert less.head(3)["standard_error"].to_list() == [0, 0, 0]
+
+
+def test_shares_are_those_of_quantities(release):
+    made = release.ask("age by Town where home = house as share of home").table
+    town = made["geocode"][0]
+    area = release.area(town)
+    counts = release.quantities(
+        {
+            "part": area.count("age*home", {"age": "old", "home": "house"}),
+            "young": area.count("age*home", {"age": "young", "home": "house"}),
+            "middle": area.count("age*home", {"age": "middle", "home": "house"}),
+        }
+    )
+    share = counts.share("part", ["part", "young", "middle"])
+    row = made.filter(geocode=town, age="old").row(0, named=True)
+    assert row["published"] == pytest.approx(share.published)
+    assert row["estimate"] == pytest.approx(share.estimate, abs=1e-5)
+    assert row["standard_error"] == pytest.approx(share.standard_error, abs=1e-5)
+    assert row["lower"] == pytest.approx(share.lower, abs=1e-5)
+    whole = release.ask("age by Town as share of total").table
+    sums = whole.group_by("geocode").agg(pl.col("published").sum())["published"]
+    np.testing.assert_allclose(sums, 1)
+
+
+def test_a_share_of_what_may_be_zero_is_not_given(release):
+    blocks = release.ask("age by Block where home = barracks as share of home").table
+    small = blocks.filter(pl.col("lacking").is_not_null())
+    assert small.height
+    assert small["estimate"].null_count() == small["lower"].null_count() == small.height
+    assert not small["usable"].any()
+    assert set(small["lacking"]) == {ask.SMALL}
+
+
+def test_rates_per_public_numbers(release):
+    counts = release.ask("total by Town").table
+    per = {code: 50 + number for number, code in enumerate(counts["geocode"])}
+    rates = release.ask("total by Town", per=per).table
+    for name in ("estimate", "standard_error", "lower", "upper"):
+        np.testing.assert_allclose(rates[name], counts[name] / np.array(list(per.values())), atol=1e-6)
+    np.testing.assert_allclose(rates["published"], counts["count"] / np.array(list(per.values())))
+
+
+def test_which_numbers_are_usable(release):
+    made = release.ask("age by Block").table
+    half = (made["upper"] - made["lower"]) / 2
+    assert made["usable"].to_list() == (half <= ask.LIMIT * made["count"]).to_list()
+    assert 0 < made["usable"].sum() < made.height
+    assert release.ask("age by Block", limit=1e-9).table["usable"].to_list() == (half == 0).to_list()
+    assert release.ask("total by Region").table["usable"].all()  # exact
+
+
+def test_without_a_law_of_the_noise(release, monkeypatch):
+    def without_law(*arguments, **more):
+        return [replace(fit, model=replace(fit.model, gaussian=False)) for fit in fits_of(*arguments, **more)]
+
+    monkeypatch.setattr("tallyveil.postprocess.derived.ask.fits_of", without_law)
+    made = release.ask("age by Town")
+    assert made.covers == NO_INTERVALS
+    assert made.table["lower"].null_count() == made.table["usable"].null_count() == made.table.height
+    assert made.table["estimate"].null_count() == 0
+
+
+def test_the_words_of_a_question():
+    said = read_question(
+        "sex by 'age 5' by Town where 'it''s' = "
+        + '"a ""b", über and age from 18 to 85+ in 01, "where" '
+        + "minus 02 as share of sex by age"
+    )
+    assert said == Question(
+        ("sex", "age 5", "Town"),
+        (Condition("it's", ('a "b', "über"), False), Condition("age", ("18", "85+"), True)),
+        ("01", "where"),
+        ("02",),
+        ("sex", "age"),
+    )
+    assert read_question("total as share of total") == Question(share_of=())
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("", "has its end where an attribute"),
+        ("age where", "has its end where"),
+        ("age where home", "neither '=' nor 'from'"),
+        ("age where home = ", "has its end where a level"),
+        ("age where home from house", "'from' without 'to'"),
+        ("age as part of home", "'as' without 'share of'"),
+        ("age home", "goes on with 'home'"),
+        ('age where home = "house', "quote without its end"),
+        ("ages", "Did you mean 'age'"),
+        ("age by grown", "both of attribute 'age'"),
+        ("Town by Block", "Keep one geolevel"),
+        ("total where Town = P01", "'Town' is no attribute or recode"),
+        ("total where home = hose", "Did you mean 'house'"),
+        ("total where home = House", "no level 'House'"),
+        ("total where age from old to young", "stands before it"),
+        ("total where age = old and age = young", "contradict each other"),
+        ("grown where grown = grown and age = young", "contradict each other"),
+        ("age as share of home", "'home' is no attribute or recode of the question"),
+    ],
+)
+def test_questions_that_are_refused(release, question, words):
+    with pytest.raises(ConfigError, match=words) as refused:
+        release.ask(question)
+    assert refused.value.code == "bad-question"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"question": "age", "by": ["age"]}, "as a text and by arguments"),
+        ({"areas": []}, "empty"),
+        ({"areas": {}}, "empty"),
+        ({"areas": [1]}, "list of names"),
+        ({"by": ["Town"], "areas": {"a": ["P01"]}}, "as unions by name"),
+        ({"by": ["Town"], "areas": ["P01", "P01"]}, "twice"),
+        ({"where": {"age": []}}, "names no level"),
+        ({"where": {"age": slice("young", None)}}, "list of names"),
+        ({"per": {"all": 0}}, "above 0"),
+        ({"per": {}}, "no number for 'all'"),
+        ({"per": {"all": 5}, "share_of": []}, "with a share or a difference"),
+        ({"limit": 0.0}, "above 0"),
+    ],
+)
+def test_arguments_that_are_refused(release, arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        release.ask(**arguments)
+
+
+def test_areas_and_releases_that_cannot_be_asked(release, root, tmp_path, monkeypatch):
+    with pytest.raises(GeographyError, match="has the code or the name '07'"):
+        release.ask("total in 07")
+    with pytest.raises(GeographyError, match="in 'Town'"):
+        release.ask("total by Town in P")
+    monkeypatch.setattr(ask, "MOST_ROWS", 5)
+    with pytest.raises(ConfigError, match="at most 5 rows"):
+        release.ask("total by Block")
+    with pytest.raises(StoreError):
+        tallyveil.open(tmp_path).ask("total")
+
+
+def test_a_release_without_measurements(make_small_inputs, tmp_path):
+    file = make_small_inputs(tmp_path / "inputs")
+    plan = replace(load_plan(file), measurements="none")
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    with pytest.raises(StoreError) as refused:
+        tallyveil.open(tmp_path / "out").ask("total")
+    assert refused.value.code == "measurements-missing"
+
+
+def test_a_release_with_a_model_for_each_table(make_small_inputs, tmp_path):
+    """What a table of the question's counts would have, with merged cells."""
+    plan = replace(load_plan(make_small_inputs(tmp_path / "inputs")), measurements="small")
+    run_release(plan, tmp_path / "out", test_key=bytes(32), workers=1)
+    make_intervals(tmp_path / "out", tables=["age"], workers=1)
+    made = tallyveil.open(tmp_path / "out").ask("age by Town").table
+    wanted = read_interval_table(tmp_path / "out", "Town", "age").collect()
+    np.testing.assert_allclose(made["estimate"], wanted["estimate"], atol=2e-6)
+    np.testing.assert_allclose(made["standard_error"], wanted["standard_error"], atol=2e-6)
