@@ -46,7 +46,7 @@ def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
     command("run", "release.toml", "--out", "DIR", "--quiet")
     promised = re.findall(r"^\| (`.*?) \|", README.split("| in `DIR` |")[1].split("\n\n")[0], re.MULTILINE)
     names = [name for cell in promised for name in re.findall(r"`([^`]+)`", cell)]
-    assert len(names) == 12
+    assert len(names) == 11
     assert [name for name in names if not Path("DIR", name).exists()] == []
 
 

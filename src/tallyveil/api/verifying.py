@@ -14,6 +14,7 @@ true.
 """
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -678,16 +679,24 @@ _OF_MAIN_PRODUCT: Final = (
 
 @contextmanager
 def _scratch(root: Path) -> Iterator[Path]:
-    """A copy of a folder, in which files may be written anew."""
+    """A copy of a folder, in which files may be written anew: a new file replaces the name, and changes no bytes."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "copy"
         # A pipe would be waited for, and is no part of a release.
         for path in root.rglob("*"):
             require_fits(path.is_file() or path.is_dir(), f"{path.name!a:.200} is no file")
-        shutil.copytree(root, copy)
+        shutil.copytree(root, copy, copy_function=_linked)
         # The copy has the modes of a release that may be read-only.
         copy.chmod(0o700)
         yield copy
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file under another name where the system allows it, else a copy: releases of states are large."""
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or the file of another user
+        shutil.copy2(source, target)
 
 
 # ---- Releases of other products -------------------------------------------------------------------------------------
