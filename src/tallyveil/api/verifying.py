@@ -439,7 +439,7 @@ def _claim_guarantee(look: _Look) -> None:
 def _require_derived(look: _Look) -> None:
     manifest = look.manifest
     derived = PRODUCTS[manifest.kind].guarantee(look.root, manifest).privacy
-    # Only the main product has stated more with time; the guarantees of others are by run.
+    # Earlier versions of the main product stated fewer entries, so only there may entries be missing.
     if manifest.kind not in _OF_PLANS:
         require_fits(manifest.privacy.keys() == derived.keys(), f"privacy is of {list(manifest.privacy)}")
     _require_guarantee(manifest.privacy, derived, "privacy")
@@ -679,7 +679,7 @@ _OF_MAIN_PRODUCT: Final = (
 
 @contextmanager
 def _scratch(root: Path) -> Iterator[Path]:
-    """A copy of a folder, in which files may be written anew: a new file replaces the name, and changes no bytes."""
+    """A folder of links to the files of another. Writers replace a file there, so the originals stay as they are."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "copy"
         # A pipe would be waited for, and is no part of a release.
@@ -706,8 +706,10 @@ def _claim_event(look: _Look) -> None:
     """The guarantee from the event in the ledger and the plan."""
     single = look.manifest.kind is ReleaseKind.SUBSPACE
     look.hold(
-        "the stated guarantee follows from the event in the ledger and the plan"
-        + (", and the sums of the table are those of its cells" if single else ""),
+        "the stated epsilon is not below what the event in the ledger has; law, invariants and distance are those of "
+        "the plan; the sums of the table are those of its cells"
+        if single
+        else "the stated guarantee follows from the event in the ledger and the plan",
         lambda: _require_derived(look),
     )
 
@@ -715,6 +717,7 @@ def _claim_event(look: _Look) -> None:
 def _claim_other_files(look: _Look) -> None:
     kind = look.manifest.kind
     if kind is ReleaseKind.SAFETAB:
+        from tallyveil.products.safetab.public.expected import EXPECTED
         from tallyveil.products.safetab.public.verified import derived_expected, require_tables
 
         def expected() -> None:
@@ -734,8 +737,6 @@ def _claim_other_files(look: _Look) -> None:
         )
 
 
-EXPECTED: Final = "expected.json"
-"""The errors that a plan of population groups lets expect."""
 _OF_OTHERS: Final = (_claim_event, _claim_page, _claim_other_files)
 
 

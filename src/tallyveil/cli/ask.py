@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Quiet, Workers
+from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Level, Quiet, Workers
 from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import say, say_json
@@ -28,7 +28,7 @@ def ask(
         ),
     ],
     *,
-    level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    level: Level = 0.95,
     limit: Annotated[
         float,
         typer.Option(

@@ -11,6 +11,7 @@ from tallyveil.cli.frame.arguments import (
     AsJson,
     Executor,
     FinishedRelease,
+    Level,
     Quiet,
     TimingsFile,
     Workers,
@@ -58,7 +59,7 @@ def intervals(
             help=f"{FAMILIES} They are columns of --entities. Default: all columns of text.",
         ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Coverage of each interval.")] = 0.95,
+    level: Level = 0.95,
     simultaneous: Annotated[
         bool,
         typer.Option(

@@ -375,7 +375,7 @@ class Estimation:
             return {}
 
         # Under another name than in earlier versions: a run that one of them began makes its tables in today's form.
-        self.records[name] = run.stage(f"{name}, a column for each attribute", [place], timed)
+        run.stage(f"{name}, a column for each attribute", [place], timed)
 
     def _solver(self) -> dict[str, Any]:
         """By geolevel, how families were solved."""

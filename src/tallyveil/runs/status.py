@@ -152,7 +152,7 @@ def _now() -> str:
 
 
 _MOST_BYTES: Final = 1 << 22
-"""Bytes read of the end of a file. A log of all stages of a run has some thousand."""
+"""Bytes read of a file. The progress of a run has some thousand, and what is longer is no JSON that a run wrote."""
 # Twice as many looks would keep a caller waiting no noticeably longer; with one, a folder in change is misjudged.
 _LOOKS: Final = 5
 """How often a folder is looked at that changes from one state to another meanwhile."""
@@ -287,7 +287,7 @@ def _look(path: Path, now: Clock) -> RunStatus:
     state = folder_state(path)
     # Asked of the operating system, which gives back the lock of a killed process.
     held = is_locked(path / PRIVATE / LOCK_FILE)
-    progress = parsed(_tail(path / PRIVATE / PROGRESS), ProgressFile)
+    progress = parsed(_content(path / PRIVATE / PROGRESS), ProgressFile)
     manifest, damage = _manifest(path) if state is FolderState.FINISHED else (None, None)
     ledger = _ledger(path)
     releases = _releases(path, now) if state is FolderState.PROGRAMME else ()
@@ -299,7 +299,7 @@ def _look(path: Path, now: Clock) -> RunStatus:
         state=state,
         held=held,
         process=None if progress is None else progress.process,
-        finished=_finished(path, progress),
+        finished=_finished(progress),
         # Without a process, time stops at the last word of the run: what was interrupted does not go on ageing.
         under_way=None if progress is None else _under_way(progress, now if held else None),
         ledger=ledger,
@@ -321,8 +321,8 @@ def _under_way(progress: ProgressFile, now: Clock | None) -> StageUnderWay | Non
     return StageUnderWay(stage.stage, stage.done, stage.total, seconds)
 
 
-def _finished(path: Path, progress: ProgressFile | None) -> tuple[FinishedStage, ...]:
-    """Stages that have ended. The last time of a repeated stage is kept."""
+def _finished(progress: ProgressFile | None) -> tuple[FinishedStage, ...]:
+    """Stages that have ended, each once."""
     stages = () if progress is None else progress.finished
     # By name, and the last one wins: a stage that was repeated after a kill has the time of its last pass.
     return tuple({stage.stage: stage for stage in stages}.values())
@@ -361,8 +361,8 @@ def _joint(releases: tuple[tuple[str, RunStatus], ...]) -> Marks | None:
 def _releases(path: Path, now: Clock) -> tuple[tuple[str, RunStatus], ...]:
     """The releases of a programme, by what its folder says of them while it is unfinished, or once it is finished."""
     names: Sequence[str] = ()
-    unfinished = parsed(_tail(path / PRIVATE / PROGRAMME), ReleasesBegun)
-    finished = parsed(_tail(path / PROGRAMME), ReleasesNamed)
+    unfinished = parsed(_content(path / PRIVATE / PROGRAMME), ReleasesBegun)
+    finished = parsed(_content(path / PROGRAMME), ReleasesNamed)
     if unfinished is not None:
         names = [*unfinished.begun, *unfinished.waiting]
     elif finished is not None:
@@ -385,14 +385,12 @@ def _time(text: str) -> datetime | None:
     return None if time.tzinfo is None else time
 
 
-def _tail(path: Path) -> bytes:
-    """The last bytes of a plain file; none where it is no plain file, or cannot be read."""
+def _content(path: Path) -> bytes:
+    """The bytes of a plain file; none where it is no plain file, or cannot be read."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would never end
             return b""
         with os.fdopen(open_to_read(path), "rb") as stream:
-            # The end, because logs grow at the end; the first line of what is read may be cut, and is then no JSON.
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST_BYTES))
             return stream.read(_MOST_BYTES)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return b""

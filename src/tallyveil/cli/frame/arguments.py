@@ -100,6 +100,7 @@ Book = Annotated[
         "left. Default: what the release file or the environment variable TALLYVEIL_BOOK names.",
     ),
 ]
+Level = Annotated[float, typer.Option("--level", help="Coverage of each interval.")]
 TimingsFile = Annotated[
     Path | None,
     typer.Option(

@@ -59,7 +59,7 @@ def opened_summary(
         advice = "" if another is None else f" For {another} (a new spend) choose another folder."
         console.print(
             f"{out} already holds {what}; nothing was done and nothing spent.{advice} What follows is as its files "
-            "state it.",
+            "state it; the guarantee is derived from them again.",
             soft_wrap=True,
         )
     show_marks(console, marks_of(manifest).lines())

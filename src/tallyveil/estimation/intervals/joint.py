@@ -9,10 +9,11 @@ geounits of products of few columns: of (q S) (q L)' + (q M) (q Z)' for the ques
 partly in, and likewise with w P where it is whole. No pair of regions is visited by itself, except those that
 have whole finest geounits in common, of which there may be too many for one product each.
 
-*Fewer columns.* All copies of a class's blocks are equal. So the columns of a class may be turned among its
-copies by an orthogonal matrix, which changes no covariance. The turn is chosen so that all questions have zeros
-in most copies: ten questions need at most ten copies, whatever the number of cells. Worked case: the totals of
-564 areas have one copy of one class, and their rows have a handful of numbers instead of 2,016.
+*Fewer columns.* Each class of the basis has several copies with one and the same block. So coefficients may be
+rotated among the copies without changing any covariance. The rotation is chosen so that the coefficients of all
+questions are zero in most copies: ten questions need at most ten copies, whatever the number of cells. Worked
+case: the totals of 564 areas have one copy of one class, and their rows have a handful of numbers instead of
+2,016.
 
 *Exact and unknown.* A question that is known exactly has variance zero, with all its covariances. One that the
 measurements do not determine has none: its entries are NaN.

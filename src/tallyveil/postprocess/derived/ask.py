@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -228,32 +228,37 @@ def answer_question(
     regions = [_region(family.members_of(number)) for number in range(len(names))]
     if minus is not None:
         regions = [region - _region(minus) for region in regions]
+        # A quotient of differences may be any number, and its interval is that of a share, between 0 and 1.
+        if question.share_of is not None and any((region.weights < 0).any() for region in regions):
+            raise refused(
+                "a share is asked for of areas from which others are subtracted that are no part of them. Subtract "
+                "only areas that lie in every area of the rows."
+            )
     rows = fit.questions.rows()
-    asked = _asked(regions, counted @ rows)
-    values, variances = (
-        asked_estimates(estimate, asked, workers=threads),
-        asked_variances(tree, asked, workers=threads),
-    )
-    published = _published(release, family, minus, base, counted)
+    # A share is asked for together with its denominator and the sum of both: one pass up the tree for all.
+    kinds = [counted] if question.share_of is None else [counted, whole, whole + counted]
+    asked = _asked(regions, np.concatenate(kinds) @ rows)
+    values = _by_kind(asked_estimates(estimate, asked, workers=threads), len(regions), len(kinds))
+    variances = _by_kind(asked_variances(tree, asked, workers=threads), len(regions), len(kinds))
+    counts = _published(release, family, minus, base, np.concatenate(kinds))
+    published = None if counts is None else _by_kind(counts, len(regions), len(kinds))
     table = _labelled(axes, names, is_all=kind is None and question.areas is None)
     number = _Numbers(fit.model, level, limit)
     if question.share_of is None:
         scale = None if divisors is None else np.repeat(divisors, len(counted))
-        columns = number.counts(values, variances, published, scale, is_difference=minus is not None)
+        shown = None if published is None else published[0]
+        columns = number.counts(values[0], variances[0], shown, scale, is_difference=minus is not None)
     else:
-        parts = [_asked(regions, weights @ rows) for weights in (whole, whole + counted)]
-        wholes = asked_estimates(estimate, parts[0], workers=threads)
-        spread = [asked_variances(tree, part, workers=threads) for part in parts]
-        shared = 0.5 * (spread[1] - spread[0] - variances)
+        shared = 0.5 * (variances[2] - variances[1] - variances[0])
         columns = number.shares(
-            (values, wholes),
-            (variances, spread[0], shared),
-            (published, _published(release, family, minus, base, whole)),
+            (values[0], values[1]),
+            (variances[0], variances[1], shared),
+            None if published is None else (published[0], published[1]),
         )
     covers = sentence_of(level) if fit.model.gaussian else NO_INTERVALS
-    return Answer(
-        pl.DataFrame(table | columns), level, limit, covers, marks_of(release.manifest).warnings, tree, asked
-    )
+    warnings = marks_of(release.manifest).warnings
+    of_counts = _asked(regions, counted @ rows)
+    return Answer(pl.DataFrame(table | columns), level, limit, covers, warnings, tree, of_counts)
 
 
 def _understood(question: Question, release: FinishedRelease) -> tuple[str | None, list[_Axis]]:
@@ -455,6 +460,11 @@ def _asked(regions: Sequence[Region], rows: Floats) -> Asked:
     )
 
 
+def _by_kind(numbers: NDArray[Any], n_regions: int, n_kinds: int) -> NDArray[Any]:
+    """Numbers of all kinds of each region, by kind and not by region; shape (kinds, regions x rows)."""
+    return numbers.reshape(n_regions, n_kinds, -1).swapaxes(0, 1).reshape(n_kinds, -1)
+
+
 def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question) -> Floats:
     """The public number of each area."""
     if question.share_of is not None or question.minus:
@@ -567,7 +577,7 @@ class _Numbers:
         self,
         values: tuple[Floats, Floats],
         variances: tuple[Floats, Floats, Floats],
-        published: tuple[Integers | None, Integers | None],
+        published: tuple[Integers, Integers] | None,
     ) -> dict[str, pl.Series]:
         """The columns of shares: parts, wholes, and the variances of both and their covariances."""
         (part, whole), (first, second, shared) = values, variances
@@ -586,7 +596,7 @@ class _Numbers:
                 low[row], high[row] = fieller_ends(np.array([part[row], whole[row]]), pair, quantile, 1.0)
         reasons = [NOT_DETERMINED if not sure else SMALL for sure in determined.tolist()]
         counts, number = {}, None
-        if published[0] is not None and published[1] is not None:
+        if published is not None:
             number = published[0] / np.where(published[1] > 0, published[1], np.nan)
             counts = {"count": pl.Series(published[0]), "of": pl.Series(published[1])}
             counts["published"] = pl.Series(number).fill_nan(None)

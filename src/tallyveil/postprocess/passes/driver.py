@@ -354,7 +354,7 @@ class TreePasses:
             return {}
 
         places = [measurement_name(geolevel, query) for query in self.plan.strategy.queries(geolevel)]
-        self.records[name] = run.stage(name, places, work)
+        run.stage(name, places, work)
 
     def _support_chunks(
         self, level: int, above: PublicCounts, folders: ChunkFolders

@@ -157,6 +157,12 @@ def test_without_a_law_of_the_noise(release, monkeypatch):
     assert made.table["estimate"].null_count() == 0
 
 
+def test_a_share_of_what_is_no_part_is_refused(release):
+    towns = release.table("Town", "total")["geocode"].to_list()
+    with pytest.raises(ConfigError, match="no part of them"):
+        release.ask(f"age in {towns[0]} minus {towns[1]} as share of total")
+
+
 def test_the_words_of_a_question():
     said = read_question(
         "sex by 'age 5' by Town where 'it''s' = "

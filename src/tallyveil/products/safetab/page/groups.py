@@ -23,6 +23,7 @@ from tallyveil.products.safetab.page.persons import (
     value_title,
 )
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.expected import EXPECTED
 from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
 from tallyveil.products.safetab.public.privacy import with_runs
 from tallyveil.report.page import REPORT, frame_texts, write_page, write_release_page
@@ -70,7 +71,7 @@ def write_groups_report(out: Path) -> Path:
     """
     manifest = with_runs(out, read_manifest(out, ReleaseKind.GROUPS))
     plan = read_listed(out, manifest, "plan.json", StatedGroupPlan)
-    expected = read_listed(out, manifest, "expected.json", GroupsExpected)
+    expected = read_listed(out, manifest, EXPECTED, GroupsExpected)
     unit, levels = _unit(plan), [level["name"] for level in plan["levels"]]
     published = {name: _published(out, manifest, name) for name in levels}
     totals = [frame.select("COUNT", "MARGIN", "SIZE") for frame in published.values()]

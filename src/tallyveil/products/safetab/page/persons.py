@@ -20,6 +20,7 @@ from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
+from tallyveil.products.safetab.public.expected import EXPECTED
 from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import StatedSafetabPlan
@@ -220,7 +221,7 @@ def write_safetab_report(out: Path) -> Path:
     """
     manifest = with_runs(out, read_manifest(out, ReleaseKind.SAFETAB))
     plan = read_listed(out, manifest, "plan.json", StatedSafetabPlan)
-    expected = read_listed(out, manifest, "expected.json", SafetabExpected)
+    expected = read_listed(out, manifest, EXPECTED, SafetabExpected)
     published = _published(out, manifest, plan, list(manifest.body["sizes"]))
     geographies = list(dict.fromkeys(privacy["geography"] for privacy in expected["details"]))
     values = {
@@ -499,7 +500,7 @@ def write_households_report(out: Path) -> Path:
     """
     manifest = with_runs(out, read_manifest(out, ReleaseKind.HOUSEHOLDS))
     plan = read_listed(out, manifest, "plan.json", StatedHouseholdPlan)
-    expected = read_listed(out, manifest, "expected.json", list[ExpectedDetail])
+    expected = read_listed(out, manifest, EXPECTED, list[ExpectedDetail])
     geographies = list(dict.fromkeys(detail["geography"] for detail in expected))
     published = {
         table: _published_households(out, manifest, table, list(manifest.body["sizes"]))

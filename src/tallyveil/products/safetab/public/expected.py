@@ -12,6 +12,8 @@ from tallyveil.products.safetab.public.households import HouseholdPlan
 from tallyveil.products.safetab.public.levels import GroupLevel
 from tallyveil.products.safetab.public.plan import SafetabPlan
 
+EXPECTED: Final = "expected.json"
+"""The file of a release that has the expected errors of its plan."""
 SIZES: Final = (0, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """True group sizes for which errors are predicted."""
 

@@ -25,7 +25,7 @@ from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.measure import AddressedNoise, GroupMeasurer, PersonCounts
 from tallyveil.products.safetab.confidential.records import ConfidentialPersons, read_persons
-from tallyveil.products.safetab.public.expected import expected_errors
+from tallyveil.products.safetab.public.expected import EXPECTED, expected_errors
 from tallyveil.products.safetab.public.group_numbers import GroupSource
 from tallyveil.products.safetab.public.households import HouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
@@ -61,7 +61,6 @@ from tallyveil.storage.write import TEMPORARY_SUFFIX, write_json
 DESCRIPTION: Final = "SafeTab tabulation"
 """What is made, in words, for the ledger and the book."""
 
-EXPECTED: Final = "expected.json"
 """File of the errors that the plan lets expect, in the folder of a run."""
 
 
