@@ -44,6 +44,11 @@ def answer_in_file(
         raise ConfigError(
             f"--out is {str(place)!r}, which lies in the release. Write it elsewhere.", code="bad-flag"
         )
+    # What is there may be records, or an earlier answer that somebody needs.
+    if place is not None and (place.exists() or place.is_symlink()):
+        raise ConfigError(
+            f"--out is {str(place)!r}, which is there already. Name a new file.", code="bad-flag"
+        )
     answer = answer_question(
         Path(release), read_question(question), level=level, limit=limit, workers=workers
     )

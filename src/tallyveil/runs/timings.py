@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tallyveil.errors import StoreError
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.storage.system import peak_memory_mib
 from tallyveil.storage.write import store_error
@@ -26,6 +27,12 @@ class Timings:
 
     def __init__(self, file: str | Path, observer: Observer | None = None) -> None:
         self._file, self._observer = Path(file), observer or SilentObserver()
+        # Anything else that is there, such as a ledger or the records, would be damaged by lines of timings.
+        if self._file.exists() and not _is_ours(self._file):
+            raise StoreError(
+                f"{self._file} is no file of timings. Name a new file, or one that earlier runs wrote.",
+                code="write-failed",
+            )
         # Tried at once: a file that cannot be written to must not end a run that has spent.
         self._append("")
 
@@ -61,3 +68,14 @@ class Timings:
                 stream.write(text)
         except OSError as error:
             raise store_error(self._file, error) from error
+
+
+_BEGINNING = b'{"time": "'
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a plain file is empty, or begins as lines of timings do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(_BEGINNING)) in (b"", _BEGINNING)

@@ -41,7 +41,7 @@ def test_the_file_is_continued_and_others_are_told(tmp_path):
             told.append(message)
 
     file = tmp_path / "timings.jsonl"
-    file.write_text('{"event": "earlier"}\n')
+    file.write_text('{"time": "", "event": "earlier"}\n')
     timings = Timings(file, Told())
     with Stopwatch(timings).stage("read", 3):
         timings.advanced(2)
@@ -54,3 +54,12 @@ def test_the_file_is_continued_and_others_are_told(tmp_path):
 def test_a_file_that_cannot_be_written_to_is_refused_before_any_work(tmp_path):
     with pytest.raises(StoreError, match="gone"):
         Timings(tmp_path / "gone" / "timings.jsonl")
+
+
+def test_another_file_is_not_written_to(tmp_path):
+    other = tmp_path / "ledger.jsonl"
+    other.write_text('{"sequence": 0}\n')
+    for place in (other, tmp_path):
+        with pytest.raises(StoreError, match="no file of timings"):
+            Timings(place)
+    assert other.read_text() == '{"sequence": 0}\n'
