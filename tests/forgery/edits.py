@@ -27,6 +27,10 @@ NO_KEY = "the key that says so is gone, and was never in the release"
 NOT_DERIVED = "a fact about a run that left no other trace"
 NO_RECORDS = "a name of the confidential records or of their universe, which no published file has"
 OVERRULED = "a noisy answer that an exact count overrules, so that nothing follows from it"
+NO_ITERATIONS = (
+    "in how many groups a household can be follows from this and from iterations that no file lists"
+)
+NOT_NEEDED = "a setting that this law and its exact sampler do not need"
 PUBLIC_INPUT = "a public input that the counts keep all the same"
 SAME_COUNTS = "a setting of the estimate with which the counts would be the same"
 
@@ -114,7 +118,11 @@ _UNSEEN = {
     "versions": NOT_DERIVED,
     "tallyveil": NOT_DERIVED,
 }
-_PUBLIC_INPUT = "a public input that the counts keep all the same"
+_NO_ITERATIONS = (
+    "in how many groups a household can be follows from this and from iterations that no file lists"
+)
+NOT_NEEDED = "a setting that this law and its exact sampler do not need"
+PUBLIC_INPUT = "a public input that the counts keep all the same"
 SAME_COUNTS = ("body.plan.estimation.Region.rounding.0", "body.plan.estimation.Town.rounding.1")
 _SEEN_ALL_THE_SAME = ("families",)
 
@@ -195,13 +203,23 @@ def _spend(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _scaled(event: Any) -> None:
     if isinstance(event, dict):
-        if "variance" in event:
-            event["variance"] = f"{event['variance']}1"
+        for parameter in ("variance", "scale", "epsilon"):
+            if parameter in event:
+                event[parameter] = f"{event[parameter]}1"
         for value in event.values():
             _scaled(value)
     elif isinstance(event, list):
         for value in event:
             _scaled(value)
+
+
+def _parts(event: Any) -> list[Any]:
+    """The parts of an event that is composed, at the first place that has any."""
+    while "events" not in event:
+        event["events"] = [dict(event)]
+        event["kind"] = "sequential"
+    parts: list[Any] = event["events"]
+    return parts
 
 
 def of_ledger(_: Path) -> Iterator[Edit]:
@@ -215,8 +233,8 @@ def of_ledger(_: Path) -> Iterator[Edit]:
         "the cost": lambda lines: _spend(lines).update(cost="1/1000"),
         "the token": lambda lines: _spend(lines).update(token="another"),
         "variances of the event": lambda lines: _scaled(_spend(lines)["event"]),
-        "no invariant in the event": lambda lines: _spend(lines)["event"]["events"].pop(),
-        "no measurement in the event": lambda lines: _spend(lines)["event"]["events"].pop(0),
+        "no invariant in the event": lambda lines: _parts(_spend(lines)["event"]).pop(),
+        "no measurement in the event": lambda lines: _parts(_spend(lines)["event"]).pop(0),
         "no spend": lambda lines: lines.remove(_spend(lines)),
         "a second spend": lambda lines: lines.append(
             {**_spend(lines), "sequence": len(lines), "token": "again"}
@@ -355,8 +373,8 @@ def _replaced(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def of_page_and_beside(_: Path) -> Iterator[Edit]:
-    """The page, the log, the package, and what lies beside the files of a release."""
+def of_page(_: Path) -> Iterator[Edit]:
+    """The page of a release."""
     yield Edit(
         "page",
         "a script",
@@ -365,8 +383,12 @@ def of_page_and_beside(_: Path) -> Iterator[Edit]:
     yield Edit(
         "page", "a script alone", lambda root: (root / "report.html").write_text("<script>alert(1)</script>")
     )
-    yield Edit("page", "epsilon", lambda root: _replaced(root / "report.html", "≤", "≪"))
+    yield Edit("page", "the title", lambda root: _replaced(root / "report.html", "</title>", "!</title>"))
     yield Edit("page", "a space", lambda root: _replaced(root / "report.html", "</html>", " </html>"))
+
+
+def of_beside(_: Path) -> Iterator[Edit]:
+    """The package, and what lies beside the files of a release."""
     for name in (
         "notes.txt",
         "tables/notes.parquet",
@@ -420,7 +442,7 @@ def _package(root: Path) -> None:
     reseal(root)
 
 
-def of_publication(root: Path) -> Iterator[Edit]:
+def of_publication(root: Path, place: str = "publication") -> Iterator[Edit]:
     """The tables that `publish` wrote, what they say of their releases, and what lies beside them."""
     content = read(root / "publication.json")
     for path in leaves(content):
@@ -431,7 +453,7 @@ def of_publication(root: Path) -> Iterator[Edit]:
             changed_json(root / "publication.json", lambda content: at(content, path, other))
             reseal_publication(root)
 
-        yield Edit("publication", f"publication.json: {named(path)}", forge)
+        yield Edit(place, f"publication.json: {named(path)}", forge)
     for file in content["files"]:
         path = file["path"]
 
@@ -440,52 +462,135 @@ def of_publication(root: Path) -> Iterator[Edit]:
             (root / path).write_bytes(text[:-2] + b"7\n")
             reseal_publication(root)
 
-        yield Edit("publication", path, edit)
-    yield Edit("publication", "a file beside", lambda root: _beside(root / "notes.txt"))
+        yield Edit(place, path, edit)
+    yield Edit(place, "a file beside", lambda root: _beside(root / "notes.txt"))
 
 
-_OF_GROUPS = {
-    "body.sizes.US.[!t]*": "how many groups the regions gave, and in which of them, which no published file has",
-    "versions.*": NOT_DERIVED,
-    "tallyveil*": NOT_DERIVED,
-    "codes": "a public code that no iteration has",
-    "iterations.?.1": "a name that stands nowhere else",
+_FACTS_OF_RUNS = {"versions.*": NOT_DERIVED, "tallyveil*": NOT_DERIVED}
+UNSEEN_OF = {
+    "persons": {
+        **dict.fromkeys(
+            ("MARGIN", "ESTIMATE*"),
+            "follows from the noisy count that chose the detail, which is not published",
+        ),
+        "body.sizes.US.[!t]*": "how many groups the regions gave, and in which of them, which no published file has",
+        "codes": "a public code that no iteration has",
+        "iterations.?.1": "a name that stands nowhere else",
+    },
+    "households": {
+        **dict.fromkeys(("max_race_codes", "codes*", "mapping.?.?", "mapping"), NO_ITERATIONS),
+        "states*": "a state of which the tables have no region",
+        "MARGIN": "raised where cells below 0 were published as 0, by noisy numbers that no file has",
+    },
+    "groups": {
+        **dict.fromkeys(
+            (
+                "schema.name",
+                "columns.*",
+                "groupings.?.maps.?.columns.*",
+                "groupings.?.maps.?.missing*",
+                "groupings.?.maps.?.values*",
+                "groupings.?.maps.?.pairs",
+                "groupings.?.maps.?.pairs.?.?",
+            ),
+            NO_RECORDS,
+        ),
+        "levels.?.noise.geolevel": NO_KEY,
+    },
+    "table": {
+        **dict.fromkeys(("body.plan.schema.name", "body.plan.table.*"), NO_RECORDS),
+        **dict.fromkeys(("body.plan.delta", "body.plan.chain.*"), NOT_NEEDED),
+        "body.inputs.*": NO_KEY,
+    },
 }
-"""What nobody could find, by pattern."""
+"""What nobody could find of a product, by pattern."""
 
 
-def of_statements(root: Path, unseen: dict[str, str], *files: str) -> Iterator[Edit]:
-    """Every statement of the manifest and of other files of plain data, of a release that is no main one."""
-    for name in ("manifest.json", *files):
+def of_statements(root: Path, place: str, unseen: dict[str, str]) -> Iterator[Edit]:
+    """Every statement of the manifest and of the other files of plain data."""
+    for name in ("manifest.json", "plan.json", "expected.json"):
+        if not (root / name).is_file():
+            continue
         for path in leaves(read(root / name)):
-            if path[0] in ("digest", "plan_digest", "files", "ledger", "format", "event"):
+            # The empty place is that of the whole file.
+            if not path or path[0] in ("digest", "plan_digest", "files", "ledger", "format", "event"):
                 continue
 
             def forge(root: Path, name: str = name, path: tuple[Any, ...] = path) -> None:
                 changed_json(root / name, lambda content: at(content, path, other))
+                if name == "manifest.json":
+                    follow_plan(root, path)
                 reseal(root)
                 without_page(root)
 
             reason = next((why for pattern, why in unseen.items() if fnmatchcase(named(path), pattern)), "")
-            yield Edit(f"groups: {name}", named(path), forge, unseen=reason)
+            yield Edit(f"{place}: {name}", named(path), forge, unseen=reason)
 
 
-def of_groups(root: Path) -> Iterator[Edit]:
-    """A release of population groups in the Census layout: its statements, its ledger and its tables."""
-    yield from of_statements(root, _OF_GROUPS, "plan.json", "expected.json")
+def of_product(root: Path, place: str) -> Iterator[Edit]:
+    """A release of a product beside the main one: its statements, its ledger, its tables and its page."""
+    unseen = {**_FACTS_OF_RUNS, **UNSEEN_OF[place]}
+    yield from of_statements(root, place, unseen)
     for edit in of_ledger(root):
-        yield replace(edit, place="groups: ledger")
-    for name in ("t1", "t2"):
-        frame, text = f"{name}-us.parquet", f"{name}/us.csv"
-        yield Edit("groups: tables", frame, frame_edit(frame, _plus_one("COUNT")))
-        yield Edit("groups: tables", f"{frame}: a row less", frame_edit(frame, lambda rows: rows.head(-1)))
+        yield replace(edit, place=f"{place}: ledger")
+    for file in read(root / "manifest.json")["files"]:
+        path = file["path"]
+        if path.endswith(".parquet"):
+            frame = pl.read_parquet(root / path)
+            for column in (name for name, kind in frame.schema.items() if kind.is_numeric() and frame.height):
+                reason = next((why for pattern, why in unseen.items() if fnmatchcase(column, pattern)), "")
+                forge = frame_edit(path, _plus_one(column))
+                yield Edit(f"{place}: tables", f"{path}: {column}", forge, unseen=reason)
+            yield Edit(
+                f"{place}: tables", f"{path}: a row less", frame_edit(path, lambda rows: rows.head(-1))
+            )
+        elif path.endswith(".csv") and (root / path).read_bytes().count(b"\n") > 1:
+            yield Edit(f"{place}: tables", f"{path}: a row less", partial(_shorter, path=path))
+    for edit in of_page(root):
+        yield replace(edit, place=f"{place}: page")
 
-        def shorter(root: Path, text: str = text) -> None:
-            (root / text).write_bytes((root / text).read_bytes().rsplit(b"\n", 2)[0] + b"\n")
-            reseal(root)
-            without_page(root)
 
-        yield Edit("groups: tables", f"{text}: a row less", shorter)
+def _shorter(root: Path, path: str) -> None:
+    (root / path).write_bytes((root / path).read_bytes().rsplit(b"\n", 2)[0] + b"\n")
+    reseal(root)
+    without_page(root)
+
+
+def of_programme(root: Path) -> Iterator[Edit]:
+    """What a programme says of its releases together."""
+    for path in leaves(read(root / "programme.json")):
+
+        def forge(root: Path, path: tuple[Any, ...] = path) -> None:
+            changed_json(root / "programme.json", lambda content: at(content, path, other))
+
+        yield Edit("programme", f"programme.json: {named(path)}", forge)
+    yield Edit("programme", "a file beside", lambda root: _beside(root / "notes.txt"))
+    yield Edit(
+        "programme",
+        "a script",
+        lambda root: _replaced(root / "report.html", "</body>", "<script>1</script></body>"),
+    )
+
+
+def of_site(root: Path) -> Iterator[Edit]:
+    """The data of an explorer's site, its program, and what lies beside them."""
+    for path in leaves(read(root / "data" / "site.json")):
+
+        def forge(root: Path, path: tuple[Any, ...] = path) -> None:
+            changed_json(root / "data" / "site.json", lambda content: at(content, path, other))
+
+        yield Edit("site", f"site.json: {named(path)}", forge)
+    for file in sorted(root.rglob("*")):
+        name = file.relative_to(root).as_posix()
+        if file.is_file() and name != "data/site.json":
+            yield Edit("site", name, partial(_appended, name=name))
+    yield Edit("site", "a file beside", lambda root: _beside(root / "notes.txt"))
+    yield Edit("site", "a file beside the data", lambda root: _beside(root / "data" / "notes.json"))
+
+
+def _appended(root: Path, name: str) -> None:
+    with (root / name).open("ab") as stream:
+        stream.write(b" ")
 
 
 def all_edits(root: Path) -> list[Edit]:
@@ -495,5 +600,6 @@ def all_edits(root: Path) -> list[Edit]:
         *of_ledger(root),
         *of_files(root),
         *of_intervals(root),
-        *of_page_and_beside(root),
+        *of_page(root),
+        *of_beside(root),
     ]

@@ -84,7 +84,8 @@ def reseal(root: Path) -> None:
         except Exception:  # noqa: BLE001 - what he cannot make, he leaves
             pass
         else:
-            if not (root / ".package-edited").exists():
+            listed = any(file["path"] == DATA_PACKAGE for file in manifest["files"])
+            if listed and not (root / ".package-edited").exists():
                 write(root / DATA_PACKAGE, told)
                 files = [_listed(root, file["path"]) for file in files]
     (root / ".package-edited").unlink(missing_ok=True)

@@ -10,15 +10,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests import small_jobs
 from tests import toy_country as toy
 from tests.conftest import SMALL_RELEASE, write_small_inputs
-from tests.forgery.edits import Edit, all_edits, of_groups, of_publication
+from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication, of_site
 
 import tallyveil
 from tallyveil.api.products import write_page
 from tallyveil.errors import TallyveilError
+from tallyveil.explore.site import make_site
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.from_toml.load import load_plan
 from tallyveil.products.topdown.run.run import run_release
@@ -36,11 +40,86 @@ def made(folder: Path) -> Path:
     return out
 
 
-def made_groups(folder: Path) -> Path:
+def made_persons(folder: Path) -> Path:
     """A small release of population groups."""
     params = toy.write_params(folder / "parameters", run_pr=False)
     data = toy.write_data(folder / "data", toy.person_rows(900))
     return tallyveil.run_safetab(params, data, folder / "groups", insecure_test_key="forgery").path
+
+
+def made_households(folder: Path) -> Path:
+    """A small release of groups of households."""
+    small_jobs.households(folder)
+    return tallyveil.run_safetab_households(
+        folder / "p", folder / "d", folder / "households", insecure_test_key="forgery"
+    ).path
+
+
+def made_groups(folder: Path) -> Path:
+    """A small release of groups of records of any kind."""
+    small_jobs.stays(folder)
+    return tallyveil.run_safetab(
+        folder / "stays.toml", folder / "stays.csv", folder / "stays", insecure_test_key="forgery"
+    ).path
+
+
+def made_table(folder: Path) -> Path:
+    """A release of one table."""
+    small_jobs.table(folder)
+    return tallyveil.run_table(folder / "table.toml", folder / "table", insecure_test_key="forgery").path
+
+
+PRODUCTS: dict[str, Callable[[Path], Path]] = {
+    "persons": made_persons,
+    "households": made_households,
+    "groups": made_groups,
+    "table": made_table,
+}
+"""A maker of a release for each product beside the main one."""
+
+
+def made_programme(folder: Path) -> Path:
+    """The four releases of the DHC of a made-up country."""
+    small_jobs.dhc(folder)
+    return tallyveil.run_programme(
+        folder / small_jobs.COUNTRY / "programme.toml",
+        folder / "programme",
+        workers=1,
+        insecure_test_key="forgery",
+    ).path
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Something made from releases.
+
+    Attributes:
+        root: Its folder.
+        releases: The releases.
+        edits: The edits of it.
+    """
+
+    root: Path
+    releases: tuple[Path, ...]
+    edits: list[Edit]
+
+
+def made_from_releases(release: Path, programme: Path, place: Path) -> Iterator[Derived]:
+    """What is made from a small release, from redistricting data and from a programme."""
+    tables, site = place / "csv", place / "site"
+    tallyveil.publish_csv(release, tables)
+    yield Derived(tables, (release,), list(of_publication(tables)))
+    make_site(release, site)
+    yield Derived(site, (release,), list(of_site(site)))
+    small_jobs.redistricting(place, "pl94-persons")
+    persons = tallyveil.run(
+        place / small_jobs.COUNTRY / "release.toml", place / "persons", workers=1, insecure_test_key="forgery"
+    ).path
+    tallyveil.publish_pl94(persons, place / "pl94", csv=True)
+    yield Derived(place / "pl94", (persons,), list(of_publication(place / "pl94", "redistricting tables")))
+    sources = tuple(programme / name for name in ("dhc-persons", "dhc-units"))
+    tallyveil.publish_dhc(sources, place / "dhc", tables=["P1", "P12", "H1"])
+    yield Derived(place / "dhc", sources, list(of_publication(place / "dhc", "DHC tables")))
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -101,11 +180,14 @@ def main() -> int:
         root = Path(sys.argv[1]) if len(sys.argv) > 1 else made(place)
         assert tallyveil.verify(root).holds, tallyveil.verify(root).wrong
         outcomes = suite(root, all_edits(root), place / "copy")
-        tables = place / "csv"
-        tallyveil.publish_csv(root, tables)
-        outcomes += suite(tables, list(of_publication(tables)), place / "copy", (root,))
-        groups = made_groups(place)
-        outcomes += suite(groups, list(of_groups(groups)), place / "copy")
+        for name, make in PRODUCTS.items():
+            (place / name).mkdir()
+            product = make(place / name)
+            outcomes += suite(product, list(of_product(product, name)), place / "copy")
+        programme = made_programme(place)
+        outcomes += suite(programme, list(of_programme(programme)), place / "copy")
+        for derived in made_from_releases(root, programme, place):
+            outcomes += suite(derived.root, derived.edits, place / "copy", derived.releases)
     print(table(outcomes))
     print(f"{len(outcomes)} edits, {time.process_time() - begun:.0f} processor seconds")
     return int(any(said == ("found" if edit.unseen else "unseen") for edit, said in outcomes))

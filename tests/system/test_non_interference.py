@@ -7,7 +7,7 @@ order in which they are written, what commands say, and exit codes.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,10 +21,8 @@ from tests import outer_worlds
 from tests import toy_country as toy
 from tests.non_interference import NOW, SAID, WRITTEN, Command, World, differences
 from tests.reserve_spine import ENTITIES, STEPS, entities_of, with_shares
-from tests.system import test_safetab_households as homes
-from tests.system.test_publish import few_queries
+from tests.small_jobs import COUNTRY, GAUSSIAN, dhc, households, redistricting, stays, table
 
-from tallyveil.api.beginning import write_country
 from tallyveil.api.products import PRODUCTS
 from tallyveil.files.finished import PROGRAMME
 from tallyveil.files.manifest import ReleaseKind
@@ -36,8 +34,6 @@ from tallyveil.schema.presets import load_preset
 from tallyveil.storage.write import write_text
 
 SMALL = ("--workers", "1")
-COUNTRY = "country"
-"""Folder of made-up countries, which takes no other files."""
 
 
 @dataclass(frozen=True)
@@ -66,75 +62,6 @@ def made(files: dict[str, bytes], name: str) -> Any:
     """A JSON file that a job made."""
     return json.loads(next(data for path, data in files.items() if path.split()[0] == name))
 
-
-STAYS = """
-[release]
-name = "stays"
-[privacy]
-mechanism = "discrete_gaussian"
-rho = "1"
-delta = "1e-10"
-stage_1_fraction = "1/10"
-[cells]
-unit = "stay"
-details = ["sex", "sex * age"]
-[[cells.attributes]]
-name = "sex"
-levels = ["F", "M"]
-[[cells.attributes]]
-name = "age"
-levels = ["0", "15", "65"]
-[[groupings]]
-name = "region"
-columns = ["region"]
-groups = ["N", "S"]
-[[groupings]]
-name = "code"
-columns = ["d1", "d2"]
-path = "codes.csv"
-value = "code"
-group = "group"
-[[levels]]
-name = "codes"
-by = ["code", "region"]
-most_groups = 2
-budget = "1"
-thresholds = [1, 2]
-"""
-TABLE = """
-[release]
-name = "table"
-[table]
-path = "table.csv"
-count = "n"
-[[attributes]]
-name = "a"
-levels = ["x", "y"]
-[[attributes]]
-name = "b"
-levels = ["u", "v", "w"]
-[[constraints]]
-name = "rows"
-margin = ["a"]
-"""
-GAUSSIAN = """
-[privacy]
-rho = "1"
-[mechanism]
-law = "gaussian"
-rho = "1/4"
-distance = "2"
-"""
-RESTRICTED = """
-[privacy]
-epsilon = "4"
-[mechanism]
-law = "laplace"
-norm = "l1"
-epsilon = "0.25"
-distance = "4"
-outputs = "restricted"
-"""
 
 READ = (("report", "out"), ("status", "out"), ("account", "total", "out"), ("verify", "out"))
 """Commands that read a finished folder of any product."""
@@ -219,14 +146,6 @@ def all_occupied(folder: Path, table: str = "records") -> None:
     units.select("geocode", h1=pl.lit("occupied"), count="count").write_parquet(path)
 
 
-def redistricting(folder: Path, schema: str) -> None:
-    """A country of a dozen blocks, and a release file whose exact epsilon is found quickly."""
-    write_country(folder / COUNTRY, blocks=12, people=300, schema=schema, seed=3)
-    path = folder / COUNTRY / "release.toml"
-    levels = ("State", "County", "Tract", "Block_Group", "Block")
-    path.write_text(few_queries(path.read_text(), levels))
-
-
 def persons(folder: Path, definition: str = "zcdp") -> None:
     """SafeTab's parameters, with level 1 of two geographies, and people."""
     wanted = {(1, "USA"), (1, "STATE")}
@@ -241,34 +160,11 @@ def other_persons(folder: Path) -> None:
     toy.write_data(folder / "d", toy.person_rows(1, seed=8) * 4)
 
 
-def households(folder: Path) -> None:
-    """SafeTab-H's parameters, with level 1 of one geography, households, and a published T1."""
-    values = {
-        key: 0 for key in homes.config() if key.startswith("privacy_budget_h_") and not key.endswith("_1_usa")
-    }
-    homes.write_inputs(folder, 200, run_pr=False, **values)
-
-
 def other_households(folder: Path) -> None:
     """Three households like the first."""
     path = folder / "d" / "household-records.txt"
     header, first, *_ = path.read_text().splitlines()
     path.write_text("\n".join([header, *[first] * 3, ""]))
-
-
-def stays(folder: Path, rows: tuple[str, ...] = ("N,F,0,A1,", "S,M,15,A1,B1", "N,F,65,B1,")) -> None:
-    """Records of any kind, and the groups that they are tabulated by."""
-    (folder / "stays.toml").write_text(STAYS)
-    (folder / "codes.csv").write_text("code,group\nA1,A\nA2,A\nB1,B\n")
-    (folder / "stays.csv").write_text("\n".join(["region,sex,age,d1,d2", *rows * 40, ""]))
-
-
-def table(folder: Path, law: str = RESTRICTED, counts: Sequence[int] = (30, 33, 36, 5, 40, 0)) -> None:
-    """One table whose rows keep their sums."""
-    (folder / "table.toml").write_text(TABLE + law)
-    cells = [f"{a},{b}" for a in "xy" for b in "uvw"]
-    rows = [f"{cell},{count}" for cell, count in zip(cells, counts, strict=True)]
-    (folder / "table.csv").write_text("\n".join(["a,b,n", *rows, ""]))
 
 
 def gathered(folder: Path) -> None:
@@ -291,11 +187,6 @@ def two_releases(folder: Path) -> None:
     detailed = (folder / "persons.toml").read_text()
     (folder / "persons.toml").write_text(detailed.replace('path = "coarse"\n', ""))
     (folder / "programme.toml").write_text(f'[programme]\nname = "two"\n{releases}')
-
-
-def dhc(folder: Path) -> None:
-    """The four releases of a made-up country."""
-    write_country(folder / COUNTRY, blocks=12, people=300, schema="dhc", seed=3)
 
 
 def other_homes(folder: Path) -> None:

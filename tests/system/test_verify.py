@@ -4,12 +4,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.forgery.edits import all_edits, of_groups, of_publication
-from tests.forgery.run import made, made_groups, outcome
+from tests.forgery.edits import Edit, all_edits, of_product, of_programme, of_publication
+from tests.forgery.run import PRODUCTS, made, made_from_releases, made_programme, outcome
 from tests.signing import PLACES, sign
 
 import tallyveil
@@ -65,32 +66,43 @@ def test_edits_with_new_digests_are_found(release, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def groups(tmp_path_factory) -> Path:
-    return made_groups(tmp_path_factory.mktemp("groups"))
+def products(tmp_path_factory) -> dict[str, Path]:
+    """A small release of each product beside the main one."""
+    return {name: make(tmp_path_factory.mktemp(name)) for name, make in PRODUCTS.items()}
 
 
-def test_edits_of_population_groups_are_found(groups, tmp_path):
-    verdict = tallyveil.verify(groups)
+def not_as_expected(
+    root: Path, edits: Iterable[Edit], place: Path, releases: tuple[Path, ...] = ()
+) -> list[str]:
+    """Edits that are not found, or found although nobody could."""
+    outcomes = [(edit, outcome(root, edit, place, releases)) for edit in edits]
+    return [edit.name for edit, said in outcomes if said != ("unseen" if edit.unseen else "found")]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_edits_of_other_products_are_found(products, tmp_path, name):
+    verdict = tallyveil.verify(products[name])
     assert verdict.holds, verdict.wrong
     # One in so many, so that the test takes seconds; the nightly row has all.
-    edits = list(of_groups(groups))[::9]
-    wrong = [
-        edit.name
-        for edit in edits
-        if outcome(groups, edit, tmp_path) != ("unseen" if edit.unseen else "found")
-    ]
-    assert wrong == []
+    assert not_as_expected(products[name], list(of_product(products[name], name))[::11], tmp_path) == []
 
 
 @pytest.mark.nightly
-def test_every_edit_of_population_groups_is_found_or_nobody_could(groups, tmp_path):
-    edits = of_groups(groups)
-    wrong = [
-        edit.name
-        for edit in edits
-        if outcome(groups, edit, tmp_path) != ("unseen" if edit.unseen else "found")
-    ]
-    assert wrong == []
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_edit_of_other_products_is_found_or_nobody_could(products, tmp_path, name):
+    assert not_as_expected(products[name], of_product(products[name], name), tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def programme(tmp_path_factory) -> Path:
+    return made_programme(tmp_path_factory.mktemp("programme"))
+
+
+@pytest.mark.nightly
+def test_every_edit_of_what_is_made_from_releases_is_found(release, programme, tmp_path):
+    assert not_as_expected(programme, of_programme(programme), tmp_path) == []
+    for derived in made_from_releases(release, programme, tmp_path):
+        assert not_as_expected(derived.root, derived.edits, tmp_path / "copy", derived.releases) == []
 
 
 @pytest.mark.nightly
@@ -101,10 +113,11 @@ def test_every_edit_of_the_suite_is_found_or_nobody_could(release, tmp_path):
     assert sum(found == "found" for _, found in outcomes) > 200
 
 
-def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables, groups):
-    """How they are found, the nightly row and `python -m tests.forgery.run` say."""
+def test_the_table_of_the_documentation_counts_the_edits_of_the_suite(release, tables, products):
+    """How they are found, the nightly rows and `python -m tests.forgery.run` say."""
     numbers: dict[str, list[int]] = {}
-    for edit in [*all_edits(release), *of_publication(tables), *of_groups(groups)]:
+    of_products = (edit for name, root in products.items() for edit in of_product(root, name))
+    for edit in [*all_edits(release), *of_publication(tables), *of_products]:
         row = numbers.setdefault(edit.place, [0, 0, 0, 0])
         row[0] += 1
         row[3 if edit.unseen else 2 if edit.whole else 1] += 1

@@ -68,7 +68,8 @@ def run_table(
     """
     from tallyveil.products.lattice.page.table import write_table_report
     from tallyveil.products.lattice.public.from_toml import load_subspace_plan
-    from tallyveil.products.lattice.run.run import noise_of, run_subspace
+    from tallyveil.products.lattice.public.plan import noise_of
+    from tallyveil.products.lattice.run.run import run_subspace
     from tallyveil.storage.paths import inside
     from tallyveil.storage.write import TEMPORARY_SUFFIX, Claim
     from tallyveil.subspace.nonnegative import Outputs
@@ -113,11 +114,9 @@ def diagnose_table(
             than the file allows.
     """
     from tallyveil.products.lattice.public.from_toml import load_subspace_plan
-    from tallyveil.products.lattice.public.plan import refuse_many_draws
-    from tallyveil.products.lattice.run.run import noise_of
-    from tallyveil.products.topdown.run.lattice_counts import noise_record
+    from tallyveil.products.lattice.public.plan import noise_of, refuse_many_draws
     from tallyveil.storage.outputs import own_folder
-    from tallyveil.subspace.noise_plan import guarantee_record
+    from tallyveil.subspace.noise_plan import guarantee_record, noise_record
     from tallyveil.subspace.nonnegative import Outputs
 
     require_input(Path(table_file), ReleaseKind.SUBSPACE)

@@ -8,9 +8,9 @@ every digest again.
 A verdict has four parts. Proved: it was derived from other files of the release. Compared: two places say the same,
 or a digest fits. Not looked at: nothing in the release could show it. Wrong: it does not hold.
 
-Read it from `verify` down. `_SUBJECTS` has a function for each thing that can be published, and `_CLAIMS` the
-statements of a release, in order. A claim is a sentence, and a function that raises `TallyveilError` where it is not
-true.
+Read it from `verify` down. `_SUBJECTS` has a function for each thing that can be published, and `_CLAIMS` and
+`_OF_KIND` the statements of a release, in order. A claim is a sentence, and a function that raises `TallyveilError`
+where it is not true.
 """
 
 import json
@@ -51,7 +51,7 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
 from tallyveil.runs.folder import PLAN
 from tallyveil.storage.addresses import address_of, is_object, shown_path
-from tallyveil.storage.json_files import JsonObject, read_json_object
+from tallyveil.storage.json_files import JsonObject, read_json, read_json_object
 from tallyveil.storage.outputs import remove
 from tallyveil.storage.paths import inside
 from tallyveil.storage.write import file_digest
@@ -253,12 +253,11 @@ def _release(root: Path, _: Sequence[Path], whole: bool) -> Verdict:
     refuse_unfinished(root)
     manifest = written_manifest(root)
     look = _Look(root, manifest, whole)
-    for claim in _CLAIMS:
-        claim(look)
-    own = _OF_MAIN_PRODUCT if manifest.kind in _OF_PLANS else _OF_OTHERS
+    for common in _CLAIMS:
+        common(look)
     # What follows would be derived from files that are not those of the release.
     if not look.wrong:
-        for claim in own:
+        for claim in _OF_KIND[manifest.kind]:
             claim(look)
     else:
         look.unseen.append("the statements of the release, because its files or its ledger are not whole")
@@ -437,8 +436,11 @@ def _claim_guarantee(look: _Look) -> None:
 
 
 def _require_derived(look: _Look) -> None:
+    _require_privacy(look, PRODUCTS[look.manifest.kind].guarantee(look.root, look.manifest).privacy)
+
+
+def _require_privacy(look: _Look, derived: JsonObject) -> None:
     manifest = look.manifest
-    derived = PRODUCTS[manifest.kind].guarantee(look.root, manifest).privacy
     # Earlier versions of the main product stated fewer entries, so only there may entries be missing.
     if manifest.kind not in _OF_PLANS:
         require_fits(manifest.privacy.keys() == derived.keys(), f"privacy is of {list(manifest.privacy)}")
@@ -664,19 +666,6 @@ def _claim_estimate(look: _Look) -> None:
     )
 
 
-_OF_MAIN_PRODUCT: Final = (
-    _claim_plan,
-    _claim_guarantee,
-    _claim_spine,
-    _claim_counts,
-    _claim_measurements,
-    _claim_package,
-    _claim_intervals,
-    _claim_estimate,
-    _claim_page,
-)
-
-
 @contextmanager
 def _scratch(root: Path) -> Iterator[Path]:
     """A folder of links to the files of another. Writers replace a file there, so the originals stay as they are."""
@@ -702,42 +691,79 @@ def _linked(source: str, target: str) -> None:
 # ---- Releases of other products -------------------------------------------------------------------------------------
 
 
-def _claim_event(look: _Look) -> None:
-    """The guarantee from the event in the ledger and the plan."""
-    single = look.manifest.kind is ReleaseKind.SUBSPACE
+def _claim_table(look: _Look) -> None:
+    """The guarantee, the noise and the sums of one table."""
+    from tallyveil.products.lattice.public.verified import require_noise, with_table
+
+    def guarantee() -> None:
+        # Where all is asked for, the distance of a chain is measured again, which no command waits for otherwise.
+        _require_privacy(look, with_table(look.root, look.manifest, whole=look.whole).privacy)
+
+    def noise() -> None:
+        if left := require_noise(look.root, look.manifest, whole=look.whole):
+            look.unseen.append(left)
+
     look.hold(
-        "the stated epsilon is not below what the event in the ledger has; law, invariants and distance are those of "
-        "the plan; the sums of the table are those of its cells"
-        if single
-        else "the stated guarantee follows from the event in the ledger and the plan",
+        "law, invariants and distance are those of the plan, and the stated guarantee is not below what the event in "
+        "the ledger has",
         lambda: _require_derived(look),
+    )
+    look.hold(
+        "plan and exact sums give the noise; the sums are those of the cells, in all their forms", noise
     )
 
 
-def _claim_other_files(look: _Look) -> None:
-    kind = look.manifest.kind
-    if kind is ReleaseKind.SAFETAB:
-        from tallyveil.products.safetab.public.expected import EXPECTED
-        from tallyveil.products.safetab.public.verified import derived_expected, require_tables
+def _claim_runs(look: _Look) -> None:
+    """The guarantee, the plan and the tables of population groups."""
+    from tallyveil.products.safetab.public.expected import EXPECTED
+    from tallyveil.products.safetab.public.verified import require_tables
 
-        def expected() -> None:
-            derived = json.loads(json.dumps(derived_expected(look.root, look.manifest)))
-            _require_guarantee(read_json_object(look.root / EXPECTED, RESTORE), derived, EXPECTED)
+    def tables() -> None:
+        derived = require_tables(look.root, look.manifest)
+        _require_guarantee(read_json(look.root / EXPECTED, RESTORE), derived, EXPECTED)
 
-        look.hold(
-            "config and codes of the plan give the plan and the event of the ledger; every table adds up, has the "
-            "labels of the plan, and is the same as text and as Parquet",
-            lambda: require_tables(look.root, look.manifest),
-        )
-        look.hold("the expected errors follow from the plan", expected)
-        look.unseen.append("how many groups were measured, and in which regions")
-    elif kind is not ReleaseKind.SUBSPACE:
-        look.unseen.append(
-            "sums within the tables of this product: its files are covered by their digests alone"
-        )
+    look.hold(
+        "the stated guarantee follows from the event in the ledger and the plan",
+        lambda: _require_derived(look),
+    )
+    look.hold(
+        "the plan gives the event of the ledger and the expected errors; every table adds up, has the labels of the "
+        "plan, and is the same in all its forms",
+        tables,
+    )
+    look.unseen += _UNSEEN_OF_RUNS[look.manifest.kind]
 
 
-_OF_OTHERS: Final = (_claim_event, _claim_page, _claim_other_files)
+_UNSEEN_OF_RUNS: Final[Mapping[ReleaseKind, tuple[str, ...]]] = {
+    ReleaseKind.SAFETAB: ("how many groups were measured, and in which regions",),
+    ReleaseKind.HOUSEHOLDS: (
+        "in how many groups a household can be: the plan states it without the iterations that it follows from",
+        "which groups a published T1 lists, and the detail that it gives them",
+    ),
+    ReleaseKind.GROUPS: (),
+}
+
+
+_OF_MAIN_PRODUCT: Final = (
+    _claim_plan,
+    _claim_guarantee,
+    _claim_spine,
+    _claim_counts,
+    _claim_measurements,
+    _claim_package,
+    _claim_intervals,
+    _claim_estimate,
+    _claim_page,
+)
+_OF_KIND: Final[Mapping[ReleaseKind, tuple[Callable[[_Look], None], ...]]] = {
+    ReleaseKind.TOPDOWN: _OF_MAIN_PRODUCT,
+    ReleaseKind.MEASUREMENTS: _OF_MAIN_PRODUCT,
+    ReleaseKind.SAFETAB: (_claim_runs, _claim_page),
+    ReleaseKind.HOUSEHOLDS: (_claim_runs, _claim_page),
+    ReleaseKind.GROUPS: (_claim_runs, _claim_page),
+    ReleaseKind.SUBSPACE: (_claim_table, _claim_page),
+}
+"""What a release says beyond `_CLAIMS`, by its product."""
 
 
 # ---- What is made from releases -------------------------------------------------------------------------------------

@@ -254,9 +254,13 @@ class _Stored:
     def rows(self, start: int, stop: int, answers: Integers) -> Integers | None:
         """Values of the answers for geounits start..stop; None where one of them was not kept."""
         if self.answers is None:
-            # One vectorised look-up of all pairs.
-            grid = np.repeat(np.arange(start, stop), len(answers)), np.tile(answers, stop - start)
-            return self.at(*grid).reshape(stop - start, len(answers))
+            values = np.zeros((stop - start, len(answers)), dtype=np.int64)
+            measured = np.isfinite(self.variances[start:stop])
+            # All measured geounits have the same number of answers. The shape of no values could not be told.
+            if n_measured := int(measured.sum()):
+                stored = self.values[self.offsets[start] : self.offsets[stop]]
+                values[measured] = stored.reshape(n_measured, -1)[:, answers]
+            return values
         values = np.zeros((stop - start, len(answers)), dtype=np.int64)
         for row, geounit in enumerate(range(start, stop)):
             if np.isinf(self.variances[geounit]):
@@ -354,9 +358,12 @@ class StoredMeasurements:
         wide = pl.col("values").cast(pl.List(pl.Int64))
         frame = pl.concat([self._read_part(part).with_columns(wide) for part in parts])
         level = self._spine.level_index(geolevel)
-        rows = self._spine.locate(level, frame["geocode"].to_numpy())
         full = "answers" not in frame.columns
         measured = self._measured(level)
+        rows = np.flatnonzero(measured)
+        # Files that a run wrote have the order of the spine, so that nothing need be searched.
+        if not frame["geocode"].equals(self._spine.geocodes[level].text.gather(rows)):
+            rows = self._spine.locate(level, frame["geocode"])
         # Full files have exactly the measured geounits, all with the same number of answers.
         complete = np.array_equal(np.sort(rows), np.flatnonzero(measured)) and (
             frame["values"].list.len().n_unique() <= 1

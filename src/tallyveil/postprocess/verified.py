@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
@@ -273,26 +272,23 @@ def _require_rows(
     job, (start, stop) = tables.job, rows
     together = len(codes) * size if job.simultaneous else 1
     ends = intervals_if_any(tables.interval_fit.model, part, level=job.level, simultaneous=together)
-    known = np.isfinite(part.variances).ravel()
+    known = np.isfinite(part.variances)
     here = frame[start * size : stop * size]
+    # Written to six decimals. A sum of floats may fall on the other side of a half on another machine.
+    digits = 1.5 * 10.0**-DECIMALS
     columns = {
-        "geocode": codes[start:stop].gather(np.repeat(np.arange(stop - start), size)),
-        "count": pl.Series(published.ravel()),
-        "estimate": _number(part.estimates, known),
-        "standard_error": _number(part.standard_errors, known),
-        "lower": _number(ends.low, np.isfinite(ends.low).ravel()),
-        "upper": _number(ends.high, np.isfinite(ends.high).ravel()),
+        "estimate": (np.where(known, part.estimates, np.nan), digits),
+        "standard_error": (np.where(known, part.standard_errors, np.nan), digits),
+        "lower": (np.where(np.isfinite(ends.low), ends.low, np.nan), 0.0),
+        "upper": (np.where(np.isfinite(ends.high), ends.high, np.nan), 0.0),
     }
-    for name, derived in columns.items():
-        stated = here[name]
-        if derived.dtype == pl.Float64:
-            # Written to six decimals. A sum of floats may fall on the other side of a half on another machine.
-            apart = np.abs((stated.cast(pl.Float64) - derived).fill_null(0.0).to_numpy()).max(initial=0.0)
-            most = 0 if name in ("lower", "upper") else 1.5 * 10.0**-DECIMALS
-            same = stated.null_count() == derived.null_count() == (stated.is_null() & derived.is_null()).sum()
-            same = same and bool(apart <= most)
-        else:
-            same = bool((stated == derived).all())
+    same = here["geocode"].equals(codes[start:stop].gather(np.repeat(np.arange(stop - start), size)))
+    require_fits(same, f"geocodes from {codes[start]!a:.80} on are not those of the geography")
+    same = np.array_equal(here["count"].to_numpy(), published.ravel())
+    require_fits(same, f"counts from {codes[start]!a:.80} on are not those of the release")
+    for name, (derived, most) in columns.items():
+        # A number that cannot be told is null in a table. As a float it is NaN.
+        same = np.allclose(here[name].to_numpy(), derived.ravel(), rtol=0, atol=most, equal_nan=True)
         require_fits(same, f"{name} of some of the geounits from {codes[start]!a:.80} on is not what follows")
 
 
@@ -326,11 +322,6 @@ def _require_area(tables: FitTables, area: IntervalArea, *, whole: bool) -> None
         apart = np.abs(sums - frame["estimate"].to_numpy().reshape(-1, group.size))
         most = (np.array([len(geounits) for geounits in members])[:, None] + 1) * 10.0**-DECIMALS
         require_fits(bool((apart <= most).all()), f"estimates of {family.name!a:.80} do not add up")
-
-
-def _number(values: NDArray[np.float64], known: NDArray[np.bool_]) -> pl.Series:
-    flat = pl.Series(np.where(known, values.ravel(), 0.0))
-    return flat if bool(known.all()) else flat.set(pl.Series(~known), None)
 
 
 def _require_sums(tables: FitTables, number: int, written: list[pl.DataFrame]) -> None:

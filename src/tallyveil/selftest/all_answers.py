@@ -24,7 +24,8 @@ from tallyveil.accounting.numbers import Bounds
 from tallyveil.api.making import run
 from tallyveil.noise.key import insecure_key
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
-from tallyveil.products.lattice.run.run import TABLE, run_subspace
+from tallyveil.products.lattice.public.verified import TABLE
+from tallyveil.products.lattice.run.run import run_subspace
 from tallyveil.selftest.answers import KnownAnswer, cipher_answers, digest, equal, hash_answers, noise_answers
 from tallyveil.storage.read import collect, scan_parquet
 

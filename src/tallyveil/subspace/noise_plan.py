@@ -319,6 +319,37 @@ def guarantee_record(
     }
 
 
+def noise_record(noise: NoisePlan) -> JsonObject:
+    """The lattice, the sampler, and the distance of a chain from its target law, as plain data."""
+    lattice = noise.lattice
+    record: JsonObject = {
+        "structure": lattice.structure.kind.value,
+        "cells": lattice.n_cells,
+        "dimension": lattice.dimension,
+        "basis": lattice.basis_kind,
+        "notes": list(lattice.notes),
+        "sampler": noise.name,
+        "reason": noise.reason,
+        "total_variation": fraction_bounds(noise.total_variation).upper,
+    }
+    if noise.chain is not None:
+        bound = noise.chain.bound
+        record["chain"] = {
+            "moves": noise.chain.settings.moves,
+            "sweeps": bound.sweeps,
+            "lag": bound.lag,
+            "pairs": bound.pairs,
+            "estimate": bound.estimate,
+            "standard_error": bound.standard_error,
+            "confidence": bound.confidence,
+            "measured": bound.measured,
+            "extrapolated": bound.extrapolated,
+            "used": "extrapolated" if noise.chain.settings.extrapolate else "measured",
+            "allowed_delta": str(noise.chain.settings.allowed_delta),
+        }
+    return record
+
+
 def _said(statement: str, plan: NoisePlan) -> str:
     return f"{statement} {plan.condition}" if plan.condition else statement
 

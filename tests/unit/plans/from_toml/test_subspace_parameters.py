@@ -8,7 +8,7 @@ import pytest
 from tallyveil.accounting.renyi import epsilon_to_rho, zcdp_to_epsilon
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
-from tallyveil.products.lattice.run.run import noise_of
+from tallyveil.products.lattice.public.plan import noise_of
 from tallyveil.subspace.mcmc_moves import JumpMoves, SliceMoves
 
 FILE = """

@@ -4,8 +4,10 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import numpy as np
+import polars as pl
 import scipy.sparse as sp
 
 from tallyveil.accounting.events import Neighbours, PrivacyEvent
@@ -27,12 +29,21 @@ from tallyveil.plans.machine import in_gib, machine_memory
 from tallyveil.schema.schema import Schema, StatedSchema
 from tallyveil.storage.json_files import digest_of
 from tallyveil.subspace.constraints import ConstraintSystem
-from tallyveil.subspace.guarantee import event_of, nearest_tables, protected, require_record
+from tallyveil.subspace.guarantee import event_of, nearest_tables, protected, require_pairs, require_record
 from tallyveil.subspace.lattice import Lattice, lattice_of
 from tallyveil.subspace.mechanisms import GeneralisedGaussian, LatticeLaw
-from tallyveil.subspace.noise_plan import ChainSettings, NoisePlan, SamplerWish
-from tallyveil.subspace.nonnegative import Outputs
+from tallyveil.subspace.noise_plan import (
+    ChainSettings,
+    NoisePlan,
+    SamplerWish,
+    plan_noise,
+    plan_restricted,
+)
+from tallyveil.subspace.nonnegative import Outputs, require_outputs
 from tallyveil.subspace.table import Margin, TableConstraints, constrain
+
+if TYPE_CHECKING:
+    from tallyveil.subspace.mcmc import SweepObserver
 
 BYTES_A_NUMBER = 24
 """Of simulated noise, in memory while it is drawn and written."""
@@ -202,6 +213,42 @@ class SubspacePlan:
     def digest(self) -> bytes:
         """SHA-256 of the plan's canonical JSON. The noise key depends on it."""
         return digest_of(self.to_mapping())
+
+
+def noise_of(plan: SubspacePlan, observer: "SweepObserver | None" = None) -> NoisePlan:
+    """Plan how the noise is drawn. No data is read.
+
+    Raises:
+        BudgetError: two tables that agree on the invariants are always farther apart than the plan's distance.
+        ConfigError: the plan's outputs cannot be made exactly.
+    """
+    lattice = plan.lattice()
+    # A guarantee about pairs of tables that do not exist would say nothing.
+    require_pairs(lattice, plan.law, plan.distance)
+    require_outputs(plan.outputs, plan.law, lattice)
+    if plan.outputs is Outputs.RESTRICTED:
+        return plan_restricted(lattice, plan.law)
+    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
+
+
+CONSTRAINTS: Final = "constraints.parquet"
+"""File of a release with the matrix of the sums that are published exactly."""
+
+
+def constraint_table(system: ConstraintSystem) -> pl.DataFrame:
+    """The matrix of a system: number of a sum, row of a cell in the published table, and its coefficient.
+
+    Only cells with another coefficient than 0 have a row.
+    """
+    rows = system.matrix.tocoo()
+    return pl.DataFrame(
+        {
+            "sum": np.array(system.names)[rows.row] if len(rows.row) else pl.Series([], dtype=pl.String),
+            "number": rows.row.astype(np.int64),
+            "cell": rows.col.astype(np.int64),
+            "coefficient": rows.data.astype(np.int64),
+        }
+    ).sort("number", "cell")
 
 
 def margins_of(schema: Schema) -> ConstraintSystem:

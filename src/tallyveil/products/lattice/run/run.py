@@ -35,44 +35,47 @@ from tallyveil.products.lattice.confidential import (
     require_table_header,
     restricted_table,
 )
-from tallyveil.products.lattice.public.plan import StatedSubspacePlan, SubspacePlan, refuse_many_draws
-from tallyveil.products.topdown.run.lattice_counts import noise_record
+from tallyveil.products.lattice.public.plan import (
+    CONSTRAINTS,
+    StatedSubspacePlan,
+    SubspacePlan,
+    constraint_table,
+    noise_of,
+    refuse_many_draws,
+)
+from tallyveil.products.lattice.public.verified import (
+    DRAWS,
+    SUMS,
+    SUMS_CSV,
+    TABLE,
+    TABLE_CSV,
+    UNBIASED,
+    margins_record,
+    names_of_cells,
+    table_checks,
+)
 from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product
 from tallyveil.runs.product import Job, Run, Work
-from tallyveil.schema.schema import Schema, schema_from_mapping
+from tallyveil.schema.schema import schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import refuse_inputs
 from tallyveil.storage.paths import refuse_long_paths
-from tallyveil.storage.read import collect, scan_parquet
 from tallyveil.storage.write import TEMPORARY_SUFFIX, write_file, write_json, write_parquet
 from tallyveil.subspace.constraints import ConstraintSystem
 from tallyveil.subspace.exact.digits import NoiseAddress
-from tallyveil.subspace.guarantee import require_pairs
 from tallyveil.subspace.mechanisms import GeneralisedLaplace
 from tallyveil.subspace.noise_plan import (
-    CONFIDENCE,
-    LEVEL,
     ErrorMargins,
     NoisePlan,
     error_margins,
     guarantee_record,
     margin_draws,
-    plan_noise,
-    plan_restricted,
+    noise_record,
 )
-from tallyveil.subspace.nonnegative import Outputs, nearest_nonnegative, require_outputs
-from tallyveil.subspace.table import cell_labels
-
-TABLE = "table.parquet"
-TABLE_CSV = "table.csv"
-SUMS = "sums.parquet"
-SUMS_CSV = "sums.csv"
-DRAWS = "draws.parquet"
-UNBIASED = "noisy"
-"""Column of the counts from which the nearest table without negative counts was made. They are unbiased."""
+from tallyveil.subspace.nonnegative import Outputs, nearest_nonnegative
 
 # The noise has place 0 (its query is 0).
 _ORDER_QUERY = 1
@@ -98,22 +101,6 @@ class SubspaceOutcome:
     manifest: Manifest
     noise: NoisePlan | None
     already_finished: bool
-
-
-def noise_of(plan: SubspacePlan, observer: Observer | None = None) -> NoisePlan:
-    """Plan how the noise is drawn. No data is read.
-
-    Raises:
-        BudgetError: two tables that agree on the invariants are always farther apart than the plan's distance.
-        ConfigError: the plan's outputs cannot be made exactly.
-    """
-    lattice = plan.lattice()
-    # A guarantee about pairs of tables that do not exist would say nothing.
-    require_pairs(lattice, plan.law, plan.distance)
-    require_outputs(plan.outputs, plan.law, lattice)
-    if plan.outputs is Outputs.RESTRICTED:
-        return plan_restricted(lattice, plan.law)
-    return plan_noise(lattice, plan.law, plan.wish, plan.chain, observer)
 
 
 def run_subspace(
@@ -248,6 +235,9 @@ class _TableWork:
         """Draw the noise and write the table; returns the body of the manifest."""
         plan, noise = self.plan, self.noise
         run.make([PLAN], lambda: write_json(run.path / PLAN, plan.to_mapping()))
+        # Who reads the release can then see what is published exactly, and derive the guarantee.
+        matrix = constraint_table(plan.constraints.system)
+        run.make([CONSTRAINTS], lambda: write_parquet(run.path / CONSTRAINTS, matrix, run.tags))
 
         def write_table() -> JsonObject:
             _write_table(run, self, _drawn(self, run.secrets.noise_key))
@@ -266,7 +256,7 @@ class _TableWork:
             "plan": plan.to_mapping(),
             "inputs": {"table_keyed_hash": run.secrets.commitment(self.table.digest())},
             "noise": noise_record(noise),
-            "margins": _margins_record(self.margins),
+            "margins": margins_record(self.margins),
         }
 
     def check(self, run: Run) -> list[str]:
@@ -308,7 +298,7 @@ def _drawn(work: _TableWork, key: bytes) -> dict[str, Integers]:
 
 def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> None:
     """Write the table and its sums, each with the margins of its unbiased counts."""
-    columns, margins = _names_of_cells(work.plan.schema), work.margins
+    columns, margins = names_of_cells(work.plan.schema), work.margins
     cells = pl.DataFrame({**columns, **counts, **({"margin": margins.cells} if margins else {})})
     totals = {name: work.sums.totals(values) for name, values in counts.items()}
     sums = pl.DataFrame({"sum": work.sums.names, **totals, **({"margin": margins.sums} if margins else {})})
@@ -317,22 +307,10 @@ def _write_table(run: Run, work: _TableWork, counts: dict[str, Integers]) -> Non
         write_file(run.path / csv, frame.write_csv)
 
 
-def _names_of_cells(schema: Schema) -> dict[str, list[str]]:
-    """One column for each attribute: the level of every cell of the table."""
-    labels = cell_labels(schema)
-    return {name: [label[name] for label in labels] for name in schema.attribute_names}
-
-
-def _margins_record(margins: ErrorMargins | None) -> JsonObject | None:
-    if margins is None:
-        return None
-    return {"level": str(LEVEL), "confidence": str(CONFIDENCE), "draws": margins.draws}
-
-
 def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> None:
     """Write the noise of the draws after the released one. Noise alone reveals nothing about the table."""
     vectors = noise.draw(run.secrets.noise_key, range(1, draws + 1))
-    columns = {name: levels * draws for name, levels in _names_of_cells(plan.schema).items()}
+    columns = {name: levels * draws for name, levels in names_of_cells(plan.schema).items()}
     # Draw 0 is that of the release and is never written.
     number = np.repeat(np.arange(1, draws + 1), plan.schema.size)
     frame = pl.DataFrame({"draw": number, **columns, "noise": vectors.ravel()})
@@ -341,27 +319,10 @@ def _write_draws(run: Run, plan: SubspacePlan, noise: NoisePlan, draws: int) -> 
 
 def _checks(out: Path, work: _TableWork) -> list[str]:
     """Read the written files back and check that they keep the invariants."""
-    plan, published = work.plan, work.sums
-    written = collect(scan_parquet(out / TABLE), out / TABLE, "table")
-    system = plan.constraints.system
-    names = _names_of_cells(plan.schema)
-    whole = written.select(*names).equals(pl.DataFrame(names))
-    sums = collect(scan_parquet(out / SUMS), out / SUMS, "sums")
-    passed = {
-        "every cell of the table is there once": whole,
-        f"all {system.n_constraints} invariants are exact": whole
-        and keeps_invariants(work.table, written["count"].to_numpy(), system),
-        # Sums are recomputed from the published table, not from the noise, so that both files agree.
-        "the published sums are those of the published table": whole
-        and sums["sum"].to_list() == list(published.names)
-        and np.array_equal(published.totals(written["count"].to_numpy()), sums["count"].to_numpy()),
-    }
-    if plan.outputs is not Outputs.FREE:
-        passed["no count is negative"] = bool((written["count"] >= 0).all())
-    if (out / DRAWS).exists():
-        drawn = collect(scan_parquet(out / DRAWS), out / DRAWS, "draws")
-        vectors = drawn["noise"].to_numpy().reshape(-1, plan.schema.size)
-        passed["every draw of noise leaves the invariants alone"] = work.noise.lattice.contains(vectors.T)
+    system = work.plan.constraints.system
+    passed = table_checks(
+        out, work.plan, work.noise.lattice, lambda counts: keeps_invariants(work.table, counts, system)
+    )
     for name, holds in passed.items():
         if not holds:
             raise SolverError(

@@ -1,6 +1,6 @@
 """The expected accuracy of SafeTab and SafeTab-H, from the plan alone: margins by detail, and errors by group size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 from tallyveil.noise.laws import Law
 from tallyveil.products.safetab.public.estimates import DetailEstimator, estimator_of, quality_of
 from tallyveil.products.safetab.public.household_tables import quality_of_sum
-from tallyveil.products.safetab.public.households import HouseholdPlan
+from tallyveil.products.safetab.public.households import NoisyHouseholdSet
 from tallyveil.products.safetab.public.levels import GroupLevel
 from tallyveil.products.safetab.public.plan import SafetabPlan
 
@@ -173,18 +173,20 @@ class HouseholdError:
         return asdict(self)
 
 
-def expected_household_errors(plan: HouseholdPlan) -> tuple[HouseholdError, ...]:
-    """Margins of every set and detail, without data."""
+def expected_household_errors(
+    runs: Iterable[tuple[str, Sequence[NoisyHouseholdSet]]],
+) -> tuple[HouseholdError, ...]:
+    """Margins of every set and detail of some runs, each a name and its sets, without data."""
     errors = []
-    for run in plan.runs:
-        for household_set in run.sets:
+    for run, sets in runs:
+        for household_set in sets:
             # A cell has the same law in every detail; only sums differ.
             cell = quality_of_sum(household_set, 1)
             for number, detail in enumerate(household_set.layout.details):
                 total = quality_of_sum(household_set, detail.n_cells)
                 errors.append(
                     HouseholdError(
-                        run.run,
+                        run,
                         household_set.table,
                         household_set.geography,
                         household_set.level,

@@ -36,7 +36,7 @@ by bisection, down to 1/64.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -410,7 +410,7 @@ def quality_arrays(
     return variances, margins, near
 
 
-_Worth = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
+Worth: TypeAlias = tuple[Quality, NDArray[np.float64] | float, NDArray[np.float64] | float]
 """Quality of a measured number; variance and margin of its estimate."""
 
 QUALITY_COLUMNS: Final = (
@@ -524,16 +524,15 @@ def numbers_of(
     if exact:
         methods[:], worth = Method.EXACT, _exact_worth
     elif groups.detail == level.ladder.total_only:
-        worth = partial(_total_only_worth, level)
+        worth = partial(total_only_worth, level)
     else:
         estimator = estimator_of(groups.cells.shape[1], level.stage_1, level.stage_2, *groups.bounds)
         totals = groups.cells.sum(axis=1)
         shifts = estimator.shifts(groups.stage_1, totals)
         # Totals of the groups: whether a threshold is near is judged by the total, also for cells.
         estimates = (totals * UNIT + estimator.n * shifts) / UNIT
-        near = quality_arrays(estimator, estimator.n, estimates)[2]
-        methods = np.where(near, Method.CORRECTED if estimator.gaussian else Method.PARTLY, Method.COMBINED)
-        worth = partial(_worth, estimator, estimates)
+        methods = methods_of(estimator, estimates)
+        worth = partial(worth_of, estimator, estimates)
     # Variance and margin depend on how many cells a sum has, not on which: one computation for all sums
     # alike.
     of_parts = {parts: worth(parts) for parts in {len(cells) for cells in sums}}
@@ -553,7 +552,7 @@ def _number(
     groups: NumberedGroups,
     cells: Integers,
     shifts: Integers,
-    worth: _Worth,
+    worth: Worth,
     allow_negative: bool,
     raised: bool,
 ) -> dict[str, Any]:
@@ -575,16 +574,23 @@ def _number(
     }
 
 
-def _exact_worth(_: int) -> _Worth:
+def _exact_worth(_: int) -> Worth:
     return Quality(0.0, 0.0), 0.0, 0.0
 
 
-def _total_only_worth(level: GroupLevel, _: int) -> _Worth:
+def total_only_worth(level: GroupLevel, _: int) -> Worth:
+    """Quality of a total-only group, which has no other estimate than its count."""
     measured = quality_of(level.total_only)
     return measured, measured.variance, measured.margin
 
 
-def _worth(estimator: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> _Worth:
+def methods_of(estimator: DetailEstimator, estimates: Floats) -> NDArray[np.int64]:
+    """The `Method` of groups whose totals have these estimates; int64."""
+    near = quality_arrays(estimator, estimator.n, estimates)[2]
+    return np.where(near, Method.CORRECTED if estimator.gaussian else Method.PARTLY, Method.COMBINED)
+
+
+def worth_of(estimator: DetailEstimator, estimates: NDArray[np.float64], parts: int) -> Worth:
     """Quality of a sum of `parts` cells, and variances and margins of its estimate in groups with these totals."""
     variances, margins, _ = quality_arrays(estimator, parts, estimates)
     return estimator.measured(parts), variances, margins

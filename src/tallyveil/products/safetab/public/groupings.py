@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -267,6 +267,19 @@ def list_groups(
             chosen = np.isin(np.array(groupings[axis].groups), list(labels))
             # A label makes all combinations with it total-only: broadcast along its axis.
             only |= chosen.reshape([-1 if n == axis else 1 for n in range(len(shape))])
+    return group_list(groupings, only, rows)
+
+
+def group_list(
+    groupings: Sequence[Grouping], only: NDArray[np.bool_], rows: Grouping | None = None
+) -> GroupList:
+    """List the groups of a level, of which each combination of groupings is total-only or not.
+
+    Args:
+        groupings: The groupings, but that of the rows.
+        only: Whether a combination is total-only; combinations in C order.
+        rows: The grouping that has a row for each of its groups; None for one row.
+    """
     flat = only.reshape(-1)
     place_of = np.empty(flat.size, np.int64)
     # Adaptive groups first, then total-only ones, each in C order; stable, because the order is part of the

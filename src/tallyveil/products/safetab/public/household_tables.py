@@ -17,9 +17,11 @@ from tallyveil.products.safetab.public.files import find_file, read_file, read_r
 from tallyveil.products.safetab.public.households import (
     GROUP_TOTALS,
     TABLES,
+    HouseholdDetail,
     HouseholdPlan,
     HouseholdSet,
     HouseholdTable,
+    NoisyHouseholdSet,
 )
 from tallyveil.products.safetab.public.regions import Regions
 from tallyveil.products.safetab.public.tables import OutputCheck
@@ -206,7 +208,7 @@ def household_rows(
     return pl.concat(frames).sort("TABLE", *KEYS, household_set.layout.column)
 
 
-def quality_of_sum(household_set: HouseholdSet, n: int) -> Quality:
+def quality_of_sum(household_set: NoisyHouseholdSet, n: int) -> Quality:
     """Variance and margin of a sum of n measured cells."""
     return Quality(
         n * household_set.law.variance_float(), float(margin_of_sum(noise_sum(household_set.law, n)))
@@ -240,6 +242,11 @@ def write_household_tables(
     write_parquet(inside(out, f"{table.name}-{run.lower()}.parquet"), frame, {**tags, "table": table.name})
 
 
+def read_household_text(out: Path, run: str, table: HouseholdTable, detail: HouseholdDetail) -> pl.DataFrame:
+    """The text of a published sub-table."""
+    return read_text(inside(out, table.name, detail.folder, f"{run.lower()}.csv"), "|")
+
+
 def check_household_tables(
     out: Path, run: str, table: HouseholdTable, groups: int, *, allow_negative: bool
 ) -> tuple[OutputCheck, ...]:
@@ -254,7 +261,7 @@ def check_household_tables(
     """
     checks, seen = [], 0
     for detail in table.details:
-        frame = read_text(out / table.name / detail.folder / f"{run.lower()}.csv", "|")
+        frame = read_household_text(out, run, table, detail)
         name = f"{run} {detail.folder}"
         numbers = frame.with_columns(pl.col("COUNT").cast(pl.Int64, strict=False))
         checks.append(_check(f"{name}: whole counts", numbers["COUNT"].null_count() == 0))

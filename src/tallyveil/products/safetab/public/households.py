@@ -14,7 +14,7 @@ Every table shows its measured cells and their sums, including the total, as the
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -187,25 +187,37 @@ class StatedHouseholdSet(Declared):
     standard_deviation: Number
     margin: Whole
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class HouseholdSet(StatedHouseholdSet):
-    """The same groups with what their measuring needs.
-
-    Attributes:
-        layout: Of the table.
-        view: As in `LevelSet`.
-        law: Law of the noise of every measured cell.
-    """
-
-    layout: HouseholdTable
-    view: View
-    law: Law
+    @property
+    def layout(self) -> HouseholdTable:
+        """The layout of the table."""
+        return next(table for table in TABLES if table.name == self.table)
 
     @property
     def name(self) -> str:
         """A name such as "t3 COUNTY level 2"."""
         return f"{self.table} {self.geography} level {self.level}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyHouseholdSet(StatedHouseholdSet):
+    """The same groups with the law of their noise.
+
+    Attributes:
+        law: Law of the noise of every measured cell.
+    """
+
+    law: Law
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HouseholdSet(NoisyHouseholdSet):
+    """The same groups with what their measuring needs.
+
+    Attributes:
+        view: As in `LevelSet`.
+    """
+
+    view: View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -233,14 +245,25 @@ class HouseholdRun(StatedHouseholdRun):
     sets: tuple[HouseholdSet, ...]
 
     def event(self) -> PrivacyEvent:
-        """The privacy event. A household's record is in one cell of each of its groups in every set."""
-        return SequentialEvent(
-            tuple(
-                # One cell in each of at most s groups: s counts with this law, in parallel over the rest.
-                ParallelEvent((release_of(household_set.law),), household_set.stability)
-                for household_set in self.sets
-            )
+        """The privacy event of the run."""
+        return event_of_sets(self.sets)
+
+
+def event_of_sets(sets: Sequence[NoisyHouseholdSet]) -> PrivacyEvent:
+    """The privacy event of a run. A household's record is in one cell of each of its groups in every set."""
+    return SequentialEvent(
+        tuple(
+            # One cell in each of at most s groups: s counts with this law, in parallel over the rest.
+            ParallelEvent((release_of(household_set.law),), household_set.stability)
+            for household_set in sets
         )
+    )
+
+
+def event_of_runs(runs: Sequence[PrivacyEvent]) -> PrivacyEvent:
+    """The event of both runs. Every household is in one of them."""
+    # degree=1: no household is in both runs, so only the dearer one counts.
+    return ParallelEvent(tuple(runs), degree=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -273,9 +296,8 @@ class HouseholdPlan:
     runs: tuple[HouseholdRun, ...]
 
     def event(self) -> PrivacyEvent:
-        """The event of both runs. Every household is in one of them."""
-        # degree=1: no household is in both runs, so only the dearer one counts.
-        return ParallelEvent(tuple(run.event() for run in self.runs), degree=1)
+        """The event of both runs."""
+        return event_of_runs([run.event() for run in self.runs])
 
     def digest(self) -> bytes:
         """SHA-256 of everything that determines the meaning of the noise, except the published T1."""
@@ -372,8 +394,7 @@ def _household_set(
             code="safetab-no-iterations",
         )
     try:
-        # The whole share of a group goes to its one table; nothing is kept for a choice of detail.
-        law = law_of(config.mechanism, budgets[place] / stability.groups)
+        law = law_of_share(config.mechanism, budgets[place], stability.groups)
     except BudgetError as error:
         raise BudgetError(f"{name}, budget {budgets[place]}: {error}") from None
     return HouseholdSet(
@@ -383,9 +404,22 @@ def _household_set(
         budget=budgets[place],
         stability=stability.groups,
         thresholds=thresholds[place],
-        standard_deviation=law.standard_deviation(),
-        margin=law.margin(Fraction(19, 20)),
-        layout=table,
+        **accuracy_of(law),
         view=view,
         law=law,
     )
+
+
+def law_of_share(mechanism: Mechanism, budget: Fraction, stability: int) -> Law:
+    """Law of the noise of a set with a budget, of whose groups a household can be in `stability`.
+
+    Raises:
+        BudgetError: the noise would be out of range.
+    """
+    # The whole share of a group goes to its one table; nothing is kept for a choice of detail.
+    return law_of(mechanism, budget / stability)
+
+
+def accuracy_of(law: Law) -> dict[str, Any]:
+    """What a plan states of a law: its standard deviation, and the margin of a cell at 95 %."""
+    return {"standard_deviation": law.standard_deviation(), "margin": law.margin(Fraction(19, 20))}

@@ -32,7 +32,7 @@ from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_e
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import as_given, fraction_of
-from tallyveil.files.finished import LEDGER
+from tallyveil.files.finished import LEDGER, require_fits
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed
 from tallyveil.noise.laws import DiscreteGaussian
@@ -203,7 +203,10 @@ def derived_privacy(root: Path, manifest: Manifest) -> JsonObject:
         )
     derived = {}
     for name, part in zip(budgets, parts, strict=True):
-        delta = fraction_of(manifest.privacy.get(name, {}).get("delta")) or Fraction(0)
+        stated = manifest.privacy.get(name)
+        delta = fraction_of(str(stated.get("delta"))) if isinstance(stated, dict) else None
+        require_fits(delta is not None, f"the manifest states no delta of {name!a:.80}")
+        assert delta is not None  # for the type checker
         derived[name] = privacy_of_event(name, cost(part), part, mechanism, delta).to_mapping()
     return derived
 

@@ -408,9 +408,9 @@ _ROWS: Final = "cells/rows"
 """Columns of a check. No grouping has such a name, because no name holds a slash."""
 
 
-def group_table_paths(level: MappedLevel) -> list[str]:
-    """Files of a level within the output folder."""
-    return [f"{folder}/{file_name(level.name)}.parquet" for folder in ("totals", "cells")]
+def group_table_paths(level: str) -> list[str]:
+    """Files of a level, by its name, within the output folder."""
+    return [f"{folder}/{file_name(level)}.parquet" for folder in ("totals", "cells")]
 
 
 def group_tables(level: MappedLevel, collected: CollectedGroups) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -431,7 +431,7 @@ def write_group_tables(
     Raises:
         StoreError: a file cannot be written.
     """
-    for path, frame in zip(group_table_paths(level), tables, strict=True):
+    for path, frame in zip(group_table_paths(level.name), tables, strict=True):
         write_parquet(inside(out, *path.split("/")), frame, {**tags, "table": path.split("/")[0]})
 
 
@@ -441,7 +441,7 @@ def read_group_tables(out: Path, level: MappedLevel) -> tuple[pl.DataFrame, pl.D
     Raises:
         StoreError: a table is missing or cannot be read.
     """
-    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(level))
+    totals, cells = (read_published(inside(out, *path.split("/"))) for path in group_table_paths(level.name))
     return totals, cells
 
 

@@ -277,7 +277,7 @@ def require_groups_release(plan: GroupPlan, out: Path) -> Manifest:
             "of groups. Name the file that it was made with.",
             code="no-release",
         )
-    for path in [path for level in plan.levels for path in group_table_paths(level)]:
+    for path in [path for level in plan.levels for path in group_table_paths(level.name)]:
         require_unchanged(out, manifest, inside(out, *path.split("/")))
     return manifest
 

@@ -88,7 +88,7 @@ class GroupsProduct:
     def refuse(self, out: Path) -> None:
         """Refuse an output folder in which the records lie, or whose path is too long; raises StoreError."""
         refuse_inputs(out, [self.records])
-        paths = [path for level in self.plan.levels for path in group_table_paths(level)]
+        paths = [path for level in self.plan.levels for path in group_table_paths(level.name)]
         refuse_long_paths(out, paths, TEMPORARY_SUFFIX)
 
     def read(self, out: Path, observer: Observer) -> Work:
@@ -144,7 +144,7 @@ class _GroupsWork:
             # A stage for each level, so that a killed run does only the begun level again.
             level.name: run.stage(
                 f"tabulate {level.name}",
-                group_table_paths(level),
+                group_table_paths(level.name),
                 partial(self._tabulate, run, level, measurer),
             )
             for level in plan.levels

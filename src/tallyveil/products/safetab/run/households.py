@@ -263,7 +263,9 @@ def groups_of(run: HouseholdRun, totals: pl.DataFrame, regions: Regions) -> dict
 
 def _expected(plan: HouseholdPlan) -> list[JsonObject]:
     """Content of `expected.json`: the expected errors of the published numbers."""
-    return [error.to_mapping() for error in expected_household_errors(plan)]
+    return [
+        error.to_mapping() for error in expected_household_errors((run.run, run.sets) for run in plan.runs)
+    ]
 
 
 def _privacy(run: HouseholdRun) -> JsonObject:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tallyveil.accounting.engines.tails import fraction_bounds
 from tallyveil.arrays import Integers
 from tallyveil.confidential.histogram import ConfidentialHistogram, noisy_answers
 from tallyveil.declared import mapping_of
@@ -24,7 +23,7 @@ from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 from tallyveil.subspace.exact.digits import NoiseAddress
 from tallyveil.subspace.mechanisms import GeneralisedGaussian
-from tallyveil.subspace.noise_plan import PUBLIC_KEY, NoisePlan, guarantee_record
+from tallyveil.subspace.noise_plan import PUBLIC_KEY, guarantee_record, noise_record
 
 KEY_PURPOSE = "integer-subspace"
 
@@ -100,37 +99,6 @@ LEAST_DRAWS: Final = 100
 
 _CELLS_LOOKED_AT: Final = 1 << 24
 """Cells that all tries of the simulated draws may touch: a bound on time. Larger lattices get fewer draws, or none."""
-
-
-def noise_record(noise: NoisePlan) -> dict[str, Any]:
-    """The lattice, the sampler, and the distance of a chain from its target law, as plain data."""
-    lattice = noise.lattice
-    record: dict[str, Any] = {
-        "structure": lattice.structure.kind.value,
-        "cells": lattice.n_cells,
-        "dimension": lattice.dimension,
-        "basis": lattice.basis_kind,
-        "notes": list(lattice.notes),
-        "sampler": noise.name,
-        "reason": noise.reason,
-        "total_variation": fraction_bounds(noise.total_variation).upper,
-    }
-    if noise.chain is not None:
-        bound = noise.chain.bound
-        record["chain"] = {
-            "moves": noise.chain.settings.moves,
-            "sweeps": bound.sweeps,
-            "lag": bound.lag,
-            "pairs": bound.pairs,
-            "estimate": bound.estimate,
-            "standard_error": bound.standard_error,
-            "confidence": bound.confidence,
-            "measured": bound.measured,
-            "extrapolated": bound.extrapolated,
-            "used": "extrapolated" if noise.chain.settings.extrapolate else "measured",
-            "allowed_delta": str(noise.chain.settings.allowed_delta),
-        }
-    return record
 
 
 def drawn_record(plan: ReleasePlan, draw: SubspaceDraw) -> dict[str, Any]:

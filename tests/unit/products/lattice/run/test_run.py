@@ -17,16 +17,10 @@ from tallyveil.errors import (
 )
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.products.lattice.public.from_toml import load_subspace_plan
+from tallyveil.products.lattice.public.plan import noise_of
+from tallyveil.products.lattice.public.verified import DRAWS, SUMS, TABLE, TABLE_CSV
 from tallyveil.products.lattice.run import run as table_run
-from tallyveil.products.lattice.run.run import (
-    DRAWS,
-    SUMS,
-    TABLE,
-    TABLE_CSV,
-    TableProduct,
-    noise_of,
-    run_subspace,
-)
+from tallyveil.products.lattice.run.run import TableProduct, run_subspace
 from tallyveil.runs.observer import SilentObserver
 
 KEY = bytes(32)

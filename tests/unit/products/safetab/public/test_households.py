@@ -67,7 +67,7 @@ def test_the_production_plan(production, tmp_path):
     assert noise["USA", 1] == (pytest.approx(25.5, abs=0.05), 50)
     assert noise["STATE", 2] == (pytest.approx(1.531, abs=5e-4), 3)
     assert noise["TRACT", 2] == (pytest.approx(5.612, abs=5e-4), 11)
-    errors = expected_household_errors(plan)
+    errors = expected_household_errors((run.run, run.sets) for run in plan.runs)
     assert len(errors) == sum(len(one.layout.details) for run in plan.runs for one in run.sets)
     assert {(e.table, e.detail, e.from_count) for e in errors if (e.geography, e.level) == ("COUNTY", 1)} == {
         ("t3", "T03001", None),
