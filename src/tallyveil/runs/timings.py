@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.errors import StoreError
+from tallyveil.files.finished import LEDGER
 from tallyveil.runs.observer import Observer, SilentObserver
 from tallyveil.storage.system import peak_memory_mib
 from tallyveil.storage.write import store_error
@@ -22,7 +23,7 @@ class Timings:
         file: The file, which is made or continued. It must not lie in the folder of the release.
         observer: Is told the same; None for nobody.
     Raises:
-        StoreError: the file cannot be written to.
+        StoreError: the file cannot be written to, is no file of timings, or lies in the folder of a release.
     """
 
     def __init__(self, file: str | Path, observer: Observer | None = None) -> None:
@@ -31,6 +32,12 @@ class Timings:
         if self._file.exists() and not _is_ours(self._file):
             raise StoreError(
                 f"{self._file} is no file of timings. Name a new file, or one that earlier runs wrote.",
+                code="write-failed",
+            )
+        if any((folder / LEDGER).exists() for folder in self._file.absolute().parents):
+            raise StoreError(
+                f"{self._file} lies in the folder of a release, which holds nothing of the machine that made it. Name "
+                "a file outside of it.",
                 code="write-failed",
             )
         # Tried at once: a file that cannot be written to must not end a run that has spent.

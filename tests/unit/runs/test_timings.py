@@ -63,3 +63,12 @@ def test_another_file_is_not_written_to(tmp_path):
         with pytest.raises(StoreError, match="no file of timings"):
             Timings(place)
     assert other.read_text() == '{"sequence": 0}\n'
+
+
+def test_a_file_in_the_folder_of_a_release_is_refused(tmp_path):
+    (tmp_path / "ledger.jsonl").touch()
+    (tmp_path / "tables").mkdir()
+    for place in (tmp_path, tmp_path / "tables"):
+        with pytest.raises(StoreError, match="folder of a release"):
+            Timings(place / "timings.jsonl")
+        assert not (place / "timings.jsonl").exists()
