@@ -75,6 +75,8 @@ _BLOCKS: Final = (
     1,
 )  # neighbouring nodes that are bounded at once, and then fewer where they may count
 _AT_ONCE: Final = 1 << 20  # nodes times kinds of answers that are bounded at once
+_DOUBTS_AT_ONCE: Final = 1 << 14  # nodes whose arrays stay in the cache of a core
+_LITTLE: Final = 1e-3  # of what is known of a doubt: the rest of it need not be computed node by node
 _MOST_SCANNED: Final = 1 << 25  # nodes of a rule, of which nearly all are only bounded
 _MOST_NUMBERS: Final = 1 << 21  # transforms of kinds and of options at all nodes
 _MOST_TAKEN: Final = 4096  # options that a law takes in all
@@ -513,17 +515,20 @@ def _doubt(variance: float, u: Floats) -> Floats:
     """
     period = 2 * math.pi * variance
     nearest = np.rint(u / period)
-    distance = u - nearest * period
+    distance = np.abs(u - nearest * period)
     # The normaliser lies between 2 - c and c, with c the sum of the images at 0.
     images = 2 * sum(math.exp(-2 * math.pi**2 * variance * j * j) for j in range(1, 6)) * (1 + 1e-9)
-    others = np.zeros(u.size)
-    for k in (-1, 0, 1):
-        others += np.where(nearest + k == 0, 0.0, np.exp(-((distance - k * period) ** 2) / (2 * variance)))
-    # Farther images together are below 2.1 exp(-4 pi^2 v) of the nearest one, here or in the first image.
-    farther = 2.1 * math.exp(-4 * math.pi**2 * variance) * np.exp(-distance * distance / (2 * variance))
-    first = np.exp(-u * u / (2 * variance))
-    doubts: Floats = ((others + farther) * (1 + 1e-6) + images * first) / (1 - images)
-    return doubts
+    # The images farther away than the two on both sides of the nearest one are together below this part of it.
+    farther = 2.1 * math.exp(-4 * math.pi**2 * variance)
+    doubts: Floats = np.exp(distance * distance * (-1 / (2 * variance)))
+    is_first = nearest == 0
+    # The first image itself is that of normal noise.
+    doubts = np.where(is_first, farther, 1 + farther) * doubts
+    # The image on the other side of u; and that on the far side, which is farther away than a period.
+    doubts += np.exp((period - distance) ** 2 * (-1 / (2 * variance)))
+    doubts += math.exp(-2 * math.pi**2 * variance)
+    # The first image is at most 1.
+    return (doubts * (1 + 1e-6) + images) / (1 - images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,14 +586,17 @@ class _Rule:
         """
         height = self._height(options)
         count, total = self._count(height), 0.0
-        for begin in range(0, count, _AT_ONCE):
-            u = np.arange(begin, min(begin + _AT_ONCE, count), dtype=np.float64) * self.step
-            doubts = np.max(
-                [_doubt(float(noise.variance / n), u) for n in range(1, noise.squared_distance + 1)], axis=0
-            )
+        for begin in range(0, count, _DOUBTS_AT_ONCE):
+            # A transform is no larger than the sum of all its images, below 1.03 of its unit from 1/4 on.
+            rest = 1.03 * math.exp(self._beyond(begin, height) + self.slack) if begin else math.inf
+            if rest <= _LITTLE * total:
+                return 1.001 * (total + rest)
+            u = np.arange(begin, min(begin + _DOUBTS_AT_ONCE, count), dtype=np.float64) * self.step
+            doubts = np.zeros(u.size)
+            for n in range(1, noise.squared_distance + 1):
+                np.maximum(doubts, _doubt(float(noise.variance / n), u), out=doubts)
             logs = height - u * u * (self.dither / 2) - np.log(self.tilt**2 + u * u)
             total += float(np.exp(logs + self.slack) @ doubts) * self.step / math.pi
-        # Beyond, a transform is no larger than the sum of all its images, below 1.03 of its unit from 1/4 on.
         return 1.001 * (total + 1.03 * math.exp(self._beyond(count, height) + self.slack))
 
     def _height(self, options: tuple[_Options, ...]) -> float:
