@@ -580,9 +580,11 @@ def of_site(root: Path) -> Iterator[Edit]:
             changed_json(root / "data" / "site.json", lambda content: at(content, path, other))
 
         yield Edit("site", f"site.json: {named(path)}", forge)
-    for file in sorted(root.rglob("*")):
+    files = [file for file in sorted(root.rglob("*")) if file.is_file()]
+    # One in so many: each of them is compared byte by byte in the same way.
+    for file in files[::10]:
         name = file.relative_to(root).as_posix()
-        if file.is_file() and name != "data/site.json":
+        if name != "data/site.json":
             yield Edit("site", name, partial(_appended, name=name))
     yield Edit("site", "a file beside", lambda root: _beside(root / "notes.txt"))
     yield Edit("site", "a file beside the data", lambda root: _beside(root / "data" / "notes.json"))
