@@ -111,9 +111,10 @@ def made_from_releases(release: Path, programme: Path, place: Path) -> Iterator[
     yield Derived(tables, (release,), list(of_publication(tables)))
     make_site(release, site)
     yield Derived(site, (release,), list(of_site(site)))
-    small_jobs.redistricting(place, "pl94-persons")
+    (inputs := place / "redistricting").mkdir()
+    small_jobs.redistricting(inputs, "pl94-persons")
     persons = tallyveil.run(
-        place / small_jobs.COUNTRY / "release.toml", place / "persons", workers=1, insecure_test_key="forgery"
+        inputs / small_jobs.COUNTRY / "release.toml", place / "persons", workers=1, insecure_test_key="forgery"
     ).path
     tallyveil.publish_pl94(persons, place / "pl94", csv=True)
     yield Derived(place / "pl94", (persons,), list(of_publication(place / "pl94", "redistricting tables")))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallyveil.accounting.numbers import at_most
-from tallyveil.api.arguments import Name, checked, fixed
+from tallyveil.api.arguments import Name, Workers, checked, fixed
 from tallyveil.api.products import PRODUCTS, write_page
 from tallyveil.api.stated import StatedGuarantee
 from tallyveil.files.finished import MANIFEST
@@ -14,11 +14,13 @@ from tallyveil.files.manifest import Manifest, ReleaseKind, Spent
 from tallyveil.files.marks import NOT_PRIVATE, marks_of, short_mark
 from tallyveil.files.signatures import signature_of
 from tallyveil.printable import described
+from tallyveil.storage.system import usable_cores
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tallyveil.api.verifying import Verdict
+    from tallyveil.postprocess.intervals.residuals import QueryResiduals
 
 
 AnyOpened = TypeVar("AnyOpened", bound="Opened")
@@ -124,6 +126,14 @@ class Opened:
         return described(f"{title} · run {self.manifest.run}", self._lines(), self._lead())
 
 
+def residuals_in(folder: Path, workers: int | None = None) -> "list[QueryResiduals]":
+    """As `WithMeasurements.residuals`, of a folder."""
+    from tallyveil.postprocess.intervals.residuals import residuals_of
+    from tallyveil.postprocess.measured import open_measurements
+
+    return residuals_of(open_measurements(folder), workers or usable_cores())
+
+
 def with_page(folder: AnyOpened) -> AnyOpened:
     """A finished folder, whose page is written unless it is there already; raises StoreError."""
     if not (folder.path / "report.html").exists():
@@ -158,6 +168,24 @@ class WithMeasurements(Opened):
         from tallyveil.postprocess.exchange.exported import noisy_answers
 
         return noisy_answers(self.path, self.manifest, geolevel, query)
+
+    @checked
+    def residuals(self, *, workers: Workers | None = None) -> "list[QueryResiduals]":
+        """How the noisy answers of every query lie around the joint estimate of all measurements.
+
+        Their squares should be about as large as the stated variances say. Where they are not, something is not as
+        stated: geocodes, the order of cells, exact counts or variances. So this checks measurements of others.
+
+        Args:
+            workers: Number of threads; all cores by default. The numbers do not depend on it.
+        Returns:
+            One entry for each geolevel and query; `is_as_stated` says whether it is within the limits of chance.
+        Raises:
+            ConfigError: the noise is not Gaussian, or the schema is too large for one model of all cells.
+            StoreError: not all measurements are in the folder, or they are damaged.
+        Privacy: computed from noisy measurements; spends nothing.
+        """
+        return residuals_in(self.path, workers)
 
 
 class Measurements(WithMeasurements):

@@ -12,10 +12,12 @@ from tallyveil.cli.frame.arguments import (
     MeasurementsFolder,
     Quiet,
     TimingsFile,
+    Workers,
     give,
     group_of_commands,
 )
 from tallyveil.cli.frame.summary import finish_measurements
+from tallyveil.cli.verify import WRONG
 from tallyveil.measurements.layouts.layout import Layout
 
 if TYPE_CHECKING:
@@ -107,3 +109,27 @@ def export_files(
     lines = [*marks.lines(), f"measurements of run {run} in the layout {layout.value} in {out}"]
     record = {"run": run, "layout": layout.value, "out": str(out), **marks.entry()}
     give(record, lines, quiet=quiet, as_json=as_json)
+
+
+@measurements.command(name="check")
+def check_measurements(
+    measured: MeasurementsFolder, quiet: Quiet = False, as_json: AsJson = False, workers: Workers = None
+) -> None:
+    """Hold noisy answers to their joint estimate: geocodes, cells, exact counts and variances that are not as stated.
+
+    Every query at every geolevel has a sum of squared residuals, which the stated variances predict. The exit code is 0
+    if all are within the limits of chance, and 10 if one is not. Nothing is written or spent.
+    """
+    from tallyveil.api.opened import residuals_in
+
+    residuals = residuals_in(measured, workers)
+    wrong = [item for item in residuals if not item.is_as_stated]
+    lines = [
+        f"{len(residuals) - len(wrong)} of {len(residuals)} sums, one for each geolevel and query, are as large as the "
+        "stated variances say",
+        *(f"NOT AS STATED: {item}" for item in wrong),
+    ]
+    record = {"as_stated": not wrong, "residuals": [item.to_mapping() for item in residuals]}
+    give(record, lines, quiet=quiet, as_json=as_json)
+    if wrong:
+        raise typer.Exit(WRONG)

@@ -1,0 +1,131 @@
+"""Noisy answers that are not what they are said to be are found by their residuals against the joint estimate."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from tests.conftest import SMALL_RELEASE, write_small_inputs
+from tests.forgery.forger import changed_frame, reseal
+
+import tallyveil
+from tallyveil.errors import ConfigError, StoreError
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    release = write_small_inputs(folder / "inputs", SMALL_RELEASE)
+    return tallyveil.measure(release, folder / "measured", workers=1, insecure_test_key="residuals").path
+
+
+def test_measurements_are_as_stated(measured, command):
+    residuals = tallyveil.open(measured).residuals()
+    assert all(item.is_as_stated for item in residuals)
+    said = json.loads(command("measurements", "check", measured, "--json"))
+    assert said["as_stated"] is True
+    assert [item["ratio"] for item in said["residuals"]] == [item.ratio for item in residuals]
+
+
+def test_degrees_of_freedom_are_answers_less_unknown_counts(measured):
+    answers = sum(
+        int(pl.read_parquet(path)["values"].list.len().sum())
+        for path in measured.glob("measurements/*/*/*.parquet")
+    )
+    # Three ages live in houses and two in barracks, in blocks where the bounds allow it.
+    allowed = pl.read_parquet(measured.parent / "inputs" / "barracks.parquet").filter(
+        pl.col("upper").fill_null(1) > 0
+    )
+    cells = allowed["home"].replace_strict({"house": 3, "barracks": 2}).sum()
+    # The totals of two regions are exact.
+    degrees = sum(item.degrees for item in tallyveil.open(measured).residuals())
+    assert degrees == pytest.approx(answers - (cells - 2), abs=1e-6)
+
+
+def reversed_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("values").list.reverse())
+
+
+def reversed_geounits(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("values").reverse())
+
+
+def two_geounits_swapped(frame: pl.DataFrame) -> pl.DataFrame:
+    """The largest and the smallest."""
+    sizes = frame["values"].list.sum()
+    order = list(range(frame.height))
+    large, small = sizes.arg_max(), sizes.arg_min()
+    order[large], order[small] = order[small], order[large]
+    return frame.with_columns(frame["values"].gather(order))
+
+
+def opposite_sign(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("values").list.eval(-pl.element()))
+
+
+def less_exact(frame: pl.DataFrame) -> pl.DataFrame:
+    """Noise of far more than the variance that is stated, and of mean 0."""
+    moved = [
+        [value + (12 if (row + place) % 2 else -12) for place, value in enumerate(values)]
+        for row, values in enumerate(frame["values"].to_list())
+    ]
+    return frame.with_columns(pl.Series("values", moved, dtype=frame.schema["values"]))
+
+
+def one_answer_wrong(frame: pl.DataFrame) -> pl.DataFrame:
+    values = frame["values"].to_list()
+    values[3][0] += 100
+    return frame.with_columns(pl.Series("values", values, dtype=frame.schema["values"]))
+
+
+MISTAKES = [
+    (change, place)
+    for place in ("Town/age.home", "Block/age.home", "Block/grown", "Town/total")
+    for change in (
+        reversed_cells,
+        reversed_geounits,
+        two_geounits_swapped,
+        opposite_sign,
+        less_exact,
+        one_answer_wrong,
+    )
+    # A total has one cell, whose order cannot be wrong.
+    if (change, place) != (reversed_cells, "Town/total")
+]
+
+
+@pytest.mark.parametrize(("change", "place"), MISTAKES)
+def test_a_mistake_is_found_where_it_was_made(measured, tmp_path, change: Callable, place: str):
+    wrong = tmp_path / "wrong"
+    shutil.copytree(measured, wrong)
+    changed_frame(wrong / "measurements" / place / "part-00000.parquet", change)
+    reseal(wrong)
+    residuals = tallyveil.open(wrong).residuals(workers=1)
+    at = [(item.geolevel, item.query.replace("*", ".")) for item in residuals if not item.is_as_stated]
+    assert tuple(place.split("/")) in at
+
+
+def test_the_command_names_the_query_and_has_its_own_exit_code(measured, tmp_path, command):
+    wrong = tmp_path / "wrong"
+    shutil.copytree(measured, wrong)
+    changed_frame(wrong / "measurements" / "Town" / "age.home" / "part-00000.parquet", reversed_cells)
+    reseal(wrong)
+    command("measurements", "check", wrong, code=10)
+    said = [str(item) for item in tallyveil.open(wrong).residuals() if not item.is_as_stated]
+    assert any(line.startswith("age*home at Town: the squared residuals are ") for line in said)
+
+
+def test_what_cannot_be_checked_is_refused(measured, tmp_path):
+    text = SMALL_RELEASE.replace("discrete_gaussian", "discrete_laplace").replace(
+        'rho = "2"', 'epsilon = "2"'
+    )
+    text = text.replace('neighbours = "bounded"', 'neighbours = "unbounded"')
+    text = text.replace('[[invariants]]\nquery = "total"\ngeolevels = ["Region"]\n', "")
+    laplace = write_small_inputs(tmp_path / "inputs", text)
+    folder = tallyveil.measure(laplace, tmp_path / "laplace", workers=1, insecure_test_key="x").path
+    with pytest.raises(ConfigError, match="Laplace"):
+        tallyveil.open(folder).residuals()
+    with pytest.raises(StoreError):
+        tallyveil.open(tmp_path).residuals()
