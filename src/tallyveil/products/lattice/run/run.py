@@ -321,7 +321,11 @@ def _checks(out: Path, work: _TableWork) -> list[str]:
     """Read the written files back and check that they keep the invariants."""
     system = work.plan.constraints.system
     passed = table_checks(
-        out, work.plan, work.noise.lattice, lambda counts: keeps_invariants(work.table, counts, system)
+        out,
+        work.plan,
+        work.sums,
+        work.noise.lattice,
+        lambda counts: keeps_invariants(work.table, counts, system),
     )
     for name, holds in passed.items():
         if not holds:
