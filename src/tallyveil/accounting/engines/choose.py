@@ -326,7 +326,7 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
 
 
 def _dithered(law: Law, width: float) -> Dithered | None:
-    return Dithered.build(law, width)
+    return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
@@ -404,7 +404,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
     "closed_form": lambda factors, _: ClosedForm.build(factors),
     "quadrature": lambda factors, _: Quadrature.build(factors),
     "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
-    "dithered": Dithered.build,  # at the width asked for and no other
+    "dithered": _dithered,  # at the width asked for and no other
     "direct": _direct,
     "gridded": lambda factors, _: _fine_grid(factors),
     "proved": lambda factors, _: Proved.build(factors),

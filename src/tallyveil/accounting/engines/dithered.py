@@ -27,6 +27,7 @@ from fractions import Fraction
 from typing import Final, TypeAlias, TypeGuard
 
 import numpy as np
+from flint import arb
 
 from tallyveil.accounting.engines.loss_transform import (
     FEW_STATES,
@@ -46,17 +47,22 @@ from tallyveil.accounting.engines.moments import certified_log_moment, greatest_
 from tallyveil.accounting.engines.sampled import (
     USUAL_TERMS,
     atoms_of_sample,
+    is_dense,
     largest_tilt,
+    stays_of_sample,
     takes_sample,
     terms_of_sample,
 )
 from tallyveil.accounting.engines.tails import (
     NOTHING,
+    LossEngine,
     ManyBounds,
     Tails,
     exact_epsilon,
+    float_bounds,
     log_reflected,
     log_rest,
+    tails_by_chords,
 )
 from tallyveil.accounting.losses import (
     UNKNOWN_LAW,
@@ -74,6 +80,7 @@ from tallyveil.accounting.losses import (
 )
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Complexes, Floats, Integers
+from tallyveil.noise.balls import precision
 
 # Minus the logarithm, about, of images of a factor below which none of them is computed.
 _NEGLIGIBLE_IMAGE: Final = 60.0
@@ -85,6 +92,9 @@ _LARGEST_EXPONENT: Final = 700.0
 
 Transformed: TypeAlias = Base | SampledLoss
 """Losses whose transform is known."""
+
+EngineOf: TypeAlias = Callable[[Law], LossEngine]
+"""Makes the engine of a law, the empty one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class Scan:
         windows: Where the transform is not negligible; at a usual tilt if that depends on the tilt.
         spread: About the standard deviation of the loss, or more.
         is_tilted: Whether the windows take the other factors into account, and so depend on the tilt.
+        without_stays: Whether the contour is that of the part in which not all samples of fixed size have a loss of 0.
     """
 
     gaussians: GaussianFactors
@@ -106,12 +117,15 @@ class Scan:
     windows: Windows
     spread: float
     is_tilted: bool = False
+    without_stays: bool = False
 
     def at(self, tilt: float) -> "Scan":
         """The same with the windows at a tilt."""
         if not self.is_tilted:
             return self
-        decay = decay_of(self.gaussians, self.others, Fraction(tilt), self.spread)
+        decay = decay_of(
+            self.gaussians, self.others, Fraction(tilt), self.spread, without_stays=self.without_stays
+        )
         return replace(self, windows=find_windows(decay, self.depth, FEW_STATES))
 
     def largest(self, tilt: float) -> float:
@@ -306,7 +320,7 @@ def transform_of(
     wide, others = _split((factor,))
     gaussians = GaussianFactors.of(wide)
     lists = _lists(others, tilt, float(numbers.max(initial=0) * step))
-    part = _transform(gaussians, others, lists, (numbers, step, numbers.size), tilt)
+    part = _transform(gaussians, others, lists, (numbers, step, numbers.size), tilt, without_stays=False)
     return part, _centre(gaussians, lists)
 
 
@@ -316,6 +330,8 @@ def _transform(
     lists: dict[Other, "_List"],
     nodes: tuple[Integers, float, int],
     tilt: float,
+    *,
+    without_stays: bool,
 ) -> "ContourPart":
     """The transform of all factors.
 
@@ -324,16 +340,33 @@ def _transform(
         lists: Those of the others that have one.
         nodes: Numbers of nodes, their distance, and how many nodes the whole rule has.
         tilt: s.
+        without_stays: Whether the part is taken off in which all samples of fixed size have a loss of 0.
     """
     numbers, step, count = nodes
     u = numbers.astype(np.float64) * step
     part = _gaussian_part(gaussians, u, tilt)
+    samples = ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
+    stays, roundings = 1.0, 0.0
     for factor in others:
         if isinstance(factor, ExponentialLoss):
             part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+        elif without_stays and has_stays(factor):
+            law = lists[factor]
+            samples = samples.times(*_listed_part(law, numbers, step, count))
+            # The last one of the list. A power has four units for each factor, and the weight two.
+            stays *= float(law.weights[-1].real) ** law.multiplicity
+            roundings += law.multiplicity * (8 + 2 * law.error / UNIT)
         else:
             part = part.times(*_listed_part(lists[factor], numbers, step, count))
-    return part
+    if not without_stays:
+        return part
+    # The difference is the transform of a part of the law, so that its modulus is at most 1.
+    return part.times(samples.values - stays, samples.errors + roundings)
+
+
+def has_stays(factor: Transformed) -> bool:
+    """Whether a loss is 0 with a probability, and has a density beside it: dense samples of fixed size."""
+    return isinstance(factor, SampledLoss) and factor.changed and is_dense(factor)
 
 
 def _centre(gaussians: GaussianFactors, lists: dict[Other, "_List"]) -> Fraction:
@@ -418,7 +451,9 @@ def _terms_at_nodes(
 ) -> tuple[_Terms, _Terms]:
     """The terms at some of the nodes, `count` in all, for the dither and for one twice as wide."""
     u = numbers.astype(np.float64) * step
-    part = _transform(scan.gaussians, scan.others, lists, (numbers, step, count), tilt)
+    part = _transform(
+        scan.gaussians, scan.others, lists, (numbers, step, count), tilt, without_stays=scan.without_stays
+    )
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -811,7 +846,7 @@ MOST_ATOMS: Final = 4096
 MOST_NODES: Final = 1 << 23
 """Nodes of one contour above which only Chernoff's bound is given. This many take two seconds, and 400 MB."""
 
-MOST_TERMS: Final = 1 << 28
+MOST_TERMS: Final = 1 << 30
 """The same for nodes times factors and atoms: this many take two seconds."""
 
 MOST_AT_BUILD: Final = 1 << 21
@@ -834,6 +869,8 @@ _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, 
 _PERIOD: Final = 10.0  # standard deviations in the period of a usual contour, about
 # How much more may be left out where the decay is that of all factors: a sixth of the width, for far fewer nodes.
 _SHALLOWER: Final = 5.0
+# Minus the logarithm of a probability of a loss of 0 from which it is not taken out: the transform falls to it.
+_NEGLIGIBLE_STAYS: Final = 45.0
 _UNKNOWN: Final = Bounds(-math.inf, 0.0)
 _ROUNDS: Final = 8  # of a usual tilt and the variance there
 _SHORTER: Final = 6  # distances for Chernoff's bound that are tried, each half of the one before
@@ -867,14 +904,23 @@ class Dithered:
         factors: The losses that are added up, equal ones merged.
         scan: Where the transform of their sum is not negligible.
         width: Width of epsilon's bounds that the scan is made for.
+        engine_of: Makes the engine of some of the losses, for the case that all samples of fixed size have a loss of 0.
     """
 
     name = "dithered"
 
-    def __init__(self, factors: tuple[Transformed, ...], scan: Scan, width: float) -> None:
+    def __init__(
+        self, factors: tuple[Transformed, ...], scan: Scan, width: float, engine_of: EngineOf | None
+    ) -> None:
         self.factors = factors
         self.scan = scan
         self.width = width
+        self._engine_of = engine_of
+        self._stays: tuple[Bounds, LossEngine] | None = None
+        if scan.without_stays:
+            assert engine_of is not None
+            rest = merged_law(tuple(factor for factor in factors if not has_stays(factor)))
+            self._stays = _log_stays(factors), engine_of(rest)
         # Mean of the loss under P: half its variance for the Gaussian part.
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
@@ -889,24 +935,28 @@ class Dithered:
         self._rough: list[Dithered] = []
 
     @classmethod
-    def build(cls, factors: Law, width: float = WIDTH) -> "Dithered | None":
+    def build(
+        cls, factors: Law, width: float = WIDTH, engine_of: EngineOf | None = None
+    ) -> "Dithered | None":
         """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
             factors: The losses added up.
             width: The width of epsilon's bounds that is aimed at, for a delta of about 1e-10. If the loss has a
                 standard deviation below 1, the width is in units of this deviation.
+            engine_of: Makes the engine of some of the losses. With it, few samples of fixed size are taken too, which
+                have a loss of exactly 0 with a probability.
 
         Raises:
             BudgetError: a factor is out of range.
         """
-        engine = _made(factors, width)
+        engine = _made(factors, width, engine_of)
         return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: Law, width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
-        engine = _made(factors, width)
+        engine = _made(factors, width, None)
         return engine if isinstance(engine, str) else None
 
     def reaches_usual_epsilons(self) -> bool:
@@ -923,7 +973,8 @@ class Dithered:
         if self.scan.nodes(_PERIOD * self.scan.spread) <= _FEW_NODES:
             return self
         if not self._rough:
-            self._rough.append(Dithered.build(self.factors, min(1.0, 1000 * self.width)) or self)
+            rough = Dithered.build(self.factors, min(1.0, 1000 * self.width), self._engine_of)
+            self._rough.append(rough or self)
         return self._rough[0]
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
@@ -944,6 +995,8 @@ class Dithered:
         # None: the contour would need more nodes than are worth it, so only Chernoff's bound is given.
         if contour is None:
             return self._far_out(tilt, exact)
+        if self._stays:
+            return tails_by_chords(self, exact, 0.02 * self.scan.spread)
         here = log_excess(contour, [exact])[0]
         if tilt < 0:
             return tails_of_rest(contour, exact, here)
@@ -981,7 +1034,7 @@ class Dithered:
         if opposite == self.factors:
             return self
         if not self._others:
-            self._others.append(Dithered.build(opposite, self.width))
+            self._others.append(Dithered.build(opposite, self.width, self._engine_of))
         return self._others[0]
 
     def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
@@ -1013,7 +1066,13 @@ class Dithered:
         near = [min(epsilon, _FARTHEST) for epsilon in epsilons]
         if contour is None or max(epsilons) > _FARTHEST:
             return ManyBounds.of([self._chernoff(tilt, float(epsilon)) for epsilon in near])
-        return log_excess(contour, epsilons)
+        known = log_excess(contour, epsilons)
+        if not self._stays:
+            return known
+        # The contour is that of the part in which not all samples of fixed size have a loss of 0.
+        log_stays, others = self._stays
+        of_others = others.log_deltas(epsilons)
+        return _log_mixed(known, log_stays, of_others if tilt > 0 else log_rest(of_others))
 
     def _tilt(self, epsilon: float) -> float:
         """The tilt for an epsilon. It is taken from a grid, so that neighbouring epsilons share a contour.
@@ -1123,6 +1182,27 @@ class Dithered:
         return period, further
 
 
+def _log_stays(factors: Sequence[Transformed]) -> Bounds:
+    """Logarithm of the probability that all samples of fixed size have a loss of 0."""
+    samples = [factor for factor in factors if isinstance(factor, SampledLoss) and has_stays(factor)]
+    with precision(128):
+        logs = (factor.multiplicity * stays_of_sample(factor, Fraction(0)).log() for factor in samples)
+        return float_bounds(sum(logs, arb(0)))
+
+
+def _log_mixed(known: ManyBounds, log_share: Bounds, other: ManyBounds) -> ManyBounds:
+    """ln(x + share y) from ln x and ln y, at most 0."""
+    ends = []
+    for left, share, right, side in (
+        (known.lower, log_share.lower, other.lower, -1),
+        (known.upper, log_share.upper, other.upper, 1),
+    ):
+        mixed = np.logaddexp(left, share + right)
+        slack = UNIT * (80 + 8 * np.where(np.isfinite(mixed), np.abs(mixed) + abs(share), 0.0))
+        ends.append(np.minimum(mixed + side * slack, 0.0))
+    return ManyBounds(np.minimum(*ends), ends[1])
+
+
 def saddle(
     moments_at: Callable[[float], tuple[float, float]],
     epsilon: float,
@@ -1169,7 +1249,7 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
     )
 
 
-def _made(factors: Law, width: float) -> Dithered | str:
+def _made(factors: Law, width: float, engine_of: EngineOf | None) -> Dithered | str:
     merged = merged_law(factors)
     known = [loss for loss in merged if not isinstance(loss, FailureLoss | UNKNOWN_LAW)]
     if len(known) < len(merged):
@@ -1194,13 +1274,28 @@ def _made(factors: Law, width: float) -> Dithered | str:
         # The narrower dither leaves room for that.
         depth = Depth(log_depth - math.log(_SHALLOWER), 0.88 * half_width, _PARTS)
         windows = scan.windows if scan else Windows(np.zeros(0), np.zeros(0), 1.0, 1.0, 1)
-        scan = Scan(gaussians, tuple(others), depth, windows, spread, is_tilted=True).at(tilt)
+        # A loss of exactly 0 keeps the transform from falling: it is taken out where it is not negligible.
+        without_stays = (
+            engine_of is not None
+            and not wide
+            and any(map(has_stays, others))
+            and _log_stays(others).upper > -_NEGLIGIBLE_STAYS
+        )
+        scan = Scan(
+            gaussians,
+            tuple(others),
+            depth,
+            windows,
+            spread,
+            is_tilted=True,
+            without_stays=without_stays,
+        ).at(tilt)
     assert scan is not None
     if _too_many(scan, tilt):
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
-    engine = Dithered((*wide, *others), scan, width)
+    engine = Dithered((*wide, *others), scan, width, engine_of)
     return engine if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
 
 
