@@ -28,17 +28,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample, Proved
+from tallyveil.accounting.engines.ball_tails import Countable, Enumeration, Normal, OneSample, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
+from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
 from tallyveil.accounting.engines.moments import estimated_length
 from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.sampled import number_of_losses
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
@@ -120,6 +121,9 @@ PIECES: Final = 1 << 14
 
 _FINE_VARIANCE: Final = 10**8
 """Variance from which normal noise stands for integer noise on a grid: a list would have 2.4e5 atoms or more."""
+
+_MOST_VALUES: Final = 64
+"""Values of the losses that a composition is taken apart by, at most: the other losses are asked at each of them."""
 
 _LEAST_REST: Final = 10**300
 """One over the least probability of no failure that is taken: its logarithm must be a float."""
@@ -329,6 +333,20 @@ def _dithered(law: Law, width: float) -> Dithered | None:
     return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
 
 
+def _conditioned(law: Law, width: float) -> Conditioned | None:
+    """Losses with few values together, and the others given these: the values keep a transform from falling."""
+    finite = tuple(loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss))
+    rest = tuple(loss for loss in law if loss not in finite)
+    table = Enumeration.build(finite) if finite and rest else None
+    if table is None or len(table.probabilities) > _MOST_VALUES:
+        return None
+    engine = OneSample.build(rest) or _dithered(rest, width)
+    if engine is None:
+        return None
+    values, log_chances = table.logarithms()
+    return Conditioned(values, log_chances, table.slip, engine, _chord(law))
+
+
 def _wider(law: Law, width: float) -> Dithered | None:
     """The contour at ten or a hundred times the width, and so on; None where the grid is about as close and faster."""
     engine = None
@@ -342,10 +360,14 @@ def _wider(law: Law, width: float) -> Dithered | None:
 
 
 def _direct(law: Law, width: float) -> Enumeration | None:
-    countable = tuple(
-        loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
-    )
+    countable = tuple(loss for loss in law if _is_countable(loss))
     return Enumeration.build(countable) if len(countable) == len(law) else None
+
+
+def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:
+    if isinstance(loss, SampledLoss):
+        return number_of_losses(loss) > 0
+    return isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
 
 
 def _whole(law: Law, width: float) -> Enumeration | None:
@@ -396,6 +418,7 @@ _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
     _dithered,
     _cut_off,
+    _conditioned,
     _wider,
 )
 """Engines for losses without a usable lattice, tried after those, in this order; benchmarks/README.md has workloads."""

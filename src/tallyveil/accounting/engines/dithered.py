@@ -49,6 +49,7 @@ from tallyveil.accounting.engines.sampled import (
     atoms_of_sample,
     is_dense,
     largest_tilt,
+    moments_of_sample,
     stays_of_sample,
     takes_sample,
     terms_of_sample,
@@ -872,8 +873,8 @@ _SHALLOWER: Final = 5.0
 # Minus the logarithm of a probability of a loss of 0 from which it is not taken out: the transform falls to it.
 _NEGLIGIBLE_STAYS: Final = 45.0
 _UNKNOWN: Final = Bounds(-math.inf, 0.0)
-_ROUNDS: Final = 8  # of a usual tilt and the variance there
-_SHORTER: Final = 6  # distances for Chernoff's bound that are tried, each half of the one before
+_ROUNDS: Final = 12  # of a search for a usual tilt, by factors from 2^12 to its thousandth part
+_SHORTER: Final = 8  # distances for Chernoff's bound that are tried, each half of the one before
 _TILTS: Final = 4  # contours for each standard deviation of the saddle
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
@@ -925,6 +926,7 @@ class Dithered:
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
         )
+        self._has_samples = any(isinstance(factor, SampledLoss) for factor in factors)
         # From the largest loss on, delta is 0.
         greatest = greatest_bounds(factors).upper
         self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
@@ -959,13 +961,12 @@ class Dithered:
         engine = _made(factors, width, None)
         return engine if isinstance(engine, str) else None
 
-    def reaches_usual_epsilons(self) -> bool:
+    def reaches_usual_epsilons(self, tilt: float) -> bool:
         """Whether there is a contour for a usual epsilon. Samples have longer periods than the build expects."""
-        if not any(isinstance(factor, SampledLoss) for factor in self.factors):
+        if not self._has_samples:
             return True
         greatest = math.inf if self._greatest is None else float(self._greatest)
-        usual = self.mean + _DEVIATIONS * self.scan.spread
-        epsilon = max(min(usual, (self.mean + greatest) / 2), 0.0)
+        epsilon = max(min(self._moments(tilt)[0], (self.mean + greatest) / 2), 0.0)
         return self._rule(self._tilt(epsilon), epsilon) is not None
 
     def rough(self) -> "Dithered":
@@ -1081,8 +1082,13 @@ class Dithered:
         """
         # A whole deviation below the mean: left of it delta is nearly 1, and its bounds would be of a tiny difference.
         of_rest = epsilon < self.mean - self.scan.spread
-        least = 1 / (_TILTS * self.scan.spread)
-        tilt = round(self._saddle(epsilon, of_rest) / least) * least
+        tilt = self._saddle(epsilon, of_rest)
+        # Where a few large losses of samples take over from all others, the deviation is larger than elsewhere: by a
+        # power of two, so that neighbouring tilts share a grid.
+        local = math.sqrt(self._moments(min(tilt, self._largest_tilt))[1]) if self._has_samples else 0.0
+        finer = 2.0 ** max(0, math.ceil(math.log2(max(local, 1e-300) / self.scan.spread)))
+        least = 1 / (_TILTS * self.scan.spread * finer)
+        tilt = round(tilt / least) * least
         if not of_rest:
             return min(max(tilt, least), self._largest_tilt)
         # Between the poles at -1 and 0, also where a quarter of the deviation says little: samples that may reveal all
@@ -1162,11 +1168,11 @@ class Dithered:
         # The saddle's height: what the sum is about, so that the period can be judged relative to it.
         log_value = here - tilt * epsilon + log_size
         period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
-        samples = any(isinstance(factor, SampledLoss) for factor in self.scan.others)
         for _ in range(_CONTOUR_STEPS):
             # The best distance for a normal loss. The moments of samples grow faster, which asks for shorter ones.
-            farthest = period / self.scan.spread**2
-            distances = [farthest / 2**j for j in range(_SHORTER if samples else 1)]
+            distances = [period / self.scan.spread**2]
+            if self._has_samples:
+                distances = [min(distances[0], abs(tilt)) / 2**j for j in range(_SHORTER)]
             tilts = [max(tilt - d, -1.0) if tilt < 0 else tilt + d for d in distances]
             exponents = [
                 self._log_moment(there) - here - (there - tilt) * epsilon
@@ -1296,7 +1302,7 @@ def _made(factors: Law, width: float, engine_of: EngineOf | None) -> Dithered | 
     if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
     engine = Dithered((*wide, *others), scan, width, engine_of)
-    return engine if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
+    return engine if engine.reaches_usual_epsilons(tilt) else "a usual contour needs too many nodes"
 
 
 def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, float]:
@@ -1306,13 +1312,25 @@ def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, 
         (_largest_variance(f) for f in others if not isinstance(f, SampledLoss)), Fraction(0)
     )
     variance = float(rest) + sum(f.multiplicity * moments(f, 0.0)[1] for f in samples)
-    tilt, most = 0.0, _largest_tilt(samples)
-    # A tilted sample has a larger variance, on which the tilt depends in turn. A few rounds are enough for a guess.
-    for _ in range(_ROUNDS if samples else 1):
-        tilt = min((_DEVIATIONS + 1) / math.sqrt(variance), most)
-        tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
-        variance = math.sqrt(variance * max(tilted, variance))
-    return math.sqrt(variance), (_DEVIATIONS + 1) / math.sqrt(variance)
+    tilt = (_DEVIATIONS + 1) / math.sqrt(variance)
+    if not samples:
+        return math.sqrt(variance), tilt
+    # A tilted sample has a larger variance. At a tilt s Chernoff's bound at the mean is K(s) - s K'(s), which falls.
+    low, high = 0.0, min(tilt, _largest_tilt(samples))
+    for _ in range(_ROUNDS):
+        tilt = high if not low else math.sqrt(low * high)
+        size = -float(rest) * tilt**2 / 2
+        for factor in samples:
+            log_moment, mean, _ = moments_of_sample(factor, tilt)
+            size += factor.multiplicity * (log_moment - tilt * mean)
+        if size > -((_DEVIATIONS + 1) ** 2) / 2:
+            if tilt == high:
+                break
+            low = tilt
+        else:
+            high, low = tilt, low or tilt / 2**_ROUNDS
+    tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
+    return math.sqrt(math.sqrt(variance * max(tilted, variance))), tilt
 
 
 def _largest_tilt(others: Sequence[Other]) -> float:

@@ -104,8 +104,8 @@ _PLACES: Final = 1024
 _LOG_RHO: Final = 1.7
 """Of the ellipses around the upright pieces of a path."""
 
-_LARGEST_TILT: Final = 1e4
-"""Of a tilt. Only losses with a deviation of 10^-3 or less need more, and floats would lose digits of exponents."""
+_LARGEST_EXPONENT: Final = 1e4
+"""Of a tilt times the largest loss on the sample: beyond it, floats would lose digits of exponents."""
 
 _TINY: Final = 1e-300
 """In the place of a size that is below every float."""
@@ -177,6 +177,36 @@ def kinds_of(loss: SampledLoss) -> list[tuple[Fraction, SampledLoss]]:
     ]
 
 
+def number_of_losses(loss: SampledLoss) -> int:
+    """How many values the loss of one sample has, if they are few and listed exactly; otherwise 0."""
+    match loss.base:
+        case LaplaceLoss(_, sensitivity) if not loss.failure:
+            values = sensitivity + 1
+        case ResponseLoss() if not loss.failure:
+            values = 3
+        case _:
+            return 0
+    # Of a sample of fixed size: both halves of those above 0, and 0.
+    return 2 * (values // 2) + 1 if loss.changed else values
+
+
+def losses_of_sample(loss: SampledLoss) -> list[tuple[arb, arb]]:
+    """The losses of one sample and their probabilities, in balls of the working precision, where they are listed."""
+    q = rational(loss.probability)
+    listed: list[tuple[arb, arb]] = []
+    stays = arb(1)
+    for part, chance in zip(*_in_balls(loss, Fraction(1), 0.0), strict=True):
+        b, mass = _real(part), _real(chance)
+        grown = 1 + q * b.expm1()
+        if loss.changed:
+            if b > 0:
+                listed += [(grown.log(), mass * grown), (-grown.log(), mass)]
+                stays -= mass * (1 + grown)
+        else:
+            listed.append((-grown.log(), mass) if loss.added else (grown.log(), mass * grown))
+    return [*listed, (arb(0), stays)] if loss.changed else listed
+
+
 def takes_sample(loss: SampledLoss) -> bool:
     """Whether the transform of a sample is computed here: not for too long lists, or for noise that protects nobody."""
     q, f = loss.probability, loss.failure
@@ -215,9 +245,13 @@ def largest_tilt(loss: SampledLoss) -> float:
         case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, Fraction(0), 0.0)
             # The terms that matter lie between -16 and 16 + power mu.
-            return min(_LARGEST_TILT, max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu)
-        case _:
-            return _LARGEST_TILT
+            return max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu
+        case LaplaceLoss():
+            return _LARGEST_EXPONENT / float(-loss.base.offset)
+        case ExponentialLoss(epsilon) | ResponseLoss(epsilon):
+            return _LARGEST_EXPONENT / float(epsilon)
+        case None:
+            return _LARGEST_EXPONENT
 
 
 def is_dense(loss: SampledLoss) -> bool:
