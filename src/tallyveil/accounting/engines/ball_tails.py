@@ -418,7 +418,6 @@ class Enumeration(DeltaByTails):
             # The cut-off mass may lie above epsilon or not: from 0 to all of it, on each probability.
             return first + cut_first, second + cut_second, delta + cut_first
 
-
     def logarithms(self) -> tuple[tuple[Fraction, ...], tuple[Bounds, ...]]:
         """Every loss, and the logarithm of its probability under P; for losses without a density."""
         with precision(self.bits):
@@ -661,8 +660,8 @@ class OneSample(DeltaByTails):
     Then Q(L > epsilon) = Phi(-x*) and P(L > epsilon) = (1 - q) Phi(-x*) + q sum of w_i Phi(mu_i - x*). If it was added,
     -ln R exceeds epsilon left of the x* with R(x*) = exp(-epsilon), or nowhere, and P and Q change places.
 
-    Of Laplace noise b is above t with the probabilities exp(-(t + e) / 2) / 2 under Q, and 1 - exp((t - e) / 2) / 2 with
-    the record, for t between -e and e.
+    Of Laplace noise b lies above t, between -e and e, with the probability exp(-(t + e) / 2) / 2 under Q, and with 1 -
+    exp((t - e) / 2) / 2 if the record is in the sample.
 
     Newton's method finds x* in balls. Two signs of b(x) - b(x*) prove it, and the formulas are evaluated at the ball.
 
@@ -721,11 +720,10 @@ class OneSample(DeltaByTails):
         if odds < 0:
             return () if self.loss.added else (arb(1), arb(1), 1 - rational(epsilon).exp())
         both = self._beyond(odds.log(), sign) if odds > 0 else None
-        if both is None:
-            return None
+        # Nothing is beyond the largest loss of Laplace noise.
+        if both is None or both == (0, 0):
+            return both and ()
         moved, without = both
-        if not (moved > 0 or without > 0):
-            return ()
         first, second = rest * without + q * moved, without
         if self.loss.added:
             first, second = second, first

@@ -6,8 +6,8 @@ Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE
 takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
 variance; the dithered contour; enumeration with Gaussian noise; the contour at a larger width; and last the grid. The
 first three need a lattice that all losses share. Three engines may have wide bounds far out, and have a second one that
-is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, and the grid helps the dithered contour,
-where few atoms of small variance carry the tail, and enumeration, which cuts Gaussian noise off.
+is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the grid helps the dithered contour, where
+few atoms of small variance carry the tail, and enumeration, which cuts Gaussian noise off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -18,9 +18,11 @@ Any other law is taken apart:
 4. Samples of fixed size: from above the losses of the pair that covers each sample, from below those of a record
    that all samples move in the same way.
 5. All others: enumeration of a few finite losses, or the dithered contour.
-6. What remains, such as a few samples of a tiny probability, is listed and moved to a grid. Real-valued noise has no
-   list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the lower
-   bounds (docs/proofs/real-noise.md, section 2).
+6. Where that would need too many frequencies, losses with few values together are taken apart from the others, for
+   which the contour then falls (`Conditioned`). Then larger widths are tried.
+7. What remains, such as samples of very narrow or very wide noise, is listed and moved to a grid. Real-valued noise
+   has no list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the
+   lower bounds (docs/proofs/real-noise.md, section 2).
 """
 
 import math
@@ -107,6 +109,9 @@ _WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9. The grid is wider than this more often than not."""
 
+_WIDEST_OF_ALL: Final = 1e-4
+"""The same beside other than integer noise, of which the grid has stand-ins alone."""
+
 _FINE_GRID: Final = 1e-8
 """About the least width of epsilon's bounds that the grid of integer noise has."""
 
@@ -121,6 +126,9 @@ PIECES: Final = 1 << 14
 
 _FINE_VARIANCE: Final = 10**8
 """Variance from which normal noise stands for integer noise on a grid: a list would have 2.4e5 atoms or more."""
+
+_LEAST_DELTA: Final = Fraction(1, 10**310)
+"""The least delta that a second enumeration resolves, below every normal float. It takes ten times as many bits."""
 
 _MOST_VALUES: Final = 64
 """Values of the losses that a composition is taken apart by, at most: the other losses are asked at each of them."""
@@ -310,12 +318,11 @@ def _first_of(
     # Built one by one, as some take seconds.
     engine = next((engine for build in builders if (engine := build(law, width)) is not None), None)
     match engine:
-        case Dithered() if any(
-            isinstance(factor, GaussianLoss | SampledLoss) for factor in engine.scan.others
-        ):
+        case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
-        case Enumeration() if any(isinstance(factor, GaussianLoss) for factor in law):
-            return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
+        case Enumeration(is_whole=False):
+            # Gaussian noise is cut off at a small delta, and for smaller ones further out.
+            return FallbackEngine(engine, partial(_deeper, law, grid), _WIDE_OFF_LATTICE)
         case _:
             return engine
 
@@ -335,7 +342,9 @@ def _dithered(law: Law, width: float) -> Dithered | None:
 
 def _conditioned(law: Law, width: float) -> Conditioned | None:
     """Losses with few values together, and the others given these: the values keep a transform from falling."""
-    finite = tuple(loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss))
+    finite = tuple(
+        loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss)
+    )
     rest = tuple(loss for loss in law if loss not in finite)
     table = Enumeration.build(finite) if finite and rest else None
     if table is None or len(table.probabilities) > _MOST_VALUES:
@@ -349,11 +358,12 @@ def _conditioned(law: Law, width: float) -> Conditioned | None:
 
 def _wider(law: Law, width: float) -> Dithered | None:
     """The contour at ten or a hundred times the width, and so on; None where the grid is about as close and faster."""
-    engine = None
-    while engine is None and width < _WIDEST:
+    engine, integers = None, len(of_integers(law)) == len(law)
+    widest = _WIDEST if integers else _WIDEST_OF_ALL
+    while engine is None and width < widest:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
         engine = _dithered(law, width)
-    if engine is None or width <= _FINE_GRID or len(of_integers(law)) < len(law):
+    if engine is None or width <= _FINE_GRID or not integers:
         return engine
     # Integer noise has a grid about as close, which is the faster one where nearly all frequencies count.
     return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
@@ -362,6 +372,12 @@ def _wider(law: Law, width: float) -> Dithered | None:
 def _direct(law: Law, width: float) -> Enumeration | None:
     countable = tuple(loss for loss in law if _is_countable(loss))
     return Enumeration.build(countable) if len(countable) == len(law) else None
+
+
+def _deeper(law: Law, grid: Callable[[], LossEngine]) -> LossEngine:
+    """Enumeration in which every delta that a float holds keeps its digits, or the grid where it takes too long."""
+    countable = tuple(loss for loss in law if _is_countable(loss))
+    return Enumeration.build(countable, least_delta=_LEAST_DELTA) or grid()
 
 
 def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:

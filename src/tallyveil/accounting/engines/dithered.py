@@ -43,7 +43,13 @@ from tallyveil.accounting.engines.loss_transform import (
     number_of_nodes,
     power_of,
 )
-from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, log_moment, moments
+from tallyveil.accounting.engines.moments import (
+    certified_log_moment,
+    greatest_bounds,
+    log_chance_of_greatest,
+    log_moment,
+    moments,
+)
 from tallyveil.accounting.engines.sampled import (
     USUAL_TERMS,
     atoms_of_sample,
@@ -875,7 +881,9 @@ _NEGLIGIBLE_STAYS: Final = 45.0
 _UNKNOWN: Final = Bounds(-math.inf, 0.0)
 _ROUNDS: Final = 12  # of a search for a usual tilt, by factors from 2^12 to its thousandth part
 _SHORTER: Final = 8  # distances for Chernoff's bound that are tried, each half of the one before
-_TILTS: Final = 4  # contours for each standard deviation of the saddle
+_TILTS: Final = (
+    4  # contours for each standard deviation of the saddle; of samples, which take longer, there is one
+)
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
 _BEYOND: Final = Fraction(10**300)  # an epsilon beyond which its rounding could overflow
@@ -928,8 +936,10 @@ class Dithered:
         )
         self._has_samples = any(isinstance(factor, SampledLoss) for factor in factors)
         # From the largest loss on, delta is 0.
-        greatest = greatest_bounds(factors).upper
-        self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
+        greatest = greatest_bounds(factors)
+        self._greatest = Fraction(greatest.upper) if math.isfinite(greatest.upper) else None
+        # Below it, delta is that of this loss at least.
+        self._surely = greatest.lower, log_chance_of_greatest(factors) if self._greatest else -math.inf
         # Beyond p / (2 h) the transform of the dither would overflow.
         self._largest_tilt = min(_PARTS / (2 * scan.depth.half_width), _largest_tilt(scan.others))
         self._contours: dict[float, DitheredContour | None] = {}
@@ -994,10 +1004,9 @@ class Dithered:
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         # None: the contour would need more nodes than are worth it, so only Chernoff's bound is given.
-        if contour is None:
-            return self._far_out(tilt, exact)
-        if self._stays:
-            return tails_by_chords(self, exact, 0.02 * self.scan.spread)
+        if contour is None or self._stays:
+            chord = 0.02 * self.scan.spread
+            return tails_by_chords(self, exact, chord) if contour else self._far_out(tilt, exact)
         here = log_excess(contour, [exact])[0]
         if tilt < 0:
             return tails_of_rest(contour, exact, here)
@@ -1059,6 +1068,15 @@ class Dithered:
             for which, logs in enumerate(pair):
                 ends[which, 0, members], ends[which, 1, members] = logs.lower, logs.upper
         ends[1, :, beyond] = 0.0
+        greatest, log_chance = self._surely
+        if log_chance > -math.inf:
+            below = np.array([max(0.0, greatest - float(min(epsilon, _FARTHEST))) for epsilon in exact])
+            # Rounded down: the difference of two floats, the function of the platform, and the sum.
+            below = np.maximum(below - 4 * UNIT * abs(greatest), 0.0)
+            with np.errstate(divide="ignore"):
+                least = log_chance + np.log(-np.expm1(-below))
+            slack = UNIT * (80 + 8 * np.where(np.isfinite(least), np.abs(least), 0.0))
+            ends[0, 0] = np.maximum(ends[0, 0], np.minimum(least - slack, ends[0, 1]))
         return ManyBounds(*ends[0]), ManyBounds(*ends[1])
 
     def _logs_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
@@ -1087,7 +1105,7 @@ class Dithered:
         # power of two, so that neighbouring tilts share a grid.
         local = math.sqrt(self._moments(min(tilt, self._largest_tilt))[1]) if self._has_samples else 0.0
         finer = 2.0 ** max(0, math.ceil(math.log2(max(local, 1e-300) / self.scan.spread)))
-        least = 1 / (_TILTS * self.scan.spread * finer)
+        least = 1 / ((1 if self._has_samples else _TILTS) * self.scan.spread * finer)
         tilt = round(tilt / least) * least
         if not of_rest:
             return min(max(tilt, least), self._largest_tilt)
