@@ -7,7 +7,8 @@ takes the losses: the closed form, the quadrature, the tilted FFT; enumeration i
 variance; the dithered contour; enumeration with Gaussian noise; the contour at a larger width; and last the grid. The
 first three need a lattice that all losses share. Three engines may have wide bounds far out, and have a second one that
 is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the grid helps the dithered contour, where
-few atoms of small variance carry the tail, and enumeration, which cuts Gaussian noise off, is made to cut less.
+few atoms of small variance or a few large losses of samples carry the tail, and enumeration, which cuts Gaussian noise
+off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -39,7 +40,7 @@ from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
 from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
-from tallyveil.accounting.engines.moments import estimated_length
+from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
 from tallyveil.accounting.engines.sampled import number_of_losses
 from tallyveil.accounting.engines.tails import (
@@ -132,6 +133,10 @@ _LEAST_DELTA: Final = Fraction(1, 10**310)
 
 _MOST_VALUES: Final = 64
 """Values of the losses that a composition is taken apart by, at most: the other losses are asked at each of them."""
+
+_LARGE: Final = 20.0
+"""The largest loss from which one that has few values is always taken apart from samples; smaller ones cost a contour a
+few more nodes."""
 
 _LEAST_REST: Final = 10**300
 """One over the least probability of no failure that is taken: its logarithm must be a float."""
@@ -320,6 +325,8 @@ def _first_of(
     match engine:
         case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
+        case Dithered() if any(isinstance(factor, SampledLoss) for factor in engine.scan.others):
+            return FallbackEngine(engine, lambda: _conditioned(law, width) or grid(), _WIDE_OFF_LATTICE)
         case Enumeration(is_whole=False):
             # Gaussian noise is cut off at a small delta, and for smaller ones further out.
             return FallbackEngine(engine, partial(_deeper, law, grid), _WIDE_OFF_LATTICE)
@@ -340,13 +347,21 @@ def _dithered(law: Law, width: float) -> Dithered | None:
     return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
 
 
-def _conditioned(law: Law, width: float) -> Conditioned | None:
-    """Losses with few values together, and the others given these: the values keep a transform from falling."""
+def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | None:
+    """Losses with few values together, and the others given these: the values keep a transform from falling.
+
+    Args:
+        law: The losses.
+        width: That of the engine of the others.
+        least: What the largest value must exceed.
+    """
     finite = tuple(
         loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss)
     )
     rest = tuple(loss for loss in law if loss not in finite)
-    table = Enumeration.build(finite) if finite and rest else None
+    if not finite or not rest or greatest_bounds(finite).upper <= least:
+        return None
+    table = Enumeration.build(finite)
     if table is None or len(table.probabilities) > _MOST_VALUES:
         return None
     engine = OneSample.build(rest) or _dithered(rest, width)
@@ -354,6 +369,11 @@ def _conditioned(law: Law, width: float) -> Conditioned | None:
         return None
     values, log_chances = table.logarithms()
     return Conditioned(values, log_chances, table.slip, engine, _chord(law))
+
+
+def _far_apart(law: Law, width: float) -> Conditioned | None:
+    """The same where a value is so large that one contour for all losses beside samples would be very long."""
+    return _conditioned(law, width, _LARGE) if any(isinstance(loss, SampledLoss) for loss in law) else None
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
@@ -432,6 +452,7 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
 
 _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
+    _far_apart,
     _dithered,
     _cut_off,
     _conditioned,
