@@ -250,17 +250,20 @@ def test_two_samples_and_other_noise_beside_a_convolution() -> None:
     answer = ExponentialLoss(Fraction(1, 3))
     alone = OneSample.build((single,))
     assert alone is not None
-    # Nodes of the other sample's loss: both halves in x, and 0.
-    x, weight = np.polynomial.legendre.leggauss(80)
-    x, weight = 6.25 + 6 * x, 6 * weight
-    density = weight * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    ratio = 0.9 + 0.1 * np.exp(x / 2 - 0.125)
-    losses = np.concatenate([np.log(ratio), -np.log(ratio), [0.0]])
-    chances = np.concatenate([density * ratio, density, [0.0]])
-    chances[-1] = 1 - chances.sum()
     law = (replace(single, multiplicity=2),)
     contour = taken_apart(law, lambda rest: engine_for(rest, "auto", 1e-9))
     for epsilon in (0.05, 0.4):
+        # Nodes of the other sample's loss: both halves in x, cut where the loss is epsilon; and 0.
+        cut = 2 * math.log((math.exp(epsilon) - 0.9) / 0.1) + 0.25
+        nodes, shares = np.polynomial.legendre.leggauss(60)
+        ends = ((0.25, cut), (cut, cut + 9))
+        x = np.concatenate([(a + b) / 2 + (b - a) / 2 * nodes for a, b in ends])
+        weight = np.concatenate([(b - a) / 2 * shares for a, b in ends])
+        density = weight * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        ratio = 0.9 + 0.1 * np.exp(x / 2 - 0.125)
+        losses = np.concatenate([np.log(ratio), -np.log(ratio), [0.0]])
+        chances = np.concatenate([density * ratio, density, [0.0]])
+        chances[-1] = 1 - chances.sum()
         deltas = alone.log_deltas((epsilon - losses).tolist())
         truth = float(chances @ np.exp(deltas.upper))
         bounds = contour.log_deltas([epsilon])[0]

@@ -397,12 +397,11 @@ class Enumeration(DeltaByTails):
             for loss, probability in self.probabilities.items():
                 if loss > epsilon + self.slip:
                     parts = _tails_of(probability, loss - epsilon, self.bits)
+                    first, second, delta = first + parts[0], second + parts[1], delta + parts[2]
                 elif loss > epsilon - self.slip:
-                    # So close to epsilon that rounding decides.
-                    parts = (*(between_zero_and(_at(probability, 0)),) * 2, arb(0))
-                else:
-                    continue
-                first, second, delta = first + parts[0], second + parts[1], delta + parts[2]
+                    # So close to epsilon that rounding decides; delta is covered by the slip below.
+                    perhaps = between_zero_and(_at(probability, 0))
+                    first, second = first + perhaps, second + perhaps
                 if not self.is_whole:
                     # All of it: the transform at z = 0 and at z = -1, where 1 / y is 2 and -2.
                     held_first += _at(probability, 2)

@@ -924,8 +924,9 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     return _listed_once(replace(loss, multiplicity=1), tilt, frequency)
 
 
-# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour.
-@lru_cache(maxsize=16)
+# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour. A sample
+# with replacement has up to some twenty kinds.
+@lru_cache(maxsize=64)
 def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     exponent = _power(loss, tilt)
     if isinstance(loss.base, ChoiceLoss):

@@ -147,7 +147,7 @@ def test_noise_that_is_cut_off_is_cut_further_out_where_delta_is_smaller() -> No
     assert isinstance(deeper, Enumeration)
     once = Enumeration.build(law)
     assert once is not None
-    far = 120
+    far = 60
     assert once.log_tails(far).log_delta.width == math.inf
     assert deeper.log_tails(far).log_delta.width < 1e-12
     assert grid.log_tails(far).log_delta.lower <= deeper.log_tails(far).log_delta.upper
