@@ -106,6 +106,9 @@ _WIDE_OFF_LATTICE: Final = 0.01
 """The same off every lattice, where Q is known to four digits at best. The grid takes seconds, and helps only where the
 bounds of delta are wide too."""
 
+_WIDE_OF_SAMPLES: Final = 0.5
+"""The same for random samples, of which the grid knows little more than the contour where the latter knows delta."""
+
 _WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9. The grid is wider than this more often than not."""
@@ -326,7 +329,7 @@ def _first_of(
         case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
         case Dithered() if any(isinstance(factor, SampledLoss) for factor in engine.scan.others):
-            return FallbackEngine(engine, lambda: _conditioned(law, width) or grid(), _WIDE_OFF_LATTICE)
+            return FallbackEngine(engine, lambda: _conditioned(law, width) or grid(), _WIDE_OF_SAMPLES)
         case Enumeration(is_whole=False):
             # Gaussian noise is cut off at a small delta, and for smaller ones further out.
             return FallbackEngine(engine, partial(_deeper, law, grid), _WIDE_OFF_LATTICE)

@@ -1186,24 +1186,33 @@ class Dithered:
         # The saddle's height: what the sum is about, so that the period can be judged relative to it.
         log_value = here - tilt * epsilon + log_size
         period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
+        best, farthest = period / spread**2, abs(tilt)
+        # The best distance for a normal loss is the period over the variance. The moments of samples grow faster, which
+        # asks for shorter ones. They take time, and are computed once.
+        of_samples = (
+            [self._beyond(tilt, min(best, farthest) / 2**j) for j in range(_SHORTER)]
+            if self._has_samples
+            else []
+        )
         for _ in range(_CONTOUR_STEPS):
-            # The best distance for a normal loss. The moments of samples grow faster, which asks for shorter ones.
-            distances = [period / self.scan.spread**2]
-            if self._has_samples:
-                distances = [min(distances[0], abs(tilt)) / 2**j for j in range(_SHORTER)]
-            tilts = [max(tilt - d, -1.0) if tilt < 0 else tilt + d for d in distances]
+            known = of_samples or [self._beyond(tilt, period / spread**2)]
             exponents = [
-                self._log_moment(there) - here - (there - tilt) * epsilon
+                log_moment_there - here - (there - tilt) * epsilon
                 + abs(there) * 2 * self.scan.depth.half_width - abs(there - tilt) * period
-                for there in tilts
+                for there, log_moment_there in known
             ]  # fmt: skip
             least = int(np.argmin(exponents))
-            further = tilts[least]
+            further = known[least][0]
             if exponents[least] < log_size - _WRAP:
                 break
             # 15% more until Chernoff's bound on the wrap-around is negligible.
             period *= 1.15
         return period, further
+
+    def _beyond(self, tilt: float, distance: float) -> tuple[float, float]:
+        """A tilt beyond another one, away from the pole at 0, and the logarithm of the moment there."""
+        there = max(tilt - distance, -1.0) if tilt < 0 else tilt + distance
+        return there, self._log_moment(there)
 
 
 def _log_stays(factors: Sequence[Transformed]) -> Bounds:

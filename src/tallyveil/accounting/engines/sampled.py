@@ -99,7 +99,7 @@ _HIGHEST_SHIFT: Final = 2.0
 """The largest height of this path: its weights add up to exp(2) at most, so that one digit is lost."""
 
 _PLACES: Final = 1024
-"""Cells in which a piece of the path is looked at for the largest term."""
+"""Cells in which the terms of a sum, or the largest one on a piece of a path, are looked for."""
 
 _LOG_RHO: Final = 1.7
 """Of the ellipses around the upright pieces of a path."""
@@ -880,7 +880,8 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     """Ends of x beyond which terms are negligible, and fall like a geometric series."""
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
-    x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
+    ends = (-16 - farthest, 16.0) if power < 0 else (-16.0, 16 + farthest)
+    x = np.linspace(*ends, _PLACES + 1)
     logs = -x * x / 2 + power * _log_grown(loss, _log_odds(loss.base, x))
     matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
@@ -924,8 +925,8 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     return _listed_once(replace(loss, multiplicity=1), tilt, frequency)
 
 
-# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour. A sample
-# with replacement has up to some twenty kinds.
+# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour. A
+# sample with replacement has up to some twenty kinds.
 @lru_cache(maxsize=64)
 def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     exponent = _power(loss, tilt)
