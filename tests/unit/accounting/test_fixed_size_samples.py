@@ -26,6 +26,7 @@ from tallyveil.accounting import (
     PoissonSampled,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     compose,
     event_from_mapping,
     for_group,
@@ -35,6 +36,7 @@ from tallyveil.accounting import (
     translate,
 )
 from tallyveil.accounting.calibration import scaled
+from tallyveil.accounting.engines import dithered
 from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
 from tallyveil.accounting.engines.choose import engine_for, standing
 from tallyveil.accounting.engines.dithered import Dithered
@@ -230,10 +232,16 @@ def taken_apart(law: Law, engine_of: Callable[[Law], LossEngine]) -> Dithered:
     return contour
 
 
-@pytest.mark.parametrize("mu_squared", [Fraction(1), Fraction(1, 16)])
-@pytest.mark.parametrize("q", [Fraction(1, 20), Fraction(1, 2)])
-def test_one_sample_without_its_loss_of_0_beside_the_closed_form(mu_squared, q) -> None:
-    law = (SampledLoss(NormalLoss(mu_squared), q, changed=True),)
+@pytest.mark.parametrize(
+    "law",
+    [
+        (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 20), changed=True),),
+        (SampledLoss(NormalLoss(Fraction(1, 16)), Fraction(1, 2), changed=True),),
+        # Several kinds of samples, each with a loss of 0 of its own.
+        loss_law_of(SampledWithReplacement(Gaussian(20), 2, 9)),
+    ],
+)
+def test_one_sample_without_its_loss_of_0_beside_the_closed_form(law: Law) -> None:
     contour, exact = taken_apart(law, lambda rest: engine_for(rest, "auto", 1e-9)), OneSample.build(law)
     assert exact is not None
     for epsilon in (Fraction(-1, 5), Fraction(1, 100), Fraction(1, 10), Fraction(1)):
@@ -242,6 +250,14 @@ def test_one_sample_without_its_loss_of_0_beside_the_closed_form(mu_squared, q) 
         assert truth.lower <= bounds.upper <= bounds.lower + 1e-3
         tails = contour.log_tails(epsilon)
         assert tails.log_second.lower <= exact.log_tails(epsilon).log_second.upper
+    # What is left of the transform falls to nothing, so that leaving out high frequencies costs nothing.
+    lists = dithered._lists(contour.scan.others, 3.0, 1e6)
+    nodes = np.array([0, 1, 10**4, 10**6])
+    part = dithered._transform(
+        contour.scan.gaussians, contour.scan.others, lists, (nodes, 1.0, 4), 3.0, without_stays=True
+    )
+    assert np.abs(part.values[2:]).max() < 1e-3
+    assert np.abs(part.values[3]) < 1e-7
 
 
 def test_two_samples_and_other_noise_beside_a_convolution() -> None:

@@ -360,9 +360,10 @@ def _transform(
         elif without_stays and has_stays(factor):
             law = lists[factor]
             samples = samples.times(*_listed_part(law, numbers, step, count))
-            # The last one of the list. A power has four units for each factor, and the weight two.
-            stays *= float(law.weights[-1].real) ** law.multiplicity
-            roundings += law.multiplicity * (8 + 2 * law.error / UNIT)
+            # Of several kinds of samples each has its own. A power has four units for each factor, each weight two.
+            at_zero = law.weights[law.losses == 0].real
+            stays *= float(at_zero.sum()) ** law.multiplicity
+            roundings += law.multiplicity * (8 + 2 * at_zero.size + 2 * law.error / UNIT)
         else:
             part = part.times(*_listed_part(lists[factor], numbers, step, count))
     if not without_stays:
@@ -854,7 +855,8 @@ MOST_NODES: Final = 1 << 23
 """Nodes of one contour above which only Chernoff's bound is given. This many take two seconds, and 400 MB."""
 
 MOST_TERMS: Final = 1 << 30
-"""The same for nodes times factors and atoms: this many take two seconds."""
+"""The same for nodes times factors and atoms: this many take some eight seconds, and few samples with replacement more
+than a quarter of them."""
 
 MOST_AT_BUILD: Final = 1 << 21
 """Nodes of a usual contour above which a width is refused. This many take half a second."""
