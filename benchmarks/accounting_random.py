@@ -688,18 +688,36 @@ def checks(
     found = []
     if math.isfinite(ours.upper):
         way, low, _ = known(ours.upper)
-        found.append({"what": "upper", "way": way, "inside": low <= float(delta) * (1 + 1e-12), "value": low})
+        found.append(
+            {
+                "what": "upper",
+                "way": way,
+                "inside": bool(low <= float(delta) * (1 + 1e-12)),
+                "value": float(low),
+            }
+        )
         if both and ours.lower > 0:
             way, _, high = known(ours.lower)
             found.append(
-                {"what": "lower", "way": way, "inside": high >= float(delta) * (1 - 1e-12), "value": high}
+                {
+                    "what": "lower",
+                    "way": way,
+                    "inside": bool(high >= float(delta) * (1 - 1e-12)),
+                    "value": float(high),
+                }
             )
     epsilon = 0.9 * ours.upper if math.isfinite(ours.upper) and ours.upper > 0 else 1.0
     way, low, high = known(epsilon)
     bounds = guarantee.delta(epsilon)
     inside = low <= bounds.upper and (bounds.lower <= high or not both)
     found.append(
-        {"what": "delta", "way": way, "inside": bool(inside), "value": [low, high], "epsilon": epsilon}
+        {
+            "what": "delta",
+            "way": way,
+            "inside": bool(inside),
+            "value": [float(low), float(high)],
+            "epsilon": epsilon,
+        }
     )
     found[-1] |= {"lower": bounds.lower, "upper": bounds.upper}
     return found

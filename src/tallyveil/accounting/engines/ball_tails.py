@@ -719,17 +719,19 @@ class OneSample(DeltaByTails):
         if odds < 0:
             return () if self.loss.added else (arb(1), arb(1), 1 - rational(epsilon).exp())
         both = self._beyond(odds.log(), sign) if odds > 0 else None
-        # Nothing is beyond the largest loss of Laplace noise.
-        if both is None or both == (0, 0):
-            return both and ()
+        if not both:
+            return both
         moved, without = both
         first, second = rest * without + q * moved, without
         if self.loss.added:
             first, second = second, first
         return first, second, first - rational(epsilon).exp() * second
 
-    def _beyond(self, b: arb, sign: int) -> tuple[arb, arb] | None:
-        """The probabilities of a loss above b on the sample, or below it, with the record and without it."""
+    def _beyond(self, b: arb, sign: int) -> tuple[arb, ...] | None:
+        """The probabilities of a loss above b on the sample, or below it, with the record and without it.
+
+        They are empty if there is no such loss, and None if the precision is too low to say.
+        """
         if isinstance(self.loss.base, ExponentialLoss):
             most = rational(self.loss.base.epsilon)
             # exp(epsilon) is no sum of exp(b) and a fraction at an end of the losses: more bits decide.
@@ -737,8 +739,7 @@ class OneSample(DeltaByTails):
                 above = 1 - ((b - most) / 2).exp() / 2, (-(b + most) / 2).exp() / 2
                 return above if sign > 0 else (1 - above[0], 1 - above[1])
             if b > most or b < -most:
-                certain = arb(int((b > most) == (sign < 0)))
-                return certain, certain
+                return (arb(1), arb(1)) if (b > most) == (sign < 0) else ()
             return None
         place = self._place(b)
         if place is None:
