@@ -597,7 +597,8 @@ def truth(ways: list[list[PrivacyEvent]], epsilon: float, limit: float) -> tuple
         for way in ways:
             name, low, high = _truth(way, epsilon)
             worst = (max(worst[0], name), max(worst[1], low), max(worst[2], high))
-    except TimeoutError:
+    except (TimeoutError, ZeroDivisionError):
+        # Too slow, or probabilities below the digits of mpmath.
         return "given up", 0.0, 1.0
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
