@@ -1,6 +1,6 @@
 """Certified bounds of 1,000 random compositions of all events, beside independent values of delta.
 
-python benchmarks/accounting_random.py [--count 1000] [--peers] [--prv PYTHON] [--out FILE] [--part 0/2]
+python benchmarks/accounting_random.py [--count 1000] [--peers] [--prv PYTHON] [--out FILE] [--part 0/2] [--limit 10]
 python benchmarks/accounting_random.py --summary FILE
 
 Half of the compositions hold real-valued noise, random samples or selections. Deltas lie between 1e-300 and 1 - 1e-12,
@@ -9,7 +9,8 @@ and epsilons between 1e-9 and 1e5.
 An independent value of delta is computed here in another way than in the library: in mpmath with 50 digits, where all
 losses but one are finite (the sum over their values of the closed form of the other one); or by a contour integral in
 floats, whose transforms are closed forms or integrals by the trapezoid rule; or, where neither works, dp_accounting's
-optimistic and pessimistic values must not contradict the bounds. The script fails if any value does.
+optimistic and pessimistic values must not contradict the bounds. The script fails if any value does. A value that takes
+longer than `--limit` seconds of processor time is given up, and counted as such.
 
 Where only an upper bound is known, the value is that of a mechanism that attains what is known: normal noise for rho, a
 record that all samples move alike, the exact law of the best of several results of a finite mechanism. It then must
@@ -23,13 +24,14 @@ import argparse
 import json
 import math
 import random
+import signal
 import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -587,13 +589,24 @@ ONE_SIDED = (
 """Events whose attained value lies between the bounds and is not enclosed tightly."""
 
 
-def truth(ways: list[list[PrivacyEvent]], epsilon: float) -> tuple[str, float, float]:
-    """An independent delta at an epsilon, from both sides, and how it was found."""
+def truth(ways: list[list[PrivacyEvent]], epsilon: float, limit: float) -> tuple[str, float, float]:
+    """An independent delta at an epsilon, from both sides, and how it was found; within so many seconds."""
     worst = ("", 0.0, 0.0)
-    for way in ways:
-        name, low, high = _truth(way, epsilon)
-        worst = (max(worst[0], name), max(worst[1], low), max(worst[2], high))
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+    try:
+        for way in ways:
+            name, low, high = _truth(way, epsilon)
+            worst = (max(worst[0], name), max(worst[1], low), max(worst[2], high))
+    except (TimeoutError, ZeroDivisionError):
+        # Too slow, or probabilities below the digits of mpmath.
+        return "given up", 0.0, 1.0
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return worst
+
+
+def _give_up(number: int, frame: object) -> None:
+    raise TimeoutError
 
 
 def _truth(events: list[PrivacyEvent], epsilon: float) -> tuple[str, float, float]:
@@ -618,9 +631,11 @@ def _truth(events: list[PrivacyEvent], epsilon: float) -> tuple[str, float, floa
     return "peer", optimistic * (1 - 1e-6) - 1e-11, pessimistic * (1 + 1e-6) + 1e-11
 
 
-def rows(count: int, peers: bool, prv: str | None, part: int, parts: int) -> Iterator[dict[str, Any]]:
-    """One row a composition, of those whose number leaves `part` if it is divided by `parts`."""
-    draw = random.Random(20)
+def rows(
+    count: int, peers: bool, prv: str | None, share: tuple[int, int], limit: float
+) -> Iterator[dict[str, Any]]:
+    """One row a composition, of those whose number leaves the first number if it is divided by the second."""
+    draw, (part, parts) = random.Random(20), share
     child = None
     if prv:
         child = subprocess.Popen([prv, "-c", PRV], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -646,7 +661,11 @@ def rows(count: int, peers: bool, prv: str | None, part: int, parts: int) -> Ite
         if "refused" not in row:
             ways = ways_of(events, neighbours == "bounded")
             row["checks"] = checks(
-                ways, guarantee, ours, delta, not any(isinstance(e, ONE_SIDED) for e in events)
+                partial(truth, ways, limit=limit),
+                guarantee,
+                ours,
+                delta,
+                not any(isinstance(e, ONE_SIDED) for e in events),
             )
         row["seconds_checks"] = time.process_time() - middle
         if peers:
@@ -664,24 +683,42 @@ def rows(count: int, peers: bool, prv: str | None, part: int, parts: int) -> Ite
 
 
 def checks(
-    ways: list[list[PrivacyEvent]], guarantee: Any, ours: Any, delta: Fraction, both: bool
+    known: Callable[[float], tuple[str, float, float]], guarantee: Any, ours: Any, delta: Fraction, both: bool
 ) -> list[dict[str, Any]]:
     """Independent values of delta beside the certified bounds: at the epsilons claimed, and close to them."""
     found = []
     if math.isfinite(ours.upper):
-        way, low, _ = truth(ways, ours.upper)
-        found.append({"what": "upper", "way": way, "inside": low <= float(delta) * (1 + 1e-12), "value": low})
+        way, low, _ = known(ours.upper)
+        found.append(
+            {
+                "what": "upper",
+                "way": way,
+                "inside": bool(low <= float(delta) * (1 + 1e-12)),
+                "value": float(low),
+            }
+        )
         if both and ours.lower > 0:
-            way, _, high = truth(ways, ours.lower)
+            way, _, high = known(ours.lower)
             found.append(
-                {"what": "lower", "way": way, "inside": high >= float(delta) * (1 - 1e-12), "value": high}
+                {
+                    "what": "lower",
+                    "way": way,
+                    "inside": bool(high >= float(delta) * (1 - 1e-12)),
+                    "value": float(high),
+                }
             )
     epsilon = 0.9 * ours.upper if math.isfinite(ours.upper) and ours.upper > 0 else 1.0
-    way, low, high = truth(ways, epsilon)
+    way, low, high = known(epsilon)
     bounds = guarantee.delta(epsilon)
     inside = low <= bounds.upper and (bounds.lower <= high or not both)
     found.append(
-        {"what": "delta", "way": way, "inside": bool(inside), "value": [low, high], "epsilon": epsilon}
+        {
+            "what": "delta",
+            "way": way,
+            "inside": bool(inside),
+            "value": [float(low), float(high)],
+            "epsilon": epsilon,
+        }
     )
     found[-1] |= {"lower": bounds.lower, "upper": bounds.upper}
     return found
@@ -736,6 +773,7 @@ def main() -> None:
     parser.add_argument("--prv")
     parser.add_argument("--out", type=Path, default=Path("accounting_random.jsonl"))
     parser.add_argument("--part", default="0/1", help="0/2 and 1/2 share the work between two processes")
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds of an independent value")
     parser.add_argument("--summary", type=Path)
     arguments = parser.parse_args()
     if arguments.summary:
@@ -743,10 +781,11 @@ def main() -> None:
         return
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
+    signal.signal(signal.SIGVTALRM, _give_up)
     wrong = 0
     with arguments.out.open("w") as file:
         part, parts = map(int, arguments.part.split("/"))
-        for row in rows(arguments.count, arguments.peers, arguments.prv, part, parts):
+        for row in rows(arguments.count, arguments.peers, arguments.prv, (part, parts), arguments.limit):
             file.write(json.dumps(row) + "\n")
             file.flush()
             wrong += not all(check["inside"] for check in row.get("checks", []))

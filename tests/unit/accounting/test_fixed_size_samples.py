@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -24,6 +26,7 @@ from tallyveil.accounting import (
     PoissonSampled,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     compose,
     event_from_mapping,
     for_group,
@@ -33,6 +36,8 @@ from tallyveil.accounting import (
     translate,
 )
 from tallyveil.accounting.calibration import scaled
+from tallyveil.accounting.engines import dithered
+from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
 from tallyveil.accounting.engines.choose import engine_for, standing
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.gridded import Gridded
@@ -41,10 +46,14 @@ from tallyveil.accounting.engines.sampled import (
     fall_of_sample,
     log_moment_of_sample,
     moments_of_sample,
+    stays_of_sample,
 )
+from tallyveil.accounting.engines.tails import LossEngine
 from tallyveil.accounting.losses import (
+    ExponentialLoss,
     GaussianLoss,
     LaplaceLoss,
+    Law,
     NormalLoss,
     ResponseLoss,
     SampledLoss,
@@ -152,12 +161,29 @@ def test_the_transform_of_normal_noise_and_how_it_falls(mu_squared, q, tilt) -> 
         moment = log_moment_of_sample(loss, tilt)
         assert abs(moment - float(mpmath.log(at_zero))) < 1e-12 * (1 + abs(float(mpmath.log(at_zero))))
         assert moments_of_sample(loss, float(tilt))[0] == pytest.approx(float(mpmath.log(at_zero)), abs=1e-6)
+        stays = float(stays_of_sample(loss, tilt).mid())
         for u in (2.0, 20.0):
-            value = transform(loss, s + 1j * mpf(u)) / at_zero
-            atoms = atoms_of_sample(loss, tilt, u)
-            assert abs(atoms.weights @ np.exp(1j * u * atoms.losses) - value) < 1e-13 + atoms.error
+            value = complex(transform(loss, s + 1j * mpf(u)) / at_zero)
+            # On the real axis, and for large frequencies on a path beside it.
+            for largest in (u, 5000.0):
+                atoms = atoms_of_sample(loss, tilt, largest)
+                assert np.iscomplexobj(atoms.losses) == (largest > u)
+                assert abs(atoms.weights @ np.exp(1j * u * atoms.losses) - value) < 1e-13 + atoms.error
+                assert atoms.weights[-1] == pytest.approx(stays, rel=1e-14)
+            # Beside a loss of exactly 0, which does not fall.
             fall = fall_of_sample(loss, tilt)(u, 2 * u)
-            assert 0 <= fall <= -float(mpmath.log(abs(value)))
+            assert 0 <= fall <= -math.log(abs(value - stays))
+
+
+@pytest.mark.parametrize("q", [Fraction(1, 50), Fraction(4, 5)])
+def test_the_transform_falls_with_the_square_of_the_frequency_and_the_bound_with_it(q: Fraction) -> None:
+    loss, tilt = SampledLoss(NormalLoss(Fraction(1)), q, changed=True), Fraction(4)
+    fall, stays = fall_of_sample(loss, tilt), float(stays_of_sample(loss, tilt).mid())
+    atoms = atoms_of_sample(loss, tilt, 2e5)
+    for u in (1e3, 1e4, 1e5):
+        rest = abs(atoms.weights @ np.exp(1j * u * atoms.losses) - stays)
+        assert rest < math.exp(-fall(u, 2 * u)) < 1.6 * rest
+        assert fall(u, 2 * u) >= fall(u, math.inf) > fall(u, 2 * u) - 0.1
 
 
 @pytest.mark.parametrize(
@@ -196,6 +222,77 @@ def test_the_list_of_other_noise_is_that_of_its_definition(base, tilt) -> None:
         value = (total + rest) / (at_zero + rest)
         assert abs(law.weights @ np.exp(1j * law.losses) - value) < 1e-13
     assert law.weights.sum() == pytest.approx(1, abs=1e-14)
+
+
+def taken_apart(law: Law, engine_of: Callable[[Law], LossEngine]) -> Dithered:
+    """The contour of the part in which not all samples have a loss of 0."""
+    contour = Dithered.build(law, 1e-7, engine_of)
+    assert contour is not None
+    assert contour.scan.without_stays
+    return contour
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        (SampledLoss(NormalLoss(Fraction(1)), Fraction(1, 20), changed=True),),
+        (SampledLoss(NormalLoss(Fraction(1, 16)), Fraction(1, 2), changed=True),),
+        # Several kinds of samples, each with a loss of 0 of its own.
+        loss_law_of(SampledWithReplacement(Gaussian(20), 2, 9)),
+    ],
+)
+def test_one_sample_without_its_loss_of_0_beside_the_closed_form(law: Law) -> None:
+    contour, exact = taken_apart(law, lambda rest: engine_for(rest, "auto", 1e-9)), OneSample.build(law)
+    assert exact is not None
+    for epsilon in (Fraction(-1, 5), Fraction(1, 10)):
+        bounds, truth = contour.log_deltas([epsilon])[0], exact.log_tails(epsilon).log_delta
+        assert bounds.lower <= truth.upper
+        assert truth.lower <= bounds.upper <= bounds.lower + 1e-3
+        tails = contour.log_tails(epsilon)
+        assert tails.log_second.lower <= exact.log_tails(epsilon).log_second.upper
+    # What is left of the transform falls to nothing, so that leaving out high frequencies costs nothing.
+    lists = dithered._lists(contour.scan.others, 3.0, 1e6)
+    nodes = np.array([0, 1, 10**4, 10**6])
+    part = dithered._transform(
+        contour.scan.gaussians, contour.scan.others, lists, (nodes, 1.0, 4), 3.0, without_stays=True
+    )
+    assert np.abs(part.values[2:]).max() < 1e-3
+    assert np.abs(part.values[3]) < 1e-7
+
+
+def test_two_samples_and_other_noise_beside_a_convolution() -> None:
+    """Delta of two samples is the mean of that of one at epsilon less the loss of the other."""
+    single = SampledLoss(NormalLoss(Fraction(1, 4)), Fraction(1, 10), changed=True)
+    answer = ExponentialLoss(Fraction(1, 3))
+    alone = OneSample.build((single,))
+    assert alone is not None
+    law = (replace(single, multiplicity=2),)
+    contour = taken_apart(law, lambda rest: engine_for(rest, "auto", 1e-9))
+    for epsilon in (0.05, 0.4):
+        # Nodes of the other sample's loss: both halves in x, cut where the loss is epsilon; and 0.
+        cut = 2 * math.log((math.exp(epsilon) - 0.9) / 0.1) + 0.25
+        nodes, shares = np.polynomial.legendre.leggauss(60)
+        ends = ((0.25, cut), (cut, cut + 9))
+        x = np.concatenate([(a + b) / 2 + (b - a) / 2 * nodes for a, b in ends])
+        weight = np.concatenate([(b - a) / 2 * shares for a, b in ends])
+        density = weight * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        ratio = 0.9 + 0.1 * np.exp(x / 2 - 0.125)
+        losses = np.concatenate([np.log(ratio), -np.log(ratio), [0.0]])
+        chances = np.concatenate([density * ratio, density, [0.0]])
+        chances[-1] = 1 - chances.sum()
+        deltas = alone.log_deltas((epsilon - losses).tolist())
+        truth = float(chances @ np.exp(deltas.upper))
+        bounds = contour.log_deltas([epsilon])[0]
+        assert math.exp(bounds.lower) - 1e-12 <= truth <= math.exp(bounds.upper) + 1e-12
+        assert bounds.upper - bounds.lower < 1e-5
+    # Beside other noise without an end of its transform, the case that all samples stay is that noise alone.
+    both = taken_apart((*law, answer), lambda rest: engine_for(rest, "auto", 1e-9))
+    whole = Enumeration.build((answer,))
+    assert whole is not None
+    least = 2 * math.log(chances[-1])
+    for epsilon in (0.1, 0.3):
+        assert both.log_deltas([epsilon])[0].upper >= whole.log_deltas([epsilon])[0].lower + least
+        assert both.log_deltas([epsilon])[0].lower >= contour.log_deltas([epsilon])[0].lower
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ import flint
 from flint import arb, arb_poly, fmpz, fmpz_poly
 
 from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
-from tallyveil.accounting.engines.sampled import kinds_of
+from tallyveil.accounting.engines.sampled import kinds_of, losses_of_sample, number_of_losses
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
@@ -71,8 +71,8 @@ from tallyveil.noise.balls import between_zero_and, precision, rational
 MOST_BITS: Final = 1 << 20
 """More working precision than this is refused."""
 
-Countable: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss
-"""Losses that an enumeration takes."""
+Countable: TypeAlias = LossFactor | ExponentialLoss | ResponseLoss | SampledLoss
+"""Losses that an enumeration takes; of samples, those of noise with finitely many losses."""
 
 _ACCURACY_BITS: Final = 140
 """Bits beyond those that resolve the least delta: 67 for 20 digits, the rest for lost mass and for cancellation."""
@@ -337,11 +337,13 @@ class Enumeration(DeltaByTails):
         probabilities: The probability of each total loss under P, or its polynomial in 1 / y.
         bits: Working precision of the balls.
         is_whole: Whether the table holds every loss, so that nothing was cut off.
+        slip: By how much a loss may be off: those of samples are logarithms, which the table holds rounded.
     """
 
     probabilities: Table = field(repr=False)
     bits: int
     is_whole: bool
+    slip: Fraction = Fraction(0)
     name: str = "direct"
 
     @classmethod
@@ -378,8 +380,9 @@ class Enumeration(DeltaByTails):
                 total = _combined(total, table)
         if len(total) * (real + 1) > MAX_TERMS:
             return None
+        samples = sum(factor.multiplicity for factor in factors if isinstance(factor, SampledLoss))
         # All other losses have finite tables; only Gaussian noise is cut off.
-        return cls(total, bits + 64, not gaussian)
+        return cls(total, bits + 64, not gaussian, samples * Fraction(1, 1 << (bits + 32)))
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
         """Tails of the loss beyond epsilon, any real number."""
@@ -392,19 +395,33 @@ class Enumeration(DeltaByTails):
             # What the table holds under each law; one minus it is what was cut off.
             first = second = delta = held_first = held_second = arb(0)
             for loss, probability in self.probabilities.items():
-                if loss > epsilon:
+                if loss > epsilon + self.slip:
                     parts = _tails_of(probability, loss - epsilon, self.bits)
                     first, second, delta = first + parts[0], second + parts[1], delta + parts[2]
+                elif loss > epsilon - self.slip:
+                    # So close to epsilon that rounding decides; delta is covered by the slip below.
+                    perhaps = between_zero_and(_at(probability, 0))
+                    first, second = first + perhaps, second + perhaps
                 if not self.is_whole:
                     # All of it: the transform at z = 0 and at z = -1, where 1 / y is 2 and -2.
                     held_first += _at(probability, 2)
                     held_second += _at(probability, -2) * rational(-loss).exp()
             second *= rational(-epsilon).exp()
+            if self.slip:
+                # Each term 1 - exp(epsilon - loss) changes by no more than the loss does, exp(-loss) by that of itself.
+                slip = rational(2 * self.slip)
+                second, delta = second * (1 + slip * arb(0, 1)), delta + first * slip * arb(0, 1)
             if self.is_whole:
                 return first, second, delta
             cut_first, cut_second = _cut_off(held_first), _cut_off(held_second)
             # The cut-off mass may lie above epsilon or not: from 0 to all of it, on each probability.
             return first + cut_first, second + cut_second, delta + cut_first
+
+    def logarithms(self) -> tuple[tuple[Fraction, ...], tuple[Bounds, ...]]:
+        """Every loss, and the logarithm of its probability under P; for losses without a density."""
+        with precision(self.bits):
+            chances = [float_bounds(_at(ball, 0).log()) for ball in self.probabilities.values()]
+        return tuple(self.probabilities), tuple(chances)
 
 
 def _cut_off(held: arb) -> arb:
@@ -474,15 +491,29 @@ def _points(factor: Countable, bits: int) -> int:
             last = 1
         case ResponseLoss():
             last = 2
+        case SampledLoss():
+            # Sums of several are equal only if they have each loss equally often.
+            values = number_of_losses(factor)
+            if values * factor.multiplicity > MAX_TERMS:
+                return MAX_TERMS + 1
+            sums = math.comb(factor.multiplicity + values - 1, values - 1)
+            # One sample after the other is added.
+            return sums if sums * values * factor.multiplicity <= MAX_STEPS else MAX_TERMS + 1
     return factor.multiplicity * last + 1
 
 
 def _overlap(factors: tuple[Countable, ...]) -> bool:
     """Whether the losses share a lattice, so that many sums are equal."""
     integers = of_integers(factors)
+    if any(isinstance(factor, SampledLoss) for factor in factors):
+        return False
     if len(integers) == len(factors):
         return estimated_length(integers, lattice_of(integers)) <= MAX_STEPS
-    steps = [2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step for f in factors]
+    steps = [
+        2 * f.epsilon if isinstance(f, ExponentialLoss) else f.step
+        for f in factors
+        if not isinstance(f, SampledLoss)
+    ]
     reach = greatest_bounds(factors).upper
     real = sum(factor.multiplicity for factor in factors if isinstance(factor, ExponentialLoss))
     return 2 * reach * (real + 1) <= MAX_TERMS * reduce(common_step, steps)
@@ -497,6 +528,8 @@ def _enumerated_reach(variance: Fraction, bits: int) -> int:
 def _power_of(factor: Countable, bits: int) -> Table:
     """Loss of all answers of a factor: the power of a polynomial whose coefficients are the entries of one answer."""
     table, n = _table(factor, bits), factor.multiplicity
+    if isinstance(factor, SampledLoss):
+        return reduce(_combined, [table] * n)
     losses = sorted(table)
     entries: Sequence[arb | arb_poly] = [table[loss] for loss in losses]
     if isinstance(factor, ExponentialLoss):
@@ -514,6 +547,15 @@ def _power_of(factor: Countable, bits: int) -> Table:
 
 def _table(factor: Countable, bits: int) -> Table:
     """Loss of one answer."""
+    if isinstance(factor, SampledLoss):
+        rounded: Table = {}
+        for value, probability in losses_of_sample(factor):
+            # To a quarter of the slip; the radius of the ball is far below that.
+            numerator = (value * 2 ** (bits + 34)).mid().floor().unique_fmpz()
+            assert numerator is not None
+            loss = Fraction(int(numerator), 1 << (bits + 34))
+            rounded[loss] = rounded[loss] + probability if loss in rounded else probability
+        return rounded
     if isinstance(factor, ExponentialLoss):
         least = rational(-factor.epsilon).exp()
         return {
@@ -607,7 +649,7 @@ _NEWTON_STEPS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OneSample(DeltaByTails):
-    """Certified tails of one sample of normal noise: delta is the value of one test.
+    """Certified tails of one sample of normal or of real Laplace noise: delta is the value of one test.
 
     The variables: q the probability with which a record counts; b the loss on the sample, x ~ N(0, 1) the noise under
     Q; R(x) = 1 - q + q exp(b(x)), which rises with x; mu_i the distances by which the record moves the noise, w_i their
@@ -617,10 +659,13 @@ class OneSample(DeltaByTails):
     Then Q(L > epsilon) = Phi(-x*) and P(L > epsilon) = (1 - q) Phi(-x*) + q sum of w_i Phi(mu_i - x*). If it was added,
     -ln R exceeds epsilon left of the x* with R(x*) = exp(-epsilon), or nowhere, and P and Q change places.
 
+    Of Laplace noise b lies above t, between -e and e, with the probability exp(-(t + e) / 2) / 2 under Q, and with 1 -
+    exp((t - e) / 2) / 2 if the record is in the sample.
+
     Newton's method finds x* in balls. Two signs of b(x) - b(x*) prove it, and the formulas are evaluated at the ball.
 
     Attributes:
-        loss: With normal noise on the sample, of multiplicity 1 and without failures.
+        loss: With real-valued noise on the sample, of multiplicity 1 and without failures.
         name: "one_sample".
     """
 
@@ -634,6 +679,8 @@ class OneSample(DeltaByTails):
             case (
                 SampledLoss(NormalLoss() | MixtureLoss() | ChoiceLoss(), failure=0, multiplicity=1) as loss,
             ):
+                return cls(loss)
+            case (SampledLoss(ExponentialLoss(), failure=0, multiplicity=1, changed=False) as loss,):
                 return cls(loss)
             case _:
                 return None
@@ -671,15 +718,34 @@ class OneSample(DeltaByTails):
         # exp(epsilon) is 1 - q for no fractions but 0 and 0, so that more bits decide.
         if odds < 0:
             return () if self.loss.added else (arb(1), arb(1), 1 - rational(epsilon).exp())
-        place = self._place(odds.log()) if odds > 0 else None
-        if place is None:
-            return None
-        without = _phi(-sign * place)
-        moved = sum((share * _phi(sign * (mu - place)) for mu, share in self._parts()), arb(0))
+        both = self._beyond(odds.log(), sign) if odds > 0 else None
+        if not both:
+            return both
+        moved, without = both
         first, second = rest * without + q * moved, without
         if self.loss.added:
             first, second = second, first
         return first, second, first - rational(epsilon).exp() * second
+
+    def _beyond(self, b: arb, sign: int) -> tuple[arb, ...] | None:
+        """The probabilities of a loss above b on the sample, or below it, with the record and without it.
+
+        They are empty if there is no such loss, and None if the precision is too low to say.
+        """
+        if isinstance(self.loss.base, ExponentialLoss):
+            most = rational(self.loss.base.epsilon)
+            # exp(epsilon) is no sum of exp(b) and a fraction at an end of the losses: more bits decide.
+            if -most < b < most:
+                above = 1 - ((b - most) / 2).exp() / 2, (-(b + most) / 2).exp() / 2
+                return above if sign > 0 else (1 - above[0], 1 - above[1])
+            if b > most or b < -most:
+                return (arb(1), arb(1)) if (b > most) == (sign < 0) else ()
+            return None
+        place = self._place(b)
+        if place is None:
+            return None
+        moved = sum((share * _phi(sign * (mu - place)) for mu, share in self._parts()), arb(0))
+        return moved, _phi(-sign * place)
 
     def _parts(self) -> list[tuple[arb, arb]]:
         base = self.loss.base

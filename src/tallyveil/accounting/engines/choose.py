@@ -6,8 +6,9 @@ Integer noise alone. The choice under "auto" is the first engine of `_ON_LATTICE
 takes the losses: the closed form, the quadrature, the tilted FFT; enumeration if there is no Gaussian noise of usual
 variance; the dithered contour; enumeration with Gaussian noise; the contour at a larger width; and last the grid. The
 first three need a lattice that all losses share. Three engines may have wide bounds far out, and have a second one that
-is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, and the grid helps the dithered contour,
-where few atoms of small variance carry the tail, and enumeration, which cuts Gaussian noise off.
+is asked there too (`FallbackEngine`): the tilted FFT helps the quadrature, the grid helps the dithered contour, where
+few atoms of small variance or a few large losses of samples carry the tail, and enumeration, which cuts Gaussian noise
+off, is made to cut less.
 
 Any other law is taken apart:
 
@@ -18,9 +19,11 @@ Any other law is taken apart:
 4. Samples of fixed size: from above the losses of the pair that covers each sample, from below those of a record
    that all samples move in the same way.
 5. All others: enumeration of a few finite losses, or the dithered contour.
-6. What remains, such as a few samples of a tiny probability, is listed and moved to a grid. Real-valued noise has no
-   list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the lower
-   bounds (docs/proofs/real-noise.md, section 2).
+6. Where that would need too many frequencies, losses with few values together are taken apart from the others, for
+   which the contour then falls (`Conditioned`). Then larger widths are tried.
+7. What remains, such as samples of very narrow or very wide noise, is listed and moved to a grid. Real-valued noise
+   has no list. Integer noise that covers it stands for it in the upper bounds, and integer noise that it covers in the
+   lower bounds (docs/proofs/real-noise.md, section 2).
 """
 
 import math
@@ -28,17 +31,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from tallyveil.accounting.engines.ball_tails import Enumeration, Normal, OneSample, Proved
+from tallyveil.accounting.engines.ball_tails import Countable, Enumeration, Normal, OneSample, Proved
 from tallyveil.accounting.engines.closed_form import ClosedForm
 from tallyveil.accounting.engines.dithered import LEAST_VARIANCE, NARROWEST, WIDTH, Dithered
-from tallyveil.accounting.engines.enclosing import Between, RenyiUpper, WithFailure
+from tallyveil.accounting.engines.enclosing import Between, Conditioned, RenyiUpper, WithFailure
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, LENGTH, Gridded, Listable, listed
-from tallyveil.accounting.engines.moments import estimated_length
+from tallyveil.accounting.engines.moments import estimated_length, greatest_bounds
 from tallyveil.accounting.engines.quadrature import Quadrature
+from tallyveil.accounting.engines.sampled import number_of_losses
 from tallyveil.accounting.engines.tails import (
     NOTHING,
     DeltaByTails,
@@ -102,9 +106,15 @@ _WIDE_OFF_LATTICE: Final = 0.01
 """The same off every lattice, where Q is known to four digits at best. The grid takes seconds, and helps only where the
 bounds of delta are wide too."""
 
+_WIDE_OF_SAMPLES: Final = 0.5
+"""The same for random samples, of which the grid knows little more than the contour where the latter knows delta."""
+
 _WIDEST: Final = 1e-6
 """Width of epsilon's bounds at which the dithered contour is tried last. Far fewer frequencies matter for it than for
 1e-9. The grid is wider than this more often than not."""
+
+_WIDEST_OF_ALL: Final = 1e-4
+"""The same beside other than integer noise, of which the grid has stand-ins alone."""
 
 _FINE_GRID: Final = 1e-8
 """About the least width of epsilon's bounds that the grid of integer noise has."""
@@ -120,6 +130,16 @@ PIECES: Final = 1 << 14
 
 _FINE_VARIANCE: Final = 10**8
 """Variance from which normal noise stands for integer noise on a grid: a list would have 2.4e5 atoms or more."""
+
+_LEAST_DELTA: Final = Fraction(1, 10**310)
+"""The least delta that a second enumeration resolves, below every normal float. It takes ten times as many bits."""
+
+_MOST_VALUES: Final = 64
+"""Values of the losses that a composition is taken apart by, at most: the other losses are asked at each of them."""
+
+_LARGE: Final = 20.0
+"""The largest loss from which one that has few values is always taken apart from samples; smaller ones cost a contour a
+few more nodes."""
 
 _LEAST_REST: Final = 10**300
 """One over the least probability of no failure that is taken: its logarithm must be a float."""
@@ -306,12 +326,13 @@ def _first_of(
     # Built one by one, as some take seconds.
     engine = next((engine for build in builders if (engine := build(law, width)) is not None), None)
     match engine:
-        case Dithered() if any(
-            isinstance(factor, GaussianLoss | SampledLoss) for factor in engine.scan.others
-        ):
+        case Dithered() if any(isinstance(factor, GaussianLoss) for factor in engine.scan.others):
             return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
-        case Enumeration() if any(isinstance(factor, GaussianLoss) for factor in law):
-            return FallbackEngine(engine, grid, _WIDE_OFF_LATTICE)
+        case Dithered() if any(isinstance(factor, SampledLoss) for factor in engine.scan.others):
+            return FallbackEngine(engine, lambda: _conditioned(law, width) or grid(), _WIDE_OF_SAMPLES)
+        case Enumeration(is_whole=False):
+            # Gaussian noise is cut off at a small delta, and for smaller ones further out.
+            return FallbackEngine(engine, partial(_deeper, law, grid), _WIDE_OFF_LATTICE)
         case _:
             return engine
 
@@ -326,26 +347,66 @@ def _tilted(factors: tuple[LossFactor, ...], width: float) -> TiltedFFT | None:
 
 
 def _dithered(law: Law, width: float) -> Dithered | None:
-    return Dithered.build(law, width)
+    return Dithered.build(law, width, lambda part: engine_for(part, "auto", width))
+
+
+def _conditioned(law: Law, width: float, least: float = 0.0) -> Conditioned | None:
+    """Losses with few values together, and the others given these: the values keep a transform from falling.
+
+    Args:
+        law: The losses.
+        width: That of the engine of the others.
+        least: What the largest value must exceed.
+    """
+    finite = tuple(
+        loss for loss in law if _is_countable(loss) and not isinstance(loss, GaussianLoss | ExponentialLoss)
+    )
+    rest = tuple(loss for loss in law if loss not in finite)
+    if not finite or not rest or greatest_bounds(finite).upper <= least:
+        return None
+    table = Enumeration.build(finite)
+    if table is None or len(table.probabilities) > _MOST_VALUES:
+        return None
+    engine = OneSample.build(rest) or _dithered(rest, width)
+    if engine is None:
+        return None
+    values, log_chances = table.logarithms()
+    return Conditioned(values, log_chances, table.slip, engine, _chord(law))
+
+
+def _far_apart(law: Law, width: float) -> Conditioned | None:
+    """The same where a value is so large that one contour for all losses beside samples would be very long."""
+    return _conditioned(law, width, _LARGE) if any(isinstance(loss, SampledLoss) for loss in law) else None
 
 
 def _wider(law: Law, width: float) -> Dithered | None:
     """The contour at ten or a hundred times the width, and so on; None where the grid is about as close and faster."""
-    engine = None
-    while engine is None and width < _WIDEST:
+    engine, integers = None, len(of_integers(law)) == len(law)
+    widest = _WIDEST if integers else _WIDEST_OF_ALL
+    while engine is None and width < widest:
         width = float(f"{10 * width:.3g}")  # 1e-8, not a float beside it
         engine = _dithered(law, width)
-    if engine is None or width <= _FINE_GRID or len(of_integers(law)) < len(law):
+    if engine is None or width <= _FINE_GRID or not integers:
         return engine
     # Integer noise has a grid about as close, which is the faster one where nearly all frequencies count.
     return None if engine.scan.is_tilted or engine.scan.windows.is_whole else engine
 
 
 def _direct(law: Law, width: float) -> Enumeration | None:
-    countable = tuple(
-        loss for loss in law if isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
-    )
+    countable = tuple(loss for loss in law if _is_countable(loss))
     return Enumeration.build(countable) if len(countable) == len(law) else None
+
+
+def _deeper(law: Law, grid: Callable[[], LossEngine]) -> LossEngine:
+    """Enumeration in which every delta that a float holds keeps its digits, or the grid where it takes too long."""
+    countable = tuple(loss for loss in law if _is_countable(loss))
+    return Enumeration.build(countable, least_delta=_LEAST_DELTA) or grid()
+
+
+def _is_countable(loss: AnyLoss) -> TypeGuard[Countable]:
+    if isinstance(loss, SampledLoss):
+        return number_of_losses(loss) > 0
+    return isinstance(loss, GaussianLoss | LaplaceLoss | ExponentialLoss | ResponseLoss)
 
 
 def _whole(law: Law, width: float) -> Enumeration | None:
@@ -394,8 +455,10 @@ _ON_LATTICE: Final[tuple[_Builder, ...]] = (
 
 _OF_TRANSFORMS: Final[tuple[_Builder, ...]] = (
     _whole,
+    _far_apart,
     _dithered,
     _cut_off,
+    _conditioned,
     _wider,
 )
 """Engines for losses without a usable lattice, tried after those, in this order; benchmarks/README.md has workloads."""
@@ -404,7 +467,7 @@ _ASKED_FOR: Final[dict[str, _Builder]] = {
     "closed_form": lambda factors, _: ClosedForm.build(factors),
     "quadrature": lambda factors, _: Quadrature.build(factors),
     "tilted_fft": lambda factors, _: TiltedFFT(factors),  # it says itself why it cannot
-    "dithered": Dithered.build,  # at the width asked for and no other
+    "dithered": _dithered,  # at the width asked for and no other
     "direct": _direct,
     "gridded": lambda factors, _: _fine_grid(factors),
     "proved": lambda factors, _: Proved.build(factors),

@@ -27,6 +27,7 @@ from fractions import Fraction
 from typing import Final, TypeAlias, TypeGuard
 
 import numpy as np
+from flint import arb
 
 from tallyveil.accounting.engines.loss_transform import (
     FEW_STATES,
@@ -42,21 +43,33 @@ from tallyveil.accounting.engines.loss_transform import (
     number_of_nodes,
     power_of,
 )
-from tallyveil.accounting.engines.moments import certified_log_moment, greatest_bounds, log_moment, moments
+from tallyveil.accounting.engines.moments import (
+    certified_log_moment,
+    greatest_bounds,
+    log_chance_of_greatest,
+    log_moment,
+    moments,
+)
 from tallyveil.accounting.engines.sampled import (
     USUAL_TERMS,
     atoms_of_sample,
+    is_dense,
     largest_tilt,
+    moments_of_sample,
+    stays_of_sample,
     takes_sample,
     terms_of_sample,
 )
 from tallyveil.accounting.engines.tails import (
     NOTHING,
+    LossEngine,
     ManyBounds,
     Tails,
     exact_epsilon,
+    float_bounds,
     log_reflected,
     log_rest,
+    tails_by_chords,
 )
 from tallyveil.accounting.losses import (
     UNKNOWN_LAW,
@@ -74,6 +87,7 @@ from tallyveil.accounting.losses import (
 )
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.arrays import Complexes, Floats, Integers
+from tallyveil.noise.balls import precision
 
 # Minus the logarithm, about, of images of a factor below which none of them is computed.
 _NEGLIGIBLE_IMAGE: Final = 60.0
@@ -85,6 +99,9 @@ _LARGEST_EXPONENT: Final = 700.0
 
 Transformed: TypeAlias = Base | SampledLoss
 """Losses whose transform is known."""
+
+EngineOf: TypeAlias = Callable[[Law], LossEngine]
+"""Makes the engine of a law, the empty one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,7 @@ class Scan:
         windows: Where the transform is not negligible; at a usual tilt if that depends on the tilt.
         spread: About the standard deviation of the loss, or more.
         is_tilted: Whether the windows take the other factors into account, and so depend on the tilt.
+        without_stays: Whether the contour is that of the part in which not all samples of fixed size have a loss of 0.
     """
 
     gaussians: GaussianFactors
@@ -106,12 +124,15 @@ class Scan:
     windows: Windows
     spread: float
     is_tilted: bool = False
+    without_stays: bool = False
 
     def at(self, tilt: float) -> "Scan":
         """The same with the windows at a tilt."""
         if not self.is_tilted:
             return self
-        decay = decay_of(self.gaussians, self.others, Fraction(tilt), self.spread)
+        decay = decay_of(
+            self.gaussians, self.others, Fraction(tilt), self.spread, without_stays=self.without_stays
+        )
         return replace(self, windows=find_windows(decay, self.depth, FEW_STATES))
 
     def largest(self, tilt: float) -> float:
@@ -306,7 +327,7 @@ def transform_of(
     wide, others = _split((factor,))
     gaussians = GaussianFactors.of(wide)
     lists = _lists(others, tilt, float(numbers.max(initial=0) * step))
-    part = _transform(gaussians, others, lists, (numbers, step, numbers.size), tilt)
+    part = _transform(gaussians, others, lists, (numbers, step, numbers.size), tilt, without_stays=False)
     return part, _centre(gaussians, lists)
 
 
@@ -316,6 +337,8 @@ def _transform(
     lists: dict[Other, "_List"],
     nodes: tuple[Integers, float, int],
     tilt: float,
+    *,
+    without_stays: bool,
 ) -> "ContourPart":
     """The transform of all factors.
 
@@ -324,16 +347,34 @@ def _transform(
         lists: Those of the others that have one.
         nodes: Numbers of nodes, their distance, and how many nodes the whole rule has.
         tilt: s.
+        without_stays: Whether the part is taken off in which all samples of fixed size have a loss of 0.
     """
     numbers, step, count = nodes
     u = numbers.astype(np.float64) * step
     part = _gaussian_part(gaussians, u, tilt)
+    samples = ContourPart(np.ones(u.size, dtype=np.complex128), np.ones(u.size), np.zeros(u.size))
+    stays, roundings = 1.0, 0.0
     for factor in others:
         if isinstance(factor, ExponentialLoss):
             part = part.times(*_exponential_part(factor, u, Fraction(tilt)))
+        elif without_stays and has_stays(factor):
+            law = lists[factor]
+            samples = samples.times(*_listed_part(law, numbers, step, count))
+            # Of several kinds of samples each has its own. A power has four units for each factor, each weight two.
+            at_zero = law.weights[law.losses == 0].real
+            stays *= float(at_zero.sum()) ** law.multiplicity
+            roundings += law.multiplicity * (8 + 2 * at_zero.size + 2 * law.error / UNIT)
         else:
             part = part.times(*_listed_part(lists[factor], numbers, step, count))
-    return part
+    if not without_stays:
+        return part
+    # The difference is the transform of a part of the law, so that its modulus is at most 1.
+    return part.times(samples.values - stays, samples.errors + roundings)
+
+
+def has_stays(factor: Transformed) -> bool:
+    """Whether a loss is 0 with a probability, and has a density beside it: dense samples of fixed size."""
+    return isinstance(factor, SampledLoss) and factor.changed and is_dense(factor)
 
 
 def _centre(gaussians: GaussianFactors, lists: dict[Other, "_List"]) -> Fraction:
@@ -418,7 +459,9 @@ def _terms_at_nodes(
 ) -> tuple[_Terms, _Terms]:
     """The terms at some of the nodes, `count` in all, for the dither and for one twice as wide."""
     u = numbers.astype(np.float64) * step
-    part = _transform(scan.gaussians, scan.others, lists, (numbers, step, count), tilt)
+    part = _transform(
+        scan.gaussians, scan.others, lists, (numbers, step, count), tilt, without_stays=scan.without_stays
+    )
     z = tilt + 1j * u
     # Half the nodes: the transform at -u is the conjugate of that at u, hence 2 for all but u = 0.
     flat = np.where(u == 0, 1.0, 2.0) * (step / (2 * math.pi)) / (z * (z + 1))
@@ -811,8 +854,9 @@ MOST_ATOMS: Final = 4096
 MOST_NODES: Final = 1 << 23
 """Nodes of one contour above which only Chernoff's bound is given. This many take two seconds, and 400 MB."""
 
-MOST_TERMS: Final = 1 << 28
-"""The same for nodes times factors and atoms: this many take two seconds."""
+MOST_TERMS: Final = 1 << 30
+"""The same for nodes times factors and atoms: this many take some eight seconds, and few samples with replacement more
+than a quarter of them."""
 
 MOST_AT_BUILD: Final = 1 << 21
 """Nodes of a usual contour above which a width is refused. This many take half a second."""
@@ -834,10 +878,14 @@ _WRAP: Final = 40.0  # minus the logarithm of the wrap-around that is aimed at, 
 _PERIOD: Final = 10.0  # standard deviations in the period of a usual contour, about
 # How much more may be left out where the decay is that of all factors: a sixth of the width, for far fewer nodes.
 _SHALLOWER: Final = 5.0
+# Minus the logarithm of a probability of a loss of 0 from which it is not taken out: the transform falls to it.
+_NEGLIGIBLE_STAYS: Final = 45.0
 _UNKNOWN: Final = Bounds(-math.inf, 0.0)
-_ROUNDS: Final = 8  # of a usual tilt and the variance there
-_SHORTER: Final = 6  # distances for Chernoff's bound that are tried, each half of the one before
-_TILTS: Final = 4  # contours for each standard deviation of the saddle
+_ROUNDS: Final = 12  # of a search for a usual tilt, by factors from 2^12 to its thousandth part
+_SHORTER: Final = 8  # distances for Chernoff's bound that are tried, each half of the one before
+_TILTS: Final = (
+    4  # contours for each standard deviation of the saddle; of samples, which take longer, there is one
+)
 _CACHED: Final = 1 << 20  # nodes of the contours that are kept: some 40 MB
 _FARTHEST: Final = Fraction(1 << 100)  # an epsilon beyond which floats could overflow
 _BEYOND: Final = Fraction(10**300)  # an epsilon beyond which its rounding could overflow
@@ -867,21 +915,33 @@ class Dithered:
         factors: The losses that are added up, equal ones merged.
         scan: Where the transform of their sum is not negligible.
         width: Width of epsilon's bounds that the scan is made for.
+        engine_of: Makes the engine of some of the losses, for the case that all samples of fixed size have a loss of 0.
     """
 
     name = "dithered"
 
-    def __init__(self, factors: tuple[Transformed, ...], scan: Scan, width: float) -> None:
+    def __init__(
+        self, factors: tuple[Transformed, ...], scan: Scan, width: float, engine_of: EngineOf | None
+    ) -> None:
         self.factors = factors
         self.scan = scan
         self.width = width
+        self._engine_of = engine_of
+        self._stays: tuple[Bounds, LossEngine] | None = None
+        if scan.without_stays:
+            assert engine_of is not None
+            rest = merged_law(tuple(factor for factor in factors if not has_stays(factor)))
+            self._stays = _log_stays(factors), engine_of(rest)
         # Mean of the loss under P: half its variance for the Gaussian part.
         self.mean = float(scan.gaussians.variance / 2) + sum(
             f.multiplicity * moments(f, 0.0)[0] for f in scan.others
         )
+        self._has_samples = any(isinstance(factor, SampledLoss) for factor in factors)
         # From the largest loss on, delta is 0.
-        greatest = greatest_bounds(factors).upper
-        self._greatest = Fraction(greatest) if math.isfinite(greatest) else None
+        greatest = greatest_bounds(factors)
+        self._greatest = Fraction(greatest.upper) if math.isfinite(greatest.upper) else None
+        # Below it, delta is that of this loss at least.
+        self._surely = greatest.lower, log_chance_of_greatest(factors) if self._greatest else -math.inf
         # Beyond p / (2 h) the transform of the dither would overflow.
         self._largest_tilt = min(_PARTS / (2 * scan.depth.half_width), _largest_tilt(scan.others))
         self._contours: dict[float, DitheredContour | None] = {}
@@ -889,33 +949,36 @@ class Dithered:
         self._rough: list[Dithered] = []
 
     @classmethod
-    def build(cls, factors: Law, width: float = WIDTH) -> "Dithered | None":
+    def build(
+        cls, factors: Law, width: float = WIDTH, engine_of: EngineOf | None = None
+    ) -> "Dithered | None":
         """The engine, or None if a condition of it does not hold; `why_not` says which one.
 
         Args:
             factors: The losses added up.
             width: The width of epsilon's bounds that is aimed at, for a delta of about 1e-10. If the loss has a
                 standard deviation below 1, the width is in units of this deviation.
+            engine_of: Makes the engine of some of the losses. With it, few samples of fixed size are taken too, which
+                have a loss of exactly 0 with a probability.
 
         Raises:
             BudgetError: a factor is out of range.
         """
-        engine = _made(factors, width)
+        engine = _made(factors, width, engine_of)
         return None if isinstance(engine, str) else engine
 
     @staticmethod
     def why_not(factors: Law, width: float = WIDTH) -> str | None:
         """The condition that fails, in words, or None."""
-        engine = _made(factors, width)
+        engine = _made(factors, width, None)
         return engine if isinstance(engine, str) else None
 
-    def reaches_usual_epsilons(self) -> bool:
+    def reaches_usual_epsilons(self, tilt: float) -> bool:
         """Whether there is a contour for a usual epsilon. Samples have longer periods than the build expects."""
-        if not any(isinstance(factor, SampledLoss) for factor in self.factors):
+        if not self._has_samples:
             return True
         greatest = math.inf if self._greatest is None else float(self._greatest)
-        usual = self.mean + _DEVIATIONS * self.scan.spread
-        epsilon = max(min(usual, (self.mean + greatest) / 2), 0.0)
+        epsilon = max(min(self._moments(tilt)[0], (self.mean + greatest) / 2), 0.0)
         return self._rule(self._tilt(epsilon), epsilon) is not None
 
     def rough(self) -> "Dithered":
@@ -923,7 +986,8 @@ class Dithered:
         if self.scan.nodes(_PERIOD * self.scan.spread) <= _FEW_NODES:
             return self
         if not self._rough:
-            self._rough.append(Dithered.build(self.factors, min(1.0, 1000 * self.width)) or self)
+            rough = Dithered.build(self.factors, min(1.0, 1000 * self.width), self._engine_of)
+            self._rough.append(rough or self)
         return self._rough[0]
 
     def log_tails(self, epsilon: float | Fraction) -> Tails:
@@ -942,8 +1006,9 @@ class Dithered:
         tilt = self._tilt(float(exact))
         contour = self._contour(tilt, float(exact))
         # None: the contour would need more nodes than are worth it, so only Chernoff's bound is given.
-        if contour is None:
-            return self._far_out(tilt, exact)
+        if contour is None or self._stays:
+            chord = 0.02 * self.scan.spread
+            return tails_by_chords(self, exact, chord) if contour else self._far_out(tilt, exact)
         here = log_excess(contour, [exact])[0]
         if tilt < 0:
             return tails_of_rest(contour, exact, here)
@@ -981,7 +1046,7 @@ class Dithered:
         if opposite == self.factors:
             return self
         if not self._others:
-            self._others.append(Dithered.build(opposite, self.width))
+            self._others.append(Dithered.build(opposite, self.width, self._engine_of))
         return self._others[0]
 
     def log_deltas_and_rests(self, epsilons: Sequence[float | Fraction]) -> tuple[ManyBounds, ManyBounds]:
@@ -1005,6 +1070,15 @@ class Dithered:
             for which, logs in enumerate(pair):
                 ends[which, 0, members], ends[which, 1, members] = logs.lower, logs.upper
         ends[1, :, beyond] = 0.0
+        greatest, log_chance = self._surely
+        if log_chance > -math.inf:
+            below = np.array([max(0.0, greatest - float(min(epsilon, _FARTHEST))) for epsilon in exact])
+            # Rounded down: the difference of two floats, the function of the platform, and the sum.
+            below = np.maximum(below - 4 * UNIT * abs(greatest), 0.0)
+            with np.errstate(divide="ignore"):
+                least = log_chance + np.log(-np.expm1(-below))
+            slack = UNIT * (80 + 8 * np.where(np.isfinite(least), np.abs(least), 0.0))
+            ends[0, 0] = np.maximum(ends[0, 0], np.minimum(least - slack, ends[0, 1]))
         return ManyBounds(*ends[0]), ManyBounds(*ends[1])
 
     def _logs_at(self, tilt: float, epsilons: list[Fraction]) -> ManyBounds:
@@ -1013,7 +1087,13 @@ class Dithered:
         near = [min(epsilon, _FARTHEST) for epsilon in epsilons]
         if contour is None or max(epsilons) > _FARTHEST:
             return ManyBounds.of([self._chernoff(tilt, float(epsilon)) for epsilon in near])
-        return log_excess(contour, epsilons)
+        known = log_excess(contour, epsilons)
+        if not self._stays:
+            return known
+        # The contour is that of the part in which not all samples of fixed size have a loss of 0.
+        log_stays, others = self._stays
+        of_others = others.log_deltas(epsilons)
+        return _log_mixed(known, log_stays, of_others if tilt > 0 else log_rest(of_others))
 
     def _tilt(self, epsilon: float) -> float:
         """The tilt for an epsilon. It is taken from a grid, so that neighbouring epsilons share a contour.
@@ -1022,8 +1102,13 @@ class Dithered:
         """
         # A whole deviation below the mean: left of it delta is nearly 1, and its bounds would be of a tiny difference.
         of_rest = epsilon < self.mean - self.scan.spread
-        least = 1 / (_TILTS * self.scan.spread)
-        tilt = round(self._saddle(epsilon, of_rest) / least) * least
+        tilt = self._saddle(epsilon, of_rest)
+        # Where a few large losses of samples take over from all others, the deviation is larger than elsewhere: by a
+        # power of two, so that neighbouring tilts share a grid.
+        local = math.sqrt(self._moments(min(tilt, self._largest_tilt))[1]) if self._has_samples else 0.0
+        finer = 2.0 ** max(0, math.ceil(math.log2(max(local, 1e-300) / self.scan.spread)))
+        least = 1 / ((1 if self._has_samples else _TILTS) * self.scan.spread * finer)
+        tilt = round(tilt / least) * least
         if not of_rest:
             return min(max(tilt, least), self._largest_tilt)
         # Between the poles at -1 and 0, also where a quarter of the deviation says little: samples that may reveal all
@@ -1103,24 +1188,54 @@ class Dithered:
         # The saddle's height: what the sum is about, so that the period can be judged relative to it.
         log_value = here - tilt * epsilon + log_size
         period = max(math.sqrt(2 * _WRAP) * spread, (_WRAP + max(-log_value, 0.0)) / abs(tilt))
-        samples = any(isinstance(factor, SampledLoss) for factor in self.scan.others)
+        best, farthest = period / spread**2, abs(tilt)
+        # The best distance for a normal loss is the period over the variance. The moments of samples grow faster, which
+        # asks for shorter ones. They take time, and are computed once.
+        of_samples = (
+            [self._beyond(tilt, min(best, farthest) / 2**j) for j in range(_SHORTER)]
+            if self._has_samples
+            else []
+        )
         for _ in range(_CONTOUR_STEPS):
-            # The best distance for a normal loss. The moments of samples grow faster, which asks for shorter ones.
-            farthest = period / self.scan.spread**2
-            distances = [farthest / 2**j for j in range(_SHORTER if samples else 1)]
-            tilts = [max(tilt - d, -1.0) if tilt < 0 else tilt + d for d in distances]
+            known = of_samples or [self._beyond(tilt, period / spread**2)]
             exponents = [
-                self._log_moment(there) - here - (there - tilt) * epsilon
+                log_moment_there - here - (there - tilt) * epsilon
                 + abs(there) * 2 * self.scan.depth.half_width - abs(there - tilt) * period
-                for there in tilts
+                for there, log_moment_there in known
             ]  # fmt: skip
             least = int(np.argmin(exponents))
-            further = tilts[least]
+            further = known[least][0]
             if exponents[least] < log_size - _WRAP:
                 break
             # 15% more until Chernoff's bound on the wrap-around is negligible.
             period *= 1.15
         return period, further
+
+    def _beyond(self, tilt: float, distance: float) -> tuple[float, float]:
+        """A tilt beyond another one, away from the pole at 0, and the logarithm of the moment there."""
+        there = max(tilt - distance, -1.0) if tilt < 0 else tilt + distance
+        return there, self._log_moment(there)
+
+
+def _log_stays(factors: Sequence[Transformed]) -> Bounds:
+    """Logarithm of the probability that all samples of fixed size have a loss of 0."""
+    samples = [factor for factor in factors if isinstance(factor, SampledLoss) and has_stays(factor)]
+    with precision(128):
+        logs = (factor.multiplicity * stays_of_sample(factor, Fraction(0)).log() for factor in samples)
+        return float_bounds(sum(logs, arb(0)))
+
+
+def _log_mixed(known: ManyBounds, log_share: Bounds, other: ManyBounds) -> ManyBounds:
+    """ln(x + share y) from ln x and ln y, at most 0."""
+    ends = []
+    for left, share, right, side in (
+        (known.lower, log_share.lower, other.lower, -1),
+        (known.upper, log_share.upper, other.upper, 1),
+    ):
+        mixed = np.logaddexp(left, share + right)
+        slack = UNIT * (80 + 8 * np.where(np.isfinite(mixed), np.abs(mixed) + abs(share), 0.0))
+        ends.append(np.minimum(mixed + side * slack, 0.0))
+    return ManyBounds(np.minimum(*ends), ends[1])
 
 
 def saddle(
@@ -1169,7 +1284,7 @@ def _reflected(epsilons: Floats, deltas: ManyBounds, rests: ManyBounds) -> ManyB
     )
 
 
-def _made(factors: Law, width: float) -> Dithered | str:
+def _made(factors: Law, width: float, engine_of: EngineOf | None) -> Dithered | str:
     merged = merged_law(factors)
     known = [loss for loss in merged if not isinstance(loss, FailureLoss | UNKNOWN_LAW)]
     if len(known) < len(merged):
@@ -1194,14 +1309,29 @@ def _made(factors: Law, width: float) -> Dithered | str:
         # The narrower dither leaves room for that.
         depth = Depth(log_depth - math.log(_SHALLOWER), 0.88 * half_width, _PARTS)
         windows = scan.windows if scan else Windows(np.zeros(0), np.zeros(0), 1.0, 1.0, 1)
-        scan = Scan(gaussians, tuple(others), depth, windows, spread, is_tilted=True).at(tilt)
+        # A loss of exactly 0 keeps the transform from falling: it is taken out where it is not negligible.
+        without_stays = (
+            engine_of is not None
+            and not wide
+            and any(map(has_stays, others))
+            and _log_stays(others).upper > -_NEGLIGIBLE_STAYS
+        )
+        scan = Scan(
+            gaussians,
+            tuple(others),
+            depth,
+            windows,
+            spread,
+            is_tilted=True,
+            without_stays=without_stays,
+        ).at(tilt)
     assert scan is not None
     if _too_many(scan, tilt):
         return "the transform of the loss returns to its full size too often"
     if 192 * UNIT * scan.windows.end > gaussians.periods.min(initial=math.inf):
         return "floats cannot tell where within its period a loss's transform is"
-    engine = Dithered((*wide, *others), scan, width)
-    return engine if engine.reaches_usual_epsilons() else "a usual contour needs too many nodes"
+    engine = Dithered((*wide, *others), scan, width, engine_of)
+    return engine if engine.reaches_usual_epsilons(tilt) else "a usual contour needs too many nodes"
 
 
 def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, float]:
@@ -1211,13 +1341,25 @@ def _usual(gaussians: GaussianFactors, others: Sequence[Other]) -> tuple[float, 
         (_largest_variance(f) for f in others if not isinstance(f, SampledLoss)), Fraction(0)
     )
     variance = float(rest) + sum(f.multiplicity * moments(f, 0.0)[1] for f in samples)
-    tilt, most = 0.0, _largest_tilt(samples)
-    # A tilted sample has a larger variance, on which the tilt depends in turn. A few rounds are enough for a guess.
-    for _ in range(_ROUNDS if samples else 1):
-        tilt = min((_DEVIATIONS + 1) / math.sqrt(variance), most)
-        tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
-        variance = math.sqrt(variance * max(tilted, variance))
-    return math.sqrt(variance), (_DEVIATIONS + 1) / math.sqrt(variance)
+    tilt = (_DEVIATIONS + 1) / math.sqrt(variance)
+    if not samples:
+        return math.sqrt(variance), tilt
+    # A tilted sample has a larger variance. At a tilt s Chernoff's bound at the mean is K(s) - s K'(s), which falls.
+    low, high = 0.0, min(tilt, _largest_tilt(samples))
+    for _ in range(_ROUNDS):
+        tilt = high if not low else math.sqrt(low * high)
+        size = -float(rest) * tilt**2 / 2
+        for factor in samples:
+            log_moment, mean, _ = moments_of_sample(factor, tilt)
+            size += factor.multiplicity * (log_moment - tilt * mean)
+        if size > -((_DEVIATIONS + 1) ** 2) / 2:
+            if tilt == high:
+                break
+            low = tilt
+        else:
+            high, low = tilt, low or tilt / 2**_ROUNDS
+    tilted = float(rest) + sum(f.multiplicity * moments(f, tilt)[1] for f in samples)
+    return math.sqrt(math.sqrt(variance * max(tilted, variance))), tilt
 
 
 def _largest_tilt(others: Sequence[Other]) -> float:

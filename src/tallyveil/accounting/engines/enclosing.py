@@ -1,7 +1,8 @@
 """Engines made of other bounds: of engines that enclose the truth, of failures, of Renyi divergences.
 
 `Between` takes its upper bounds from one engine and its lower bounds from another one. `WithFailure` adds a
-chance D that everything is revealed: delta is D + (1 - D) times the delta of the rest.
+chance D that everything is revealed: delta is D + (1 - D) times the delta of the rest. `Conditioned` has a few losses
+with few values a beside others: delta(epsilon) is the mean of the others' delta(epsilon - a).
 
 The last engine bounds delta from above by Renyi divergences, for losses of which nothing else is known. It
 has no lower bound. The variables: x the excess of the order over 1; tau the divergence; ln delta <= x (tau -
@@ -76,6 +77,53 @@ class Between:
         upper = self.upper.log_deltas(epsilons).upper
         # Two engines, each rounded by itself, could cross in the last place where both laws are nearly the same.
         return ManyBounds(np.minimum(self.lower.log_deltas(epsilons).lower, upper), upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioned:
+    """A composition in which some losses have few values together, given which the others remain.
+
+    Attributes:
+        values: Those values, exact.
+        log_chances: Logarithms of their probabilities under P, from both sides.
+        slip: By how much a value may be off.
+        rest: Engine of the other losses.
+        chord: Length over which the slope of delta is looked at.
+    """
+
+    values: tuple[Fraction, ...]
+    log_chances: tuple[Bounds, ...]
+    slip: Fraction
+    rest: LossEngine
+    chord: float
+
+    @property
+    def name(self) -> str:
+        """Name of the engine of the other losses."""
+        return self.rest.name
+
+    def log_tails(self, epsilon: float | Fraction) -> Tails:
+        """Certified tails above `epsilon`."""
+        return tails_by_chords(self, epsilon, self.chord)
+
+    def log_deltas(self, epsilons: Sequence[float | Fraction]) -> ManyBounds:
+        """Certified ln delta at each epsilon."""
+        exact = [within_floats(epsilon) for epsilon in epsilons]
+        # Delta falls with epsilon, so that a value that may be off is asked for at the safe side of it.
+        lower, upper = (
+            self.rest.log_deltas([epsilon - a + side * self.slip for a in self.values for epsilon in exact])
+            for side in (1, -1)
+        )
+        shape = len(self.values), len(exact)
+        ends = []
+        for logs, chances, side in (
+            (lower.lower, [chance.lower for chance in self.log_chances], -1),
+            (upper.upper, [chance.upper for chance in self.log_chances], 1),
+        ):
+            mixed = np.logaddexp.reduce(logs.reshape(shape) + np.array(chances)[:, None], axis=0)
+            slack = _SLACK * (8 + len(chances)) * (1 + np.where(np.isfinite(mixed), np.abs(mixed), 0.0))
+            ends.append(np.minimum(mixed + side * slack, 0.0))
+        return ManyBounds(np.minimum(ends[0], ends[1]), ends[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from tallyveil.accounting.engines.sampled import (
     fall_of_sample,
     is_dense,
     pairs_of_sample,
+    stays_of_sample,
 )
 from tallyveil.accounting.losses import (
     ExponentialLoss,
@@ -467,7 +468,14 @@ class Decay:
         return sum(fall(begin, end) for fall in self.falls)
 
 
-def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction, deviation: float) -> Decay:
+def decay_of(
+    gaussians: GaussianFactors,
+    others: Sequence[Other],
+    tilt: Fraction,
+    deviation: float,
+    *,
+    without_stays: bool = False,
+) -> Decay:
     """The decay of a composition at one tilt (docs/proofs/off-lattice.md, section 3).
 
     Args:
@@ -475,9 +483,11 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
         others: All other factors.
         tilt: Exact.
         deviation: The standard deviation of the loss, about or more.
+        without_stays: Whether it is that of the part in which not all samples of fixed size have a loss of 0.
     """
     periods, pulls = gaussians.periods.tolist(), gaussians.pulls.tolist()
     falls: list[Fall] = []
+    parts: list[_Part] = []
     for factor in others:
         density: LaplaceFall | None = None
         # Distances of values of the loss, and products of their tilted probabilities.
@@ -487,6 +497,9 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
                 density = _fall_of_exponential(factor, tilt)
             case SampledLoss(ExponentialLoss()):
                 density = fall_of_laplace(factor, tilt)
+            case SampledLoss(changed=True) if is_dense(factor):
+                stays = float(stays_of_sample(factor, tilt).upper())
+                parts.append(_Part(factor.multiplicity, min(stays, 1.0), fall_of_sample(factor, tilt)))
             case SampledLoss() if is_dense(factor):
                 falls.append(partial(_fall_of_samples, factor.multiplicity, fall_of_sample(factor, tilt)))
             case SampledLoss():
@@ -502,6 +515,8 @@ def decay_of(gaussians: GaussianFactors, others: Sequence[Other], tilt: Fraction
             if pull > _LEAST_PULL:
                 periods.append(2 * math.pi / apart)
                 pulls.append(pull)
+    if parts:
+        falls.append(partial(_fall_of_parts, tuple(parts), without_stays))
     # Those of the largest product first: it counts how many revivals there are and how narrow they are.
     order = np.argsort([-p * p * a for p, a in zip(periods, pulls, strict=True)], kind="stable")
     return Decay(
@@ -520,6 +535,29 @@ def _fall_of_density(multiplicity: int, density: LaplaceFall, begin: float, end:
 
 def _fall_of_samples(multiplicity: int, fall: Fall, begin: float, end: float) -> float:
     return multiplicity * fall(begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """So many samples of fixed size: the tilted probability of a loss of 0, and how the rest of the transform falls."""
+
+    multiplicity: int
+    stays: float
+    fall: Fall
+
+
+def _fall_of_parts(parts: tuple[_Part, ...], without_stays: bool, begin: float, end: float) -> float:
+    """That of the product of (stays + rest) to some powers, or of what it has beyond the product of stays alone."""
+    rests = [math.exp(-part.fall(begin, end)) for part in parts]
+    # Every product of parts of which one at least is a rest is at most that of their sizes.
+    grown = sum(
+        part.multiplicity * math.log1p(rest / part.stays) for part, rest in zip(parts, rests, strict=True)
+    )
+    stays = sum(part.multiplicity * math.log(part.stays) for part in parts)
+    log_size = stays + (grown + math.log(-math.expm1(-grown)) if without_stays else grown)
+    # Sums and powers of floats: one in 10^12 of each factor.
+    slack = 1e-12 * sum(part.multiplicity for part in parts) + 1e-12 * abs(log_size)
+    return max(0.0, -log_size - slack)
 
 
 def _neighbours(factor: GaussianLoss | LaplaceLoss | ResponseLoss, tilt: Fraction) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from flint import arb
 from tallyveil.accounting.engines.sampled import kinds_of, log_moment_of_sample, moments_of_sample
 from tallyveil.accounting.engines.tails import float_bounds, fraction_bounds
 from tallyveil.accounting.losses import (
+    AnyLoss,
     Base,
     ChoiceLoss,
     ExponentialLoss,
@@ -324,6 +325,36 @@ def _greatest_of_sample(loss: SampledLoss) -> Bounds:
         assert most is not None
         grown = (rest + q * rational(-most if loss.added else most).exp()).log()
         return float_bounds(-grown if loss.added else grown)
+
+
+def log_chance_of_greatest(law: Law) -> float:
+    """A lower bound of the logarithm of the probability of the largest loss; -inf where none is known."""
+    with precision(_BITS):
+        chances = [(loss.multiplicity, _chance_of_greatest(loss)) for loss in law]
+        known = [(n, chance) for n, chance in chances if chance is not None]
+        if len(known) < len(chances):
+            return -math.inf
+        return float_bounds(sum((n * chance.log() for n, chance in known), arb(0))).lower
+
+
+def _chance_of_greatest(loss: AnyLoss | Base) -> arb | None:
+    match loss:
+        case LaplaceLoss():
+            return 1 / (1 + rational(-1 / loss.scale).exp())
+        case ExponentialLoss():
+            return arb(0.5)
+        case ResponseLoss():
+            odds = rational(loss.epsilon).exp()
+            return odds / (odds + (loss.options - 1))
+        case SampledLoss(LaplaceLoss() | ExponentialLoss() | ResponseLoss() as base, q, failure=0):
+            chance = _chance_of_greatest(base)
+            most = _largest_base(base)
+            assert chance is not None
+            assert most is not None
+            # If the record was added, the largest loss is that of the smallest b, whose probability under Q is this.
+            return chance if loss.added else chance * (rational(q) + rational(1 - q) * rational(-most).exp())
+        case _:
+            return None
 
 
 def _largest_base(base: SampleBase | None) -> Fraction | None:

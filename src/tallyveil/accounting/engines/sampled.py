@@ -54,7 +54,7 @@ from tallyveil.accounting.losses import (
 from tallyveil.accounting.numbers import log_of
 from tallyveil.arrays import Complexes, Floats
 from tallyveil.errors import SolverError
-from tallyveil.noise.balls import precision, rational
+from tallyveil.noise.balls import between_zero_and, precision, rational
 
 Ball: TypeAlias = arb | acb
 
@@ -91,11 +91,21 @@ must be below pi."""
 _MOST_NATS: Final = 20.0
 """By about how much |R|^power may change over the height of the path."""
 
-_LOG_RHO: Final = 1.7
-"""Of the ellipses around the upright pieces of the path."""
+_HIGHEST_ANGLE: Final = 1.4
+"""The angle of exp(b) at the height of the path for normal noise. In its ellipses it is twice as much, and must be
+below pi."""
 
-_LARGEST_TILT: Final = 1e4
-"""Of a tilt. Only losses with a deviation of 10^-3 or less need more, and floats would lose digits of exponents."""
+_HIGHEST_SHIFT: Final = 2.0
+"""The largest height of this path: its weights add up to exp(2) at most, so that one digit is lost."""
+
+_PLACES: Final = 1024
+"""Cells in which the terms of a sum, or the largest one on a piece of a path, are looked for."""
+
+_LOG_RHO: Final = 1.7
+"""Of the ellipses around the upright pieces of a path."""
+
+_LARGEST_EXPONENT: Final = 1e4
+"""Of a tilt times the largest loss on the sample: beyond it, floats would lose digits of exponents."""
 
 _TINY: Final = 1e-300
 """In the place of a size that is below every float."""
@@ -125,7 +135,10 @@ _DENSE: Final = 40
 of the noise. Its transform nearly returns to its full size at frequencies that pairs of values tell more exactly."""
 
 _UPRIGHT: Final = 256
-"""Cells of the way from the real line into the complex plane: at high frequencies only the first few matter."""
+"""Cells of the way from the real line into the complex plane."""
+
+_NATS_UPWARDS: Final = 25.0
+"""Minus the logarithm of the first cell, relative to the whole way: at a frequency of 10^8 it is still short."""
 
 _TURN: Final = 4.0
 """The angle, about, by which the phase turns over a block of neighbouring atoms whose moduli are added up."""
@@ -162,6 +175,36 @@ def kinds_of(loss: SampledLoss) -> list[tuple[Fraction, SampledLoss]]:
     return [
         (share, replace(loss, base=base, probability=q, multiplicity=1)) for share, q, base in loss.base.parts
     ]
+
+
+def number_of_losses(loss: SampledLoss) -> int:
+    """How many values the loss of one sample has, if they are few and listed exactly; otherwise 0."""
+    match loss.base:
+        case LaplaceLoss(_, sensitivity) if not loss.failure:
+            values = sensitivity + 1
+        case ResponseLoss() if not loss.failure:
+            values = 3
+        case _:
+            return 0
+    # Of a sample of fixed size: both halves of those above 0, and 0.
+    return 2 * (values // 2) + 1 if loss.changed else values
+
+
+def losses_of_sample(loss: SampledLoss) -> list[tuple[arb, arb]]:
+    """The losses of one sample and their probabilities, in balls of the working precision, where they are listed."""
+    q = rational(loss.probability)
+    listed: list[tuple[arb, arb]] = []
+    stays = arb(1)
+    for part, chance in zip(*_in_balls(loss, Fraction(1), 0.0), strict=True):
+        b, mass = _real(part), _real(chance)
+        grown = 1 + q * b.expm1()
+        if loss.changed:
+            if b > 0:
+                listed += [(grown.log(), mass * grown), (-grown.log(), mass)]
+                stays -= mass * (1 + grown)
+        else:
+            listed.append((-grown.log(), mass) if loss.added else (grown.log(), mass * grown))
+    return [*listed, (arb(0), stays)] if loss.changed else listed
 
 
 def takes_sample(loss: SampledLoss) -> bool:
@@ -202,9 +245,13 @@ def largest_tilt(loss: SampledLoss) -> float:
         case NormalLoss() | GaussianLoss() | MixtureLoss():
             rule = _rule(loss, Fraction(0), 0.0)
             # The terms that matter lie between -16 and 16 + power mu.
-            return min(_LARGEST_TILT, max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu)
-        case _:
-            return _LARGEST_TILT
+            return max(0.0, USUAL_TERMS * rule.step - 33) / rule.mu
+        case LaplaceLoss():
+            return _LARGEST_EXPONENT / float(-loss.base.offset)
+        case ExponentialLoss(epsilon) | ResponseLoss(epsilon):
+            return _LARGEST_EXPONENT / float(epsilon)
+        case None:
+            return _LARGEST_EXPONENT
 
 
 def is_dense(loss: SampledLoss) -> bool:
@@ -302,10 +349,19 @@ def _moments(values: Floats, exponents: Floats) -> tuple[float, float, float]:
     return highest + math.log(total), mean, float(weights @ (values - mean) ** 2) / total
 
 
+def stays_of_sample(loss: SampledLoss, tilt: Fraction) -> arb:
+    """The tilted probability that the loss of a sample of fixed size is exactly 0, as a ball; 0 for other samples."""
+    law = _listed(loss, tilt, 0.0)
+    with precision(_BITS):
+        # What both halves lack, all of which this is one minus.
+        return (law.stays - between_zero_and(law.total * law.error)) / (law.total * (1 + arb(0, law.error)))
+
+
 def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float], float]:
     """For samples of Gaussian noise: what minus the logarithm of the transform's size is at least between frequencies.
 
-    It is that of one sample relative to the transform at u = 0.
+    It is that of one sample relative to the transform at u = 0, and for a sample of fixed size without the part of a
+    loss of 0, which never falls.
     """
     if isinstance(loss.base, GaussianLoss):  # of large variance
         return partial(_fall_of_blocks, atoms_of_sample(loss, tilt, 0.0))
@@ -319,16 +375,18 @@ def fall_of_sample(loss: SampledLoss, tilt: Fraction) -> Callable[[float, float]
     with precision(_BITS):
         without = float((law.total - law.failed).log().lower())
         failed = float((law.failed / law.total).upper())
-        # A loss of 0 of a sample of fixed size is an atom, which never falls.
-        stays = float(law.stays.log().upper()) if loss.changed else -math.inf
     scale = math.log(1 - loss.failure)  # of the exact difference, which floats may not tell from 0
     farthest = min(math.pi / 2, _FARTHEST_SHIFT * mu)
     angles = [part * farthest for part in _ANGLES]
-    shifts = [[_Shift.of(loss, float(power), angle, mu) for power in powers] for angle in angles]
+    shifts: list[list[_Shift | _Upright]] = [
+        [_Shift.of(loss, float(power), angle, mu) for power in powers] for angle in angles
+    ]
+    if loss.changed:
+        for parts, angle in zip(shifts, angles, strict=True):
+            parts.append(_Upright.of(loss, float(tilt), angle, mu))
 
     def fall(begin: float, end: float) -> float:
-        # The size of every shift falls with the frequency.
-        sizes = ([stays, *(part.log_size(begin) for part in parts)] for parts in shifts)
+        sizes = ([part.log_size(begin, end) for part in parts] for parts in shifts)
         least = min(float(np.logaddexp.reduce(logs)) for logs in sizes)
         # Ten digits fewer than floats have: sums of positive terms, whose exponents are right to 1e-11.
         part = min(0.0, least + scale - without) + 1e-9
@@ -360,7 +418,10 @@ def _fall_of_blocks(law: SampleAtoms, begin: float, end: float) -> float:
     """The same for a list: sums of the moduli of blocks of atoms, at frequencies so close that none is missed."""
     if math.isinf(end):
         return 0.0
-    losses, weights = law.losses, law.weights
+    order = np.argsort(law.losses)
+    # A loss of 0 of a sample of fixed size is not counted here.
+    order = order[law.losses[order] != 0]
+    losses, weights = law.losses[order], law.weights[order]
     apart = float(np.abs(np.diff(losses)) @ weights[1:])
     # Blocks over which the phase turns by about this much: shorter ones cancel less, longer ones change faster.
     length = min(max(2, math.ceil(_TURN / (begin * apart))), losses.size)
@@ -577,12 +638,12 @@ def _gauss_nodes(loss: SampledLoss, power: float, frequency: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A straight piece of the path of the integral for real Laplace noise, with its Gauss-Legendre rule.
+    """A straight piece of the path of an integral from one real place to another, with its Gauss-Legendre rule.
 
     Attributes:
         nodes: Of the rule.
-        at_end: Whether a piece upwards or downwards is at x = epsilon, and not at x = 0.
-        low, high: Imaginary parts of its ends; equal for the piece from x = 0 to x = epsilon.
+        at_end: Whether a piece upwards or downwards is where the path ends, and not where it begins.
+        low, high: Imaginary parts of its ends; equal for the level piece, from one place to the other.
     """
 
     nodes: int
@@ -594,19 +655,20 @@ class _Piece:
     def is_level(self) -> bool:
         return self.low == self.high
 
-    def rule(self, epsilon: arb) -> tuple[list[Ball], list[Ball]]:
-        """Places x and weights of the rule."""
+    def rule(self, begin: arb, end: arb) -> tuple[list[Ball], list[Ball]]:
+        """Places x and weights of the rule, on the path from `begin` to `end`."""
         rule = _legendre(_checked(self.nodes))
         if self.is_level:
-            places: list[Ball] = [epsilon * (1 + node) / 2 for node, _ in rule]
+            half = (end - begin) / 2
+            places: list[Ball] = [begin + half * (1 + node) for node, _ in rule]
             if self.high:
                 places = [acb(x, self.high) for x in places]
-            return places, [epsilon / 2 * weight for _, weight in rule]
+            return places, [half * weight for _, weight in rule]
         middle, half = (arb(self.low) + self.high) / 2, (arb(self.high) - self.low) / 2
-        # Upwards at x = 0 and downwards at x = epsilon.
+        # Upwards where the path begins and downwards where it ends.
         along = acb(0, -half if self.at_end else half)
-        end = epsilon if self.at_end else arb(0)
-        return [acb(end, middle + half * node) for node, _ in rule], [along * weight for _, weight in rule]
+        place = end if self.at_end else begin
+        return [acb(place, middle + half * node) for node, _ in rule], [along * weight for _, weight in rule]
 
 
 def _path(loss: SampledLoss, power: float, frequency: float) -> list[_Piece]:
@@ -617,12 +679,13 @@ def _path(loss: SampledLoss, power: float, frequency: float) -> list[_Piece]:
     halvings = max(1, math.ceil(math.log2(1 + 2 * frequency * high)))
     ends = [0.0, *(high / 2**j for j in range(halvings, -1, -1))]
     count = 2 * (len(ends) - 1) + 1
-    level = _nodes_for(loss, power, _level_bound(loss, power, high), count)
+    least = _log_least(loss, power)
+    level = _nodes_for(_level_bound(loss, power, high), count, least)
     pieces = [_Piece(level, low=high, high=high)]
     for low, top in itertools.pairwise(ends):
         for at_end in (False, True):
             bound = _upright_bound(loss, power, frequency, (at_end, low, top))
-            pieces.append(_Piece(_nodes_for(loss, power, bound, count), at_end, low, top))
+            pieces.append(_Piece(_nodes_for(bound, count, least), at_end, low, top))
     return min(straight, pieces, key=lambda path: sum(piece.nodes for piece in path))
 
 
@@ -664,10 +727,16 @@ def _log_largest(loss: SampledLoss, power: float, b: tuple[float, float], angle:
     return power * (float(grown[0]) + math.log(math.cos(angle / 2)))
 
 
-def _nodes_for(loss: SampledLoss, power: float, bound: tuple[float, float], count: int) -> int:
-    """Nodes with which one of `count` rules has its share of an error of exp(-50), relative to the transform at 0."""
+def _nodes_for(bound: tuple[float, float], count: int, least: float) -> int:
+    """Nodes with which one of `count` rules has its share of an error of exp(-50), relative to exp(least).
+
+    Args:
+        bound: ln rho of an ellipse around the piece, and the logarithm of half its length times the largest integrand.
+        count: Rules of the whole path.
+        least: A lower bound of the logarithm of the transform at u = 0.
+    """
     log_rho, log_size = bound
-    nats = log_size + math.log(64 / 15 / -math.expm1(-2 * log_rho)) - _log_least(loss, power)
+    nats = log_size + math.log(64 / 15 / -math.expm1(-2 * log_rho)) - least
     # One more for the rounding of these floats.
     return 2 + max(0, math.ceil((_RULE + 1 + math.log(count) + nats) / (2 * log_rho)))
 
@@ -682,17 +751,22 @@ def _log_least(loss: SampledLoss, power: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _HalfLine:
-    """A Gauss-Legendre rule for normal noise where the loss b on the sample is above 0.
+    """The path of the integral for normal noise where the loss b on the sample is above 0.
 
     Attributes:
-        count: Nodes.
-        high: Where the interval ends. It begins at mu / 2.
+        pieces: Of the path. It begins at mu / 2, where b is 0.
+        high: Where it ends, a real part.
         beyond: Bound on both integrals beyond the end.
     """
 
-    count: int
+    pieces: tuple[_Piece, ...]
     high: float
     beyond: arb
+
+    @property
+    def count(self) -> int:
+        """Nodes of all pieces."""
+        return sum(piece.nodes for piece in self.pieces)
 
 
 def _half_line(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
@@ -701,37 +775,48 @@ def _half_line(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine
 
 @lru_cache(maxsize=256)
 def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _HalfLine:
+    """The path with fewer nodes: on the real axis, or beside it, where R^w is damped."""
     powers, most = [float(power) for power in _powers(loss, tilt)], float(_power(loss, tilt))
     mu = _moves(loss.base)[0][0]
     low, high = mu / 2, _range(loss, most, mu)[1]
     # Each half is at least the sum of its cells' least terms; the integrand's first factor falls, and R rises.
-    x = np.linspace(low, high, 4097)
+    x = np.linspace(low, high, _PLACES + 1)
     grown = _log_grown(loss, _log_odds(loss.base, x))
     widths = math.log(float(x[1] - x[0]) / math.sqrt(2 * math.pi))
     # At a tilt between -1 and 0 both powers are between 0 and 1, and beyond, the larger one is above 1.
     least = float(np.logaddexp.reduce(widths - x[1:] ** 2 / 2 + max(powers) * grown[:-1]))
-    half, middle, nodes = (high - low) / 2, (high + low) / 2, math.inf
-    for angle in (min(3.0, _FARTHEST_SHIFT * mu) / 2**j for j in range(16)):
-        y = angle / mu
-        # Half axes of the ellipse are half times (rho + 1 / rho) / 2 and y = half times (rho - 1 / rho) / 2.
-        log_rho = math.asinh(y / half)
-        ends = np.linspace(middle - half * math.cosh(log_rho), middle + half * math.cosh(log_rho), 4097)
-        inside = (ends[:-1] <= 0) & (ends[1:] >= 0)
-        parabola = np.where(inside, 0.0, -np.minimum(ends[:-1] ** 2, ends[1:] ** 2) / 2)
-        rest = _log_grown(loss, _log_odds(loss.base, ends))
-        largest = max(
-            float((parabola + np.maximum(power * rest[:-1], power * rest[1:])).max())
-            + min(power, 0.0) * math.log(math.cos(angle / 2))
-            for power in powers
-        )
-        largest += y * y / 2 - math.log(math.sqrt(2 * math.pi)) + frequency * angle
-        interval = math.log(64 / 15 * half / -math.expm1(-2 * log_rho))
-        nodes = min(nodes, (_RULE + 1 + max(0.0, largest + interval - least)) / (2 * log_rho))
-    # Whole thirties of nodes, so that tilts share their places.
-    count = 32 * math.ceil((nodes + 2) / 32)
+    half, middle = (high - low) / 2, (high + low) / 2
+
+    def level(height: float, upwards: float, count: int) -> _Piece:
+        """The level piece, whose ellipse reaches so far upwards and downwards."""
+        log_rho = math.asinh(upwards / half)
+        along = half * math.cosh(log_rho)
+        ends, heights = (middle - along, middle + along), (height - upwards, height + upwards)
+        bound = log_rho, math.log(half) + _largest_within(loss, powers, frequency, ends, heights)
+        # Whole thirties of nodes, so that tilts share their places.
+        return _Piece(32 * math.ceil(_nodes_for(bound, count, least) / 32), low=height, high=height)
+
+    paths = [
+        (level(0.0, angle / mu, 1),) for angle in (min(3.0, _FARTHEST_SHIFT * mu) / 2**j for j in range(16))
+    ]
+    # A negative power R^-p grows by cos(mu y)^-p at most up to the height 2 y.
+    height = _few_digits(
+        min(_HIGHEST_ANGLE, math.sqrt(_MOST_NATS / max(-min(powers), 1.0)), _HIGHEST_SHIFT * mu) / mu
+    )
+    halvings = max(1, math.ceil(math.log2(1 + frequency * mu * height)))
+    ends = [0.0, *(height / 2**j for j in range(halvings, -1, -1))]
+    pieces = [level(height, height, len(ends))]
+    for bottom, top in itertools.pairwise(ends):
+        part = (top - bottom) / 2
+        along, across = math.cosh(_LOG_RHO) * part, math.sinh(_LOG_RHO) * part
+        heights = (bottom + part - along, bottom + part + along)
+        size = _largest_within(loss, powers, frequency, (low - across, low + across), heights)
+        nodes = _nodes_for((_LOG_RHO, math.log(part) + size), len(ends), least)
+        pieces.append(_Piece(8 * math.ceil(nodes / 8), low=bottom, high=top))
+    path = min([*paths, tuple(pieces)], key=lambda path: sum(piece.nodes for piece in path))
     # Beyond the end exp(-x^2 / 2) R^power falls by exp(-(high - power mu)) and faster, for the larger power.
     with precision(_BITS):
-        last = rational(Fraction(high))
+        last, end_height = rational(Fraction(high)), rational(Fraction(path[0].high))
         ratio = (
             1
             + rational(loss.probability)
@@ -743,7 +828,34 @@ def _half_line_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Hal
             / (2 * arb.pi()).sqrt()
             / rational(fall)
         )
-        return _HalfLine(count, high, 2 * end * (1 + arb(0, 1e-9)))
+        # Beside the axis the first factor is larger by exp(y^2 / 2), and a negative power by that of the cosine.
+        end *= (end_height**2 / 2).exp()
+        end *= (rational(Fraction(mu)) * end_height / 2).cos() ** rational(Fraction(min(0.0, *powers)))
+        return _HalfLine(path, high, 2 * end * (1 + arb(0, 1e-9)))
+
+
+def _largest_within(
+    loss: SampledLoss,
+    powers: Sequence[float],
+    frequency: float,
+    ends: tuple[float, float],
+    heights: tuple[float, float],
+) -> float:
+    """Logarithm of the largest normal density times |R^w| where Re x and Im x lie between two numbers each."""
+    mu = _moves(loss.base)[0][0]
+    x = np.linspace(*ends, _PLACES + 1)
+    inside = (x[:-1] <= 0) & (x[1:] >= 0)
+    parabola = np.where(inside, 0.0, -np.minimum(x[:-1] ** 2, x[1:] ** 2) / 2)
+    grown = _log_grown(loss, _log_odds(loss.base, x))
+    farthest = max(map(abs, heights))
+    largest = max(
+        float((parabola + np.maximum(power * grown[:-1], power * grown[1:])).max())
+        + min(power, 0.0) * math.log(math.cos(mu * farthest / 2))
+        for power in powers
+    )
+    # Above the real axis the frequency damps R^w; below it, it grows with the angle.
+    below = max(0.0, -heights[0])
+    return largest + farthest**2 / 2 - math.log(2 * math.pi) / 2 + frequency * mu * below
 
 
 @lru_cache(maxsize=64)
@@ -768,7 +880,8 @@ def _range(loss: SampledLoss, power: float, mu: float) -> tuple[float, float]:
     """Ends of x beyond which terms are negligible, and fall like a geometric series."""
     # A positive power moves the terms by power mu at most. A negative one raises them by (1 - q)^power at most.
     farthest = min(-power * mu, math.sqrt(2 * power * _log_rest(loss))) if power < 0 else power * mu
-    x = np.linspace(-16 - farthest, 16.0, 4097) if power < 0 else np.linspace(-16.0, 16 + farthest, 4097)
+    ends = (-16 - farthest, 16.0) if power < 0 else (-16.0, 16 + farthest)
+    x = np.linspace(*ends, _PLACES + 1)
     logs = -x * x / 2 + power * _log_grown(loss, _log_odds(loss.base, x))
     matter = np.flatnonzero(logs >= float(logs.max()) - _LEFT_OUT)
     step = float(x[1] - x[0])
@@ -812,8 +925,9 @@ def _listed(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     return _listed_once(replace(loss, multiplicity=1), tilt, frequency)
 
 
-# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour.
-@lru_cache(maxsize=16)
+# A tilt asks for the same list several times: for the moment, for how the transform falls, and for the contour. A
+# sample with replacement has up to some twenty kinds.
+@lru_cache(maxsize=64)
 def _listed_once(loss: SampledLoss, tilt: Fraction, frequency: float) -> _Listed:
     exponent = _power(loss, tilt)
     if isinstance(loss.base, ChoiceLoss):
@@ -862,16 +976,17 @@ def _both_halves(
     values: list[Ball] = []
     masses: list[Ball] = []
     both = arb(0)
-    # Real all of them: no rule for these samples lies beside the real axis.
-    for part, chance in zip(map(_real, b), map(_real, probabilities), strict=True):
+    for part, chance in zip(b, probabilities, strict=True):
         # Losses of lists are exact fractions or far from 0: a ball never holds it, but for the 0 of three options.
-        if not part > 0:
+        # Those beside the real axis are nodes of a rule, which all count.
+        if isinstance(part, arb) and not part > 0:
             continue
         grown = 1 + q * part.expm1()
         value = grown.log()
-        values += [value, -value]
-        masses += [chance * ((1 + s) * value).exp(), chance * (-s * value).exp()]
-        both += chance * (1 + grown)
+        # The power of the second half turns the other way: its transform is the conjugate of that of a mirrored list.
+        values += [value, -_conjugate(value)]
+        masses += [chance * ((1 + s) * value).exp(), _conjugate(chance * (-s * value).exp())]
+        both += _real(chance * (1 + grown))
     if isinstance(loss.base, NormalLoss):
         half = rational(loss.base.mu_squared).sqrt() / 2
         both = (2 - q) * _phi(-half) + q * _phi(half)
@@ -895,6 +1010,10 @@ def _both_halves(
 def _phi(x: arb) -> arb:
     """The normal distribution function."""
     return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def _conjugate(number: Ball) -> Ball:
+    return number.conjugate() if isinstance(number, acb) else number
 
 
 def _real(number: Ball) -> arb:
@@ -926,10 +1045,13 @@ def _half_in_balls(
     assert isinstance(loss.base, NormalLoss)
     line = _half_line(loss, tilt, frequency)
     low, high = rational(loss.base.mu_squared).sqrt() / 2, rational(Fraction(line.high))
-    nodes = _legendre(_checked(line.count))
-    places = [low + (high - low) * (1 + node) / 2 for node, _ in nodes]
-    unit = (high - low) / 2 / (2 * arb.pi()).sqrt()
-    masses = [unit * weight * (-x * x / 2).exp() for x, (_, weight) in zip(places, nodes, strict=True)]
+    unit = 1 / (2 * arb.pi()).sqrt()
+    places: list[Ball] = []
+    masses: list[Ball] = []
+    for piece in line.pieces:
+        for x, weight in zip(*piece.rule(low, high), strict=True):
+            places.append(x)
+            masses.append(unit * weight * (-x * x / 2).exp())
     return _log_odds_balls(loss.base, places), masses
 
 
@@ -961,7 +1083,7 @@ def _laplace_in_balls(epsilon: arb, path: list[_Piece]) -> tuple[list[Ball], lis
     losses: list[Ball] = [-epsilon, epsilon]
     chances: list[Ball] = [arb(0.5), (-epsilon).exp() / 2]
     for piece in path:
-        for x, weight in zip(*piece.rule(epsilon), strict=True):
+        for x, weight in zip(*piece.rule(arb(0), epsilon), strict=True):
             losses.append(2 * x - epsilon)
             chances.append(weight / 2 * (-x).exp())
     return losses, chances
@@ -1079,7 +1201,7 @@ class _Shift:
 
         low, high = _range(loss, power, mu)
         if loss.changed:
-            # From the place with b = 0 the integral goes up to Im x = y first, and then along the line.
+            # From the place with b = 0 the integral goes up to Im x = y first (`_Upright`), and then along the line.
             low, high = mu / 2, max(high, mu / 2 + 1)
         step = min(_FINE, 0.05 / (1 + abs(power) * mu))
         count = min(math.ceil((high - low) / step), _MOST_CELLS)
@@ -1112,23 +1234,63 @@ class _Shift:
             np.concatenate([np.maximum(sizes[:-1], sizes[1:]) + masses, [rightmost]]) + (angle / mu) ** 2 / 2
         )
         if loss.changed:
-            before, turned = cls._upright(loss, power, angle, mu)
-        else:
-            before, turned = np.array([leftmost + (angle / mu) ** 2 / 2]), np.zeros(1)
-        return cls(np.concatenate([before, logs]), np.concatenate([turned, turns[:-1], [float(turns[-1])]]))
+            # The way up from the place with b = 0 belongs to both halves together.
+            return cls(logs, np.concatenate([turns[:-1], [float(turns[-1])]]))
+        before = np.array([leftmost + (angle / mu) ** 2 / 2])
+        return cls(np.concatenate([before, logs]), np.concatenate([[0.0], turns[:-1], [float(turns[-1])]]))
 
-    @staticmethod
-    def _upright(loss: SampledLoss, power: float, angle: float, mu: float) -> tuple[Floats, Floats]:
-        """The same for the way up, at b = 0: there |R| falls, and its angle and |exp(-x^2 / 2)| rise."""
-        q, turns = float(loss.probability), np.linspace(0.0, angle, _UPRIGHT + 1)
-        along, across = 1 - q + q * np.cos(turns), q * np.sin(turns)
-        sizes, heights = power * np.log(np.hypot(along, across)), (turns / mu) ** 2 / 2
-        unit = math.log(angle / mu / _UPRIGHT / math.sqrt(2 * math.pi)) - mu * mu / 8
-        logs = unit + heights[1:] + np.maximum(sizes[:-1], sizes[1:])
-        return logs, np.arctan2(across, along)[:-1]
+    def log_size(self, begin: float, end: float) -> float:
+        """The logarithm of the sum between two frequencies, at most; it falls with the frequency."""
+        return float(np.logaddexp.reduce(self.logs - begin * self.angles))
 
-    def log_size(self, frequency: float) -> float:
-        """The logarithm of the sum at a frequency, and of all larger ones at most."""
-        exponents = self.logs - frequency * self.angles
-        highest = float(exponents.max())
-        return highest + math.log(float(np.exp(exponents - highest).sum()))
+
+@dataclass(frozen=True, slots=True)
+class _Upright:
+    """Both integrals for a sample of fixed size along the way up from b = 0, whose largest parts cancel.
+
+    At b = i theta let R = rho exp(i alpha). The first half has R^(1 + s + i u), the second one the conjugate of R^(-s +
+    i u), with opposite signs. So their sum is at most the larger modulus, times 1 - exp(x) with x = (1 + 2 s) ln rho +
+    i (alpha - theta + 2 u ln rho) or minus its real part. It is a sum over cells of theta.
+
+    Attributes:
+        logs: Logarithms of the cells' largest terms without the frequency and without what cancels.
+        angles: The least alpha in each cell.
+        fixed: The part of the largest |x| in each cell without the frequency.
+        growth: Its growth with the frequency.
+    """
+
+    logs: Floats
+    angles: Floats
+    fixed: Floats
+    growth: Floats
+
+    @classmethod
+    def of(cls, loss: SampledLoss, tilt: float, angle: float, mu: float) -> "_Upright":
+        """The cells up to an angle of at most a right one."""
+        q = float(loss.probability)
+        # In geometric progression, as ever smaller ones count at ever larger frequencies.
+        turns = np.concatenate([[0.0], angle * np.exp(np.linspace(-_NATS_UPWARDS, 0.0, _UPRIGHT))])
+        # rho falls with theta, and theta - alpha rises: the far end of a cell is the worst one for both.
+        log_rho = np.log1p(-2 * q * (1 - q) * (1 - np.cos(turns))) / 2
+        alpha = np.arctan2(q * np.sin(turns), 1 - q + q * np.cos(turns))
+        unit = -math.log(mu * math.sqrt(2 * math.pi)) - mu * mu / 8
+        sizes = np.maximum.reduce(
+            [power * part for power in (1 + tilt, -tilt) for part in (log_rho[1:], log_rho[:-1])]
+        )
+        return cls(
+            unit + np.log(np.diff(turns)) + (turns[1:] / mu) ** 2 / 2 + sizes,
+            alpha[:-1],
+            abs(1 + 2 * tilt) * -log_rho[1:] + (turns - alpha)[1:] + 1e-15,
+            -2 * log_rho[1:],
+        )
+
+    def log_size(self, begin: float, end: float) -> float:
+        """The logarithm of the sum between two frequencies, at most."""
+        damped = -begin * self.angles
+        # u exp(-u alpha) is largest at u = 1 / alpha. In the first cell, where alpha is 0, it has no end.
+        with np.errstate(divide="ignore"):
+            worst = np.clip(1 / np.maximum(self.angles, _TINY), begin, end)
+            rising = np.log(self.growth) + np.log(worst) - worst * self.angles
+        # |1 - exp(x)| is at most |x| for a real part of at most 0, and at most 2.
+        part = np.minimum(np.logaddexp(np.log(self.fixed) + damped, rising), math.log(2) + damped)
+        return float(np.logaddexp.reduce(self.logs + part))

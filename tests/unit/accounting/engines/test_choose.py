@@ -1,5 +1,6 @@
 """Which engine computes a composition, and how a second one helps where the first one's bounds are wide."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,13 +10,20 @@ import numpy as np
 import pytest
 
 from tallyveil.accounting.engines import choose
-from tallyveil.accounting.engines.ball_tails import Enumeration
+from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
 from tallyveil.accounting.engines.choose import ENGINES, FallbackEngine, NoLoss, choose_engine
 from tallyveil.accounting.engines.dithered import Dithered
 from tallyveil.accounting.engines.gridded import FINE_LENGTH, Gridded
 from tallyveil.accounting.engines.tails import NOTHING, DeltaByTails, ManyBounds, Tails
 from tallyveil.accounting.engines.tilted_fft import TiltedFFT
-from tallyveil.accounting.losses import GaussianLoss, LaplaceLoss, merged
+from tallyveil.accounting.losses import (
+    GaussianLoss,
+    LaplaceLoss,
+    NormalLoss,
+    ResponseLoss,
+    SampledLoss,
+    merged,
+)
 from tallyveil.accounting.numbers import Bounds
 from tallyveil.errors import BudgetError
 
@@ -108,6 +116,43 @@ def test_what_is_chosen() -> None:
         assert isinstance(choose_engine((), name), NoLoss)
 
 
+def test_losses_of_few_values_are_taken_apart_from_the_others() -> None:
+    """Beside one sample of normal noise, whose closed form is asked at epsilon less each of their values."""
+    sample, answer = SampledLoss(NormalLoss(Fraction(1, 4)), Fraction(1, 10)), ResponseLoss(Fraction(5), 3)
+    both, alone = choose._conditioned((sample, answer), 1e-9), OneSample.build((sample,))
+    assert both is not None
+    assert alone is not None
+    assert both.name == "one_sample"
+    contour = Dithered.build((sample, answer), 1e-4)
+    assert contour is not None
+    values, chances = [5.0, 0.0, -5.0], np.array([math.exp(5), 1.0, 1.0]) / (math.exp(5) + 2)
+    for epsilon in (-1.0, 0.3, 4.0, 5.5, 8.0):
+        found = both.log_deltas([epsilon])[0]
+        parts = np.exp(alone.log_deltas([epsilon - value for value in values]).upper)
+        assert found.upper == pytest.approx(math.log(float(chances @ parts)), abs=1e-12)
+        assert found.width < 1e-11
+        wide = contour.log_deltas([epsilon])[0]
+        assert wide.lower <= found.upper
+        assert found.lower <= wide.upper
+    # Nothing is taken apart without losses of few values, or without others, or where they have many values together.
+    assert choose._conditioned((sample,), 1e-9) is None
+    assert choose._conditioned((answer,), 1e-9) is None
+    assert choose._conditioned((sample, LaplaceLoss(Fraction(3), 100, 1)), 1e-9) is None
+
+
+def test_noise_that_is_cut_off_is_cut_further_out_where_delta_is_smaller() -> None:
+    law = (GaussianLoss(Fraction(1, 5), 1, 1), LaplaceLoss(Fraction(7, 3), 1, 1))
+    grid = choose._fine_grid(law)
+    deeper = choose._deeper(law, lambda: grid)
+    assert isinstance(deeper, Enumeration)
+    once = Enumeration.build(law)
+    assert once is not None
+    far = 60
+    assert once.log_tails(far).log_delta.width == math.inf
+    assert deeper.log_tails(far).log_delta.width < 1e-12
+    assert grid.log_tails(far).log_delta.lower <= deeper.log_tails(far).log_delta.upper
+
+
 @pytest.mark.parametrize("width", [1e-12, 1.0])
 def test_the_widths_at_the_ends_of_their_range_are_taken(width: float) -> None:
     assert choose_engine(GAUSSIANS, "auto", width).name == "closed_form"
@@ -120,7 +165,7 @@ def test_the_widths_at_the_ends_of_their_range_are_taken(width: float) -> None:
 def test_a_width_that_is_too_narrow_is_raised_tenfold(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def build(factors: object, width: float) -> Dithered | None:
+    def build(factors: object, width: float, engine_of: object) -> Dithered | None:
         tried.append(width)
         return None
 

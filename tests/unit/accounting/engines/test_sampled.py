@@ -12,8 +12,10 @@ import pytest
 from tests.samples import ten
 
 from tallyveil.accounting import compose
+from tallyveil.accounting.engines.ball_tails import Enumeration, OneSample
 from tallyveil.accounting.engines.choose import engine_for
 from tallyveil.accounting.engines.dithered import Dithered
+from tallyveil.accounting.engines.moments import log_chance_of_greatest
 from tallyveil.accounting.engines.sampled import (
     atoms_of_sample,
     fall_of_sample,
@@ -373,3 +375,48 @@ def test_samples_of_very_wide_normal_noise_are_taken() -> None:
     alone = compose(Gaussian(1), neighbours="bounded").epsilon("1e-6")
     assert alone.lower <= bounds.upper <= alone.upper + 1e-5
     assert bounds.width < 1e-8
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_one_sample_of_real_laplace_noise_has_the_delta_of_amplification(added: bool) -> None:
+    """Delta of the noise itself is 1 - exp((x - e) / 2) for |x| < e; docs/proofs/real-noise.md, section 4."""
+    noise, q = 1 / 3, 1 / 7
+    engine = OneSample.build((SampledLoss(ExponentialLoss(Fraction(1, 3)), Fraction(1, 7), added=added),))
+    assert engine is not None
+
+    def of_noise(x: float) -> float:
+        return max(0.0, 1 - math.exp(x)) if abs(x) >= noise else 1 - math.exp((x - noise) / 2)
+
+    def removed(epsilon: float) -> float:
+        inner = 1 + math.expm1(epsilon) / q
+        return 1 - math.exp(epsilon) if inner <= 0 else q * of_noise(math.log(inner))
+
+    for epsilon in (-0.5, -0.03, 0.0, 0.01, 0.04, 0.05, 2.0):
+        truth = removed(epsilon)
+        if added:
+            truth = 1 - math.exp(epsilon) + math.exp(epsilon) * removed(-epsilon)
+        found = engine.log_tails(epsilon).log_delta
+        assert math.exp(found.upper) == pytest.approx(truth, rel=1e-9, abs=1e-15)
+        assert found.width < 1e-14 or truth < 1e-15
+
+
+def test_near_the_largest_loss_delta_is_that_of_this_loss_at_least() -> None:
+    law: Law = (ExponentialLoss(Fraction(1, 3), 40), ExponentialLoss(Fraction(1, 7), 1))
+    contour, exact = Dithered.build(law, 1e-5), Enumeration.build(law)
+    assert contour is not None
+    assert exact is not None
+    for share in (Fraction(1, 10**6), Fraction(1, 10**12)):
+        epsilon = (1 - share) * (Fraction(40, 3) + Fraction(1, 7))
+        found, truth = contour.log_deltas([epsilon])[0], exact.log_tails(epsilon).log_delta
+        assert found.lower <= truth.upper
+        assert truth.lower <= found.upper
+        assert truth.lower - found.lower < 0.1 * float(share) * 1e6 + 1e-3
+    # For samples, by their definition: a record that is removed has the largest loss in and out of the sample.
+    q = Fraction(1, 5)
+    for added, least in ((False, (0.2 + 0.8 * math.exp(-0.5)) / 2), (True, 0.5)):
+        single = (SampledLoss(ExponentialLoss(Fraction(1, 2)), q, added=added),)
+        assert log_chance_of_greatest(single) == pytest.approx(math.log(least), abs=1e-14)
+    assert log_chance_of_greatest((ResponseLoss(Fraction(1), 4, 2),)) == pytest.approx(
+        2 - 2 * math.log(math.e + 3), abs=1e-14
+    )
+    assert log_chance_of_greatest((NormalLoss(Fraction(1)),)) == -math.inf
