@@ -430,6 +430,14 @@ def _records(records: RecordsInput, schema: Schema) -> RecordsInput:
     numbers = tuple(dict.fromkeys(records.numbers))
     for name in numbers:
         ranges_of(schema.attribute(name, "[records] numbers").levels, name)
+    for name, level in records.missing:
+        schema.attribute(name, "[records] missing").code(level)
+        if name in numbers:
+            raise ConfigError(
+                f"[records] missing gives {name} a level, and numbers names it: its levels are ranges, and a record "
+                "without a number is in none. Give every record a number, or store the levels as text.",
+                code="unknown-level",
+            )
     every = tuple((name, columns.get(name, name)) for name in schema.attribute_names)
     return replace(records, columns=every, numbers=numbers)
 
