@@ -52,7 +52,7 @@ def planned_guess(
     if _FROM_COST & set(guarantee["exact"]["engines"]):
         return guess_of_cost(plan.spent, plan.budget_unit)
     event = plan.event(None if allocation is None else allocation.event())
-    return _composed(event, plan.neighbours, plan.spent, plan.budget_unit)
+    return guess_of_event(event, plan.neighbours, plan.spent, plan.budget_unit)
 
 
 def ledger_guess(
@@ -70,10 +70,10 @@ def ledger_guess(
     if _FROM_COST & set(engines):
         return guess_of_cost(cost, declaration.budget_unit)
     event = SequentialEvent(tuple(entry.event for entry in paid))
-    return _composed(event, declaration.neighbours, cost, declaration.budget_unit)
+    return guess_of_event(event, declaration.neighbours, cost, declaration.budget_unit)
 
 
-def _composed(event: PrivacyEvent, neighbours: Neighbours, cost: Fraction, unit: str) -> Fraction:
+def guess_of_event(event: PrivacyEvent, neighbours: Neighbours, cost: Fraction, unit: str) -> Fraction:
     """The bound from the exact composition of an event; from its cost if that would take long."""
     guarantee = composition_of(event, neighbours)
     # A page does not wait for it; the bound by cost is weaker and still true.
