@@ -52,7 +52,17 @@ DRAFT_FILE: Final = "desk.json"
 AREAS_FILE: Final = "desk-areas.csv"
 NAMES_FILE: Final = "desk-names.csv"
 RELEASE_FILE: Final = "release.toml"
-STEPS: Final = ("records", "areas", "meaning", "words", "tables", "exactness", "budget", "file")
+TITLES: Final = {
+    "records": "The records",
+    "areas": "The areas",
+    "meaning": "What the columns mean",
+    "words": "Words for people",
+    "tables": "What is published",
+    "exactness": "How exact it must be",
+    "budget": "What it means for one person",
+    "file": "The release file",
+}
+"""The steps, in order, with what each is about."""
 MOST_ABOVE: Final = 4
 """Geolevels above the finest one that are asked for. More are seldom published, and a release file takes them."""
 LEVELS, RANGES = "levels", "ranges"
@@ -96,7 +106,7 @@ class Draft:
         kept = answers if isinstance(answers, dict) else {}
         return cls(
             folder,
-            {name: dict(step) for name, step in kept.items() if name in STEPS and isinstance(step, dict)},
+            {name: dict(step) for name, step in kept.items() if name in TITLES and isinstance(step, dict)},
             str(content.get("written", "")),
         )
 
@@ -107,9 +117,9 @@ class Draft:
             ConfigError: there is no such step.
             StoreError: the folder cannot be written to.
         """
-        if name not in STEPS:
+        if name not in TITLES:
             raise ConfigError(
-                f"there is no step {name!r:.80}. Steps are {', '.join(STEPS)}.", code="bad-argument"
+                f"there is no step {name!r:.80}. Steps are {', '.join(TITLES)}.", code="bad-argument"
             )
         said = dict(answers)
         if name == "records" and said.get("file") != self.answers.get(name, {}).get("file"):
@@ -194,7 +204,7 @@ class Draft:
                 problems.append(str(error))
         return Step(
             "records",
-            "The records",
+            TITLES["records"],
             "The confidential table, with a row for each person, household or other unit. The desk reads the names of "
             "its columns, which of them hold numbers, and how the file is written. It shows no value.",
             (
@@ -276,9 +286,9 @@ class Draft:
         none = (("", "– (none)"),)
         return Step(
             "areas",
-            "The areas",
-            "A public table with a row for each of the smallest areas, also those where nobody lives: if only areas with "
-            "people were listed, the list itself would tell something. Larger areas are made of whole smaller ones.",
+            TITLES["areas"],
+            "A public table with a row for each of the smallest areas, also those where nobody lives: if only areas "
+            "with people were listed, the list itself would tell something. Larger areas are made of smaller ones.",
             (
                 Field("area", "Column of the records with the code of the area", "choice",
                       choices=(*none, *plain(columns)), value=text_of(said, "area")),
@@ -385,9 +395,9 @@ class Draft:
         rows = [name for name in self._columns() if name != text_of(self._of("areas"), "area")]
         return Step(
             "meaning",
-            "What the columns mean",
-            "The values that there can be come from a public codebook or from you, never from the records: which values "
-            "occur in them is itself confidential.",
+            TITLES["meaning"],
+            "The values that there can be come from a public codebook or from you, never from the records: which "
+            "values occur in them is itself confidential.",
             (
                 Field("codebook", "Codebook, if there is one", choices=self._files(), value=text_of(said, "codebook"),
                       help="A public table with the columns attribute and level, and a row for each level."),
@@ -407,7 +417,7 @@ class Draft:
         said = self._of("words")
         return Step(
             "words",
-            "Words for people",
+            TITLES["words"],
             "Reports and tables speak in these words.",
             (
                 Field("title", "Title of the release", value=text_of(said, "title") or self._title()),
@@ -454,7 +464,10 @@ class Draft:
         )
 
     def _tables(self) -> Step:
-        queries, levels, problems, ticked = (), (), [], ()
+        problems: list[str] = []
+        queries: tuple[tuple[str, str], ...] = ()
+        levels: tuple[str, ...] = ()
+        ticked: tuple[str, ...] = ()
         try:
             queries, levels = self._queries(), self._areas_asked().levels
             ticked = self.tables()
@@ -463,7 +476,7 @@ class Draft:
         exact = texts_of(self._of("tables"), "exact")
         return Step(
             "tables",
-            "What is published",
+            TITLES["tables"],
             "Every table is published for all areas of every kind. A table that is left out costs nothing.",
             (
                 Field("tables", "Tables", "several", choices=tuple(queries), value=list(ticked)),
@@ -477,13 +490,16 @@ class Draft:
 
     def _wishes_asked(self) -> Iterator[tuple[str, str]]:
         """Tables and geolevels whose accuracy can be wished for: all that are not exact."""
-        exact = self.exact_levels()
-        levels = self._areas_asked().levels
-        known = levels[: max((levels.index(name) + 1 for name in exact), default=0)]
+        exact = self._known_totals()
         for table in self.tables():
-            for level in levels:
-                if table != "total" or level not in known:
+            for level in self._areas_asked().levels:
+                if table != "total" or level not in exact:
                     yield table, level
+
+    def _known_totals(self) -> tuple[str, ...]:
+        """Geolevels whose totals are exact: those that were named, and all above them."""
+        levels = self._areas_asked().levels
+        return levels[: max((levels.index(name) + 1 for name in self.exact_levels()), default=0)]
 
     def wishes(self) -> tuple[Wish, ...]:
         """How exact tables must be; raises ConfigError if a number is none, or nothing is wished for."""
@@ -492,11 +508,8 @@ class Draft:
             text = cell_of(said, "within", table, level)
             if not text:
                 continue
-            try:
-                within = fraction_of(text.replace(",", "."))
-            except ValueError:
-                within = Fraction(0)
-            if within <= 0:
+            within = fraction_of(text.replace(",", "."))
+            if within is None or within <= 0:
                 raise ConfigError(
                     f"{table} at {level}: {text!r:.40} is no number above 0. Give a number of {self.unit()[1]}, or "
                     "leave it empty.",
@@ -513,7 +526,9 @@ class Draft:
         return text_of(said, "unit") or "person", text_of(said, "units") or "people"
 
     def _exactness(self) -> Step:
-        said, problems, tables, levels = self._of("exactness"), [], (), ()
+        said, problems = self._of("exactness"), []
+        tables: tuple[str, ...] = ()
+        levels: tuple[str, ...] = ()
         try:
             pairs = list(self._wishes_asked())
             tables = tuple(dict.fromkeys(table for table, _ in pairs))
@@ -526,7 +541,7 @@ class Draft:
         names = dict(self._queries()) if tables else {}
         return Step(
             "exactness",
-            "How exact it must be",
+            TITLES["exactness"],
             f"For each table and kind of area: within how many {self.unit()[1]} of the true count a published count "
             "should be, in 95 of 100 cases. Leave empty what need not be exact. The smallest budget follows.",
             (
@@ -586,17 +601,13 @@ class Draft:
     def _to_divide(self) -> ReleasePlan:
         """A plan that measures every table at every geolevel, and all cells, with equal shares."""
         plan = self._planned()
-        queries = tuple(
-            dict.fromkeys([*self.tables(), "detailed" if len(self.attributes()[0]) > 1 else "total"])
-        )
-        shares = [
-            (
-                level,
-                Fraction(1, len(plan.geolevels)),
-                [(query, Fraction(1, len(queries))) for query in queries],
-            )
-            for level in plan.geolevels
-        ]
+        queries = tuple(dict.fromkeys([*self.tables(), "detailed"]))
+        exact, shares = self._known_totals(), []
+        for level in plan.geolevels:
+            # Measuring what is published exactly would buy nothing.
+            measured = [query for query in queries if query != "total" or level not in exact]
+            parts = [(query, Fraction(1, len(measured))) for query in measured]
+            shares.append((level, Fraction(1, len(plan.geolevels)), parts))
         return self._planned(plan.strategy.with_shares(shares))
 
     def smallest(self) -> tuple[ReleasePlan, Strategy, tuple[Choice, ...]]:
@@ -640,7 +651,8 @@ class Draft:
         return scaled(strategy, factor), next(choice for choice in choices if choice.factor == factor)
 
     def _budget(self) -> Step:
-        problems, shown, extra, options = [], [], {}, ()
+        problems, shown, extra = [], [], {}
+        options: tuple[tuple[str, str], ...] = ()
         try:
             _, choice = self.chosen()
             _, _, choices = self.smallest()
@@ -658,9 +670,9 @@ class Draft:
             problems.append(str(error))
         return Step(
             "budget",
-            "What it means for one person",
-            "The smallest budget that meets your wishes. A larger error needs less of it, and protects everybody better. "
-            "Policy decides.",
+            TITLES["budget"],
+            "The smallest budget that meets your wishes. A larger error needs less of it, and protects everybody "
+            "better. Policy decides.",
             (
                 Field("factor", "Errors, compared with your wishes", "choice", choices=options,
                       value=str(self.chosen_factor())),
@@ -682,7 +694,7 @@ class Draft:
             problems.append(str(error))
         return Step(
             "file",
-            "The release file",
+            TITLES["file"],
             "Everything that you said, in one commented file. Nothing is spent before the command below is run.",
             (),
             tuple(shown),
@@ -717,12 +729,12 @@ class Draft:
     def to_mapping(self) -> JsonObject:
         """Every step as plain data, for the page; later steps wait until the steps before them are done."""
         steps: list[JsonObject] = []
-        for name in STEPS:
+        for name in TITLES:
             step = self.step(name)
             steps.append(step.to_mapping())
             if not step.is_done:
                 break
-        return {"steps": steps, "names": list(STEPS), "folder": str(self.folder)}
+        return {"steps": steps, "titles": list(map(list, TITLES.items())), "folder": str(self.folder)}
 
 
 _ABOVE_ROWS: Final = tuple((str(number), str(number)) for number in range(1, MOST_ABOVE + 1))
