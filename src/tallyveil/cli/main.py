@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and "
         "intervals.",
     ),
+    "desk": ("desk", "Go from a register to a release file, step by step, in the browser of this machine."),
     "init": ("init", "Write a first release file, which plans and runs as it is."),
     "plan": (
         "plan",

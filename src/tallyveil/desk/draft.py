@@ -27,7 +27,7 @@ from tallyveil.desk.areas import (
     sources_of,
 )
 from tallyveil.desk.budget import FACTORS, Choice, Wish, choices_of, costs_of, scaled, smallest_strategy
-from tallyveil.desk.steps import Answers, Field, Step, cell_of, plain, text_of, texts_of
+from tallyveil.desk.steps import Answers, Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.exact import fraction_of
 from tallyveil.plans.from_toml.first_file import (
@@ -65,7 +65,7 @@ TITLES: Final = {
 """The steps, in order, with what each is about."""
 MOST_ABOVE: Final = 4
 """Geolevels above the finest one that are asked for. More are seldom published, and a release file takes them."""
-LEVELS, RANGES = "levels", "ranges"
+LEVELS, RANGES, LEFT_OUT = "levels", "ranges", "left out"
 DELIMITER_WORDS: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 DECIMAL_WORDS: Final = {".": "point (1.5)", ",": "comma (1,5)"}
 ENCODING_WORDS: Final = {
@@ -126,6 +126,13 @@ class Draft:
             # How another file is written must be found anew.
             for key in ("delimiter", "encoding", "decimal"):
                 said.pop(key, None)
+        if name == "meaning" and said.get("codebook") != self.answers.get(name, {}).get("codebook"):
+            # What another codebook has is suggested anew, unless somebody has said what it means.
+            said["columns"] = {
+                column: cells
+                for column, cells in dict(said.get("columns", {})).items()
+                if isinstance(cells, Mapping) and cells.get("levels")
+            }
         self.answers[name] = said
         self._save()
 
@@ -189,10 +196,10 @@ class Draft:
     def _records(self) -> Step:
         said = self._of("records")
         shown: list[str] = []
-        problems: list[str] = []
+        faults = Faults()
         form = TextForm(",")
         if not text_of(said, "file"):
-            problems.append("Name the file of the records.")
+            faults.unsaid.append("Name the file of the records.")
         else:
             try:
                 shape = self.shape()
@@ -201,7 +208,7 @@ class Draft:
                     shape, is_text=self.path(text_of(said, "file")).suffix in TEXT_SUFFIXES
                 )
             except TallyveilError as error:
-                problems.append(str(error))
+                faults.note(error)
         return Step(
             "records",
             TITLES["records"],
@@ -216,7 +223,7 @@ class Draft:
                 Field("decimal", "Decimal sign", "choice", choices=tuple(DECIMAL_WORDS.items()), value=form.decimal),
             ),
             tuple(shown),
-            tuple(problems),
+            **faults.of(),
         )  # fmt: skip
 
     def _columns(self) -> tuple[str, ...]:
@@ -264,7 +271,7 @@ class Draft:
 
     def _areas(self) -> Step:
         said, columns = self._of("areas"), self._columns()
-        problems: list[str] = []
+        faults = Faults()
         shown: list[str] = []
         of_file: tuple[str, ...] = ()
         try:
@@ -274,7 +281,7 @@ class Draft:
             if text_of(said, "area") not in columns:
                 raise _unsaid("the column of the records that says where somebody lives")
             table, wrong = read_areas(asked)
-            problems += wrong
+            faults.problems += wrong
             if not wrong:
                 shown = [f"{table[level].n_unique():,} × {level}" for level in asked.levels]
                 codes, names = area_files(table, asked, text_of(said, "area"))
@@ -282,7 +289,7 @@ class Draft:
                 if names is not None:
                     write_text(self.path(NAMES_FILE), names.write_csv())
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         none = (("", "– (none)"),)
         return Step(
             "areas",
@@ -308,7 +315,7 @@ class Draft:
                       value=said.get("above", {})),
             ),
             tuple(shown),
-            tuple(problems),
+            **faults.of(),
         )  # fmt: skip
 
     def _codebook(self) -> dict[str, FirstAttribute]:
@@ -330,7 +337,7 @@ class Draft:
         attributes, missing = [], []
         for name in self._columns():
             kind = self._kind_of(name, coded, shape)
-            if not kind:
+            if kind == LEFT_OUT:
                 continue
             levels = self._levels_of(name, kind, coded)
             gap = cell_of(said, "columns", name, "missing")
@@ -346,16 +353,16 @@ class Draft:
                 missing.append((name, gap))
             attributes.append(FirstAttribute(name, levels, kind == RANGES))
         if not attributes:
-            raise ConfigError("Say of at least one column what its values mean.", code="bad-argument")
+            raise UnsaidError("Say of at least one column what its values mean.", code="bad-argument")
         return tuple(attributes), tuple(missing)
 
     def _kind_of(self, name: str, coded: Mapping[str, FirstAttribute], shape: TableShape) -> str:
-        """Whether a column is released by levels, by ranges of its numbers, or not at all ("")."""
+        """Whether a column is released by levels, by ranges of its numbers, or not at all."""
         said = self._of("meaning")
         if name == text_of(self._of("areas"), "area"):
-            return ""
+            return LEFT_OUT
         # What the codebook has is meant to be released, until somebody says otherwise.
-        suggested = "" if name not in coded else RANGES if _are_ranges(coded[name], shape) else LEVELS
+        suggested = LEFT_OUT if name not in coded else RANGES if _are_ranges(coded[name], shape) else LEVELS
         return cell_of(said, "columns", name, "kind", suggested)
 
     def _levels_of(self, name: str, kind: str, coded: Mapping[str, FirstAttribute]) -> tuple[str, ...]:
@@ -363,7 +370,7 @@ class Draft:
         if not text and name in coded:
             return coded[name].levels
         if not text:
-            raise ConfigError(
+            raise UnsaidError(
                 f"{name}: say which {'ranges' if kind == RANGES else 'values'} there are. They are not taken from the "
                 "records.",
                 code="bad-argument",
@@ -374,7 +381,7 @@ class Draft:
         return tuple(part.strip() for part in parts if part.strip())
 
     def _meaning(self) -> Step:
-        said, problems, shown = self._of("meaning"), [], []
+        said, faults, shown = self._of("meaning"), Faults(), []
         coded: dict[str, FirstAttribute] = {}
         value: dict[str, dict[str, str]] = {}
         try:
@@ -391,7 +398,7 @@ class Draft:
             attributes, _ = self.attributes()
             shown = [f"{item.name}: {len(item.levels)} levels" for item in attributes]
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         rows = [name for name in self._columns() if name != text_of(self._of("areas"), "area")]
         return Step(
             "meaning",
@@ -403,14 +410,14 @@ class Draft:
                       help="A public table with the columns attribute and level, and a row for each level."),
                 Field("columns", "Columns of the records", "table", rows=plain(rows), columns=(
                     Field("kind", "Released", "choice", choices=(
-                        ("", "left out"), (LEVELS, "by its values"), (RANGES, "by ranges of its numbers"))),
+                        (LEFT_OUT, "left out"), (LEVELS, "by its values"), (RANGES, "by ranges of its numbers"))),
                     Field("levels", "Values or ranges",
                           help="female; male – or 0-17; 18-64; 65+ – or 0:5:85 for 0-4, 5-9, …, 85+"),
                     Field("missing", "An empty value means", help="Such as: not asked"),
                 ), value=value),
             ),
             tuple(shown),
-            tuple(problems),
+            **faults.of(),
         )  # fmt: skip
 
     def _words(self) -> Step:
@@ -454,7 +461,7 @@ class Draft:
         ticked = texts_of(said, "tables") if "tables" in said else tuple(known[:-1] or known)
         tables = tuple(name for name in known if name in ticked)
         if not tables:
-            raise ConfigError("Tick at least one table.", code="bad-argument")
+            raise UnsaidError("Tick at least one table.", code="bad-argument")
         return tables
 
     def exact_levels(self) -> tuple[str, ...]:
@@ -464,7 +471,7 @@ class Draft:
         )
 
     def _tables(self) -> Step:
-        problems: list[str] = []
+        faults = Faults()
         queries: tuple[tuple[str, str], ...] = ()
         levels: tuple[str, ...] = ()
         ticked: tuple[str, ...] = ()
@@ -472,7 +479,7 @@ class Draft:
             queries, levels = self._queries(), self._areas_asked().levels
             ticked = self.tables()
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         exact = texts_of(self._of("tables"), "exact")
         return Step(
             "tables",
@@ -485,7 +492,7 @@ class Draft:
                       help="They are published without noise, and nothing protects them."),
             ),
             (),
-            tuple(problems),
+            **faults.of(),
         )  # fmt: skip
 
     def _wishes_asked(self) -> Iterator[tuple[str, str]]:
@@ -517,7 +524,7 @@ class Draft:
                 )
             wishes.append(Wish(table, level, within))
         if not wishes:
-            raise ConfigError("Say for at least one table how exact it must be.", code="bad-argument")
+            raise UnsaidError("Say for at least one table how exact it must be.", code="bad-argument")
         return tuple(wishes)
 
     def unit(self) -> tuple[str, str]:
@@ -526,7 +533,7 @@ class Draft:
         return text_of(said, "unit") or "person", text_of(said, "units") or "people"
 
     def _exactness(self) -> Step:
-        said, problems = self._of("exactness"), []
+        said, faults = self._of("exactness"), Faults()
         tables: tuple[str, ...] = ()
         levels: tuple[str, ...] = ()
         try:
@@ -537,7 +544,7 @@ class Draft:
             )
             self.wishes()
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         names = dict(self._queries()) if tables else {}
         return Step(
             "exactness",
@@ -550,7 +557,7 @@ class Draft:
                       columns=tuple(Field(level, level) for level in levels), value=said.get("within", {})),
             ),
             (),
-            tuple(problems),
+            **faults.of(),
         )  # fmt: skip
 
     # What follows from the answers.
@@ -651,7 +658,9 @@ class Draft:
         return scaled(strategy, factor), next(choice for choice in choices if choice.factor == factor)
 
     def _budget(self) -> Step:
-        problems, shown, extra = [], [], {}
+        faults = Faults()
+        shown: list[str] = []
+        extra: JsonObject = {}
         options: tuple[tuple[str, str], ...] = ()
         try:
             _, choice = self.chosen()
@@ -667,7 +676,7 @@ class Draft:
                 "unit": self.unit()[1],
             }
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         return Step(
             "budget",
             TITLES["budget"],
@@ -678,12 +687,14 @@ class Draft:
                       value=str(self.chosen_factor())),
             ),
             tuple(shown),
-            tuple(problems),
-            extra,
+            extra=extra,
+            **faults.of(),
         )  # fmt: skip
 
     def _file(self) -> Step:
-        problems, shown, extra = [], [], {}
+        faults = Faults()
+        shown: list[str] = []
+        extra: JsonObject = {}
         try:
             strategy, choice = self.chosen()
             extra = {"text": self.release(strategy), "path": str(self.path(RELEASE_FILE))}
@@ -691,15 +702,15 @@ class Draft:
             if self.written and self.written == _digest_of_text(extra["text"]):
                 shown += [f"{self.path(RELEASE_FILE)} is written. To make the release:", self.command()]
         except TallyveilError as error:
-            problems.append(str(error))
+            faults.note(error)
         return Step(
             "file",
             TITLES["file"],
             "Everything that you said, in one commented file. Nothing is spent before the command below is run.",
             (),
             tuple(shown),
-            tuple(problems),
-            extra,
+            extra=extra,
+            **faults.of(),
         )
 
     def command(self) -> str:
@@ -740,8 +751,8 @@ class Draft:
 _ABOVE_ROWS: Final = tuple((str(number), str(number)) for number in range(1, MOST_ABOVE + 1))
 
 
-def _unsaid(what: str) -> ConfigError:
-    return ConfigError(f"Say {what}.", code="bad-argument")
+def _unsaid(what: str) -> UnsaidError:
+    return UnsaidError(f"Say {what}.", code="bad-argument")
 
 
 def _shape_in_words(shape: TableShape, *, is_text: bool) -> list[str]:

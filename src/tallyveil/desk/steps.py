@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.storage.json_files import JsonObject
 
 Answers = Mapping[str, Any]
@@ -59,6 +60,7 @@ class Step:
         fields: Its questions.
         shown: What was found, in sentences.
         problems: What is wrong, each with what to do.
+        unsaid: What is not said yet.
         extra: What only the page shows, such as a picture.
     """
 
@@ -68,12 +70,13 @@ class Step:
     fields: tuple[Field, ...] = ()
     shown: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
     extra: JsonObject = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is wrong in it."""
-        return not self.problems
+        """Whether all is said, and nothing is wrong."""
+        return not (self.problems or self.unsaid)
 
     def to_mapping(self) -> JsonObject:
         """Plain data for the page."""
@@ -84,9 +87,30 @@ class Step:
             "fields": [item.to_mapping() for item in self.fields],
             "shown": list(self.shown),
             "problems": list(self.problems),
+            "unsaid": list(self.unsaid),
             "done": self.is_done,
             "extra": self.extra,
         }
+
+
+class UnsaidError(ConfigError):
+    """Something is not said yet, which is no mistake before somebody goes on."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong in a step, and what is not said yet."""
+
+    problems: list[str] = field(default_factory=list)
+    unsaid: list[str] = field(default_factory=list)
+
+    def note(self, error: TallyveilError) -> None:
+        """Note an error."""
+        (self.unsaid if isinstance(error, UnsaidError) else self.problems).append(str(error))
+
+    def of(self) -> dict[str, Any]:
+        """Both, for a step."""
+        return {"problems": tuple(self.problems), "unsaid": tuple(self.unsaid)}
 
 
 def text_of(answers: Answers, name: str, default: str = "") -> str:

@@ -40,13 +40,12 @@ export function questionElement(question, lookAgain) {
  * @param {HTMLElement | null} help
  */
 function tableElement(question, help) {
-  const short = question.rows.every(([key, words]) => key === words && /^\d+$/.test(key));
   return element("fieldset", { class: "question" }, element("legend", {}, question.label), help,
     element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": question.label }, element("table", {},
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, short ? element("span", { class: "unseen" }, "number") : ""),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, element("span", { class: "unseen" }, "row")),
         ...question.columns.map((column) => element("th", { scope: "col" }, column.label)))),
       element("tbody", {}, ...question.rows.map(([row, words]) => element("tr", {}, element("th", { scope: "row" }, words),
-        ...question.columns.map((column) => element("td", { class: column.name },
+        ...question.columns.map((column) => element("td", { "data-label": column.label },
           control(column, question.value?.[row]?.[column.name] ?? "", {
             id: `${question.name}-${row}-${column.name}`, "data-table": question.name, "data-row": row, "data-column": column.name,
             "aria-label": `${words}: ${column.label}`,

@@ -15,6 +15,7 @@ import { tradeOffElement } from "./trade-off.js";
  * @property {Question[]} fields
  * @property {string[]} shown
  * @property {string[]} problems
+ * @property {string[]} unsaid  what is wrong only once somebody goes on
  * @property {boolean} done
  * @property {any} extra
  */
@@ -97,7 +98,7 @@ function guarded(work) {
  * @param {string} [problem]  what else is wrong
  */
 function show(complain = false, problem = "") {
-  const here = step(), touched = complain || here.fields.length === 0;
+  const here = step();
   current = here.name;
   byId("folder").textContent = `Folder ${view.folder}. No value of a record is shown here.`;
   refill(byId("steps"), ...view.titles.map(([name, title], i) => {
@@ -107,7 +108,7 @@ function show(complain = false, problem = "") {
     }, element("span", { class: "state", "aria-hidden": "true" }, known?.done && name !== "file" ? "✓" : String(i + 1)), title,
     known?.done ? element("span", { class: "unseen" }, " (done)") : null));
   }));
-  const problems = [...(problem ? [problem] : []), ...(touched || here.shown.length || isKept(here) ? here.problems : [])];
+  const problems = [...(problem ? [problem] : []), ...here.problems, ...(complain ? here.unsaid : [])];
   const extra = here.extra;
   refill(byId("step"),
     element("h2", {}, here.title), element("p", { class: "why" }, here.why),
@@ -123,14 +124,6 @@ function show(complain = false, problem = "") {
         here.name === "file" && !extra.text ? null : element("button", { class: "primary", type: "submit" }, here.name === "file" ? "Write the file" : "Go on"))));
   document.title = `${here.title} – desk`;
   document.body.dataset.settled = "true";
-}
-
-/**
- * Whether something was answered in a step, so that what is wrong in it is no surprise.
- * @param {Step} here
- */
-function isKept(here) {
-  return here.fields.some((one) => one.kind === "text" && one.choices.length > 0 && one.value !== "");
 }
 
 /** @param {string} factor */
