@@ -24,7 +24,7 @@ def test_tutorial(tmp_path, monkeypatch, command):
             said[words[1]] = command(*words[1:])
     assert "epsilon <= 6.548 at delta = 1e-10" in said["plan"]
     assert "at most 69.2 % of their guesses are right" in said["plan"]
-    assert re.search(r"total +±11 +±11 +±11 ", said["plan"])
+    assert re.search(r"total +±9 +±9 +±9 ", said["plan"])
     assert "bias" in said["evaluate"]
     assert len(pl.read_csv("areas.csv")) == 120
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

@@ -360,8 +360,8 @@ def _show_meaning(forecast: "Forecast") -> None:
         )
     console.print(table)
     tell(
-        f"In 95 of 100 cases the noise in a count, as measured, is at most so many {unit.many}. The published counts "
-        "are made from all measurements together, which makes most of them more exact."
+        f"In 95 of 100 cases a count is within so many {unit.many} of the true one, by the measurements of its own "
+        "area. The published counts also use those of the areas above and below, which makes most of them more exact."
     )
     if any(not item.is_exact and item.margin is None for item in margins.values()):
         tell(

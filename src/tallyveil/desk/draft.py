@@ -641,8 +641,8 @@ class Draft:
         """What each wish costs, in sentences, the dearest first; raises as `smallest`."""
         plan, _, _ = self.smallest()
         return tuple(
-            f"{wish.table} at {wish.geolevel} within {at_most(wish.within, 2)}: without this wish, "
-            f"{100 * float(share):.0f} % of the budget would be saved."
+            f"{wish.table.replace('*', ' by ')} at {wish.geolevel} within {at_most(wish.within, 2)}: without this "
+            f"wish, {100 * float(share):.0f} % of the budget would be saved."
             for wish, share in costs_of(plan, self.wishes())
         )
 

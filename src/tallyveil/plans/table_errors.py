@@ -1,7 +1,7 @@
 """How exact the tables that a plan publishes are as measured, before anything but the release file is opened."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -22,8 +22,8 @@ class TableError:
         table: The query.
         geolevel: The geolevel.
         is_exact: Whether it is published exactly.
-        margin: With the confidence asked for, the noise of every answer is within this many records; None if it is
-            exact, or if no single measurement at this geolevel determines it.
+        margin: With the confidence asked for, every answer is within this many records of the count before noise, by
+            the measurements at this geolevel; None if it is exact, or if none of them determines it by itself.
     """
 
     table: str
@@ -42,9 +42,9 @@ class TableError:
 
 
 def table_errors(plan: StatedPlan, confidence: Fraction) -> tuple[TableError, ...]:
-    """The margin of each table of a plan at each geolevel, from its best single measurement there.
+    """The margin of each table of a plan at each geolevel, from the measurements there that determine it.
 
-    Estimation uses all measurements together, and usually makes the error smaller.
+    Estimation also uses what is measured above and below, and usually makes the error smaller.
 
     Args:
         plan: The plan.
@@ -65,17 +65,17 @@ def _errors(plan: StatedPlan, confidence: Fraction) -> Iterator[TableError]:
                 table, [plan.query(query) for query in sorted(known)], plan.schema
             )
 
-        for number, level in enumerate(levels):
+        for place, level in enumerate(levels):
             # What is exact at a finer geolevel is exact here, as a sum.
-            below = set(levels[number:])
+            below = set(levels[place:])
             if is_exact(frozenset(item.query for item in plan.invariants if below & set(item.geolevels))):
                 yield TableError(name, level, True, None)
                 continue
-            margins = [
-                _of_sum(margin_of(plan.strategy.law(level, query)), parts)
-                for query, parts in _measured(plan, level, table)
+            parts = [
+                (margin_of(plan.strategy.law(level, query)), number)
+                for query, number in _measured(plan, level, table)
             ]
-            yield TableError(name, level, False, min(margins, default=None))
+            yield TableError(name, level, False, _together(parts) if parts else None)
 
 
 def _measured(plan: StatedPlan, level: str, table: QueryGroup) -> Iterator[tuple[str, int]]:
@@ -104,11 +104,18 @@ def _parts(wide: Factor, narrow: Factor) -> int:
     return int(np.bincount(inside[0][inside[0] >= 0]).max())
 
 
-def _of_sum(margin: int, parts: int) -> int:
-    """The margin of a sum of independent noises, from the margin of each of them.
+def _together(parts: Sequence[tuple[int, int]]) -> int:
+    """The margin of the best mean of independent answers, each a sum of measured ones.
 
-    It grows with the root of their number: exactly so for normal noise. Sums of Laplace noise have lighter tails than
-    Laplace noise of their variance, so that it holds for them as well. Half a record is added before, because the
-    noise of whole numbers goes on to the middle between two.
+    Half a record is added to a margin before it is multiplied: the noise of whole numbers reaches to the middle between
+    two. A margin grows with the root of the number of noises, and squares of margins are weighed as variances are. For
+    normal noise both are exact. Sums and means of Laplace noise have lighter tails than Laplace noise of their
+    variance, so that their margins are smaller than this.
+
+    Args:
+        parts: Margin of one measured answer, and how many of them add up.
     """
-    return margin if parts == 1 else math.ceil(math.sqrt(parts) * (margin + 0.5))
+    squares = [number * (margin + 0.5) ** 2 for margin, number in parts]
+    mean = math.ceil(1 / math.sqrt(math.fsum(1 / square for square in squares)))
+    # A single answer has its exact margin.
+    return min([mean, *(margin for margin, number in parts if number == 1)])

@@ -44,7 +44,7 @@ export function tradeOffElement(trade, chosen, choose) {
     refill(table, element("table", {}, element("caption", {}, `In 95 of 100 cases within so many ${unit}`),
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "table"), element("th", { scope: "col" }, "areas"),
         element("th", { scope: "col", class: "number" }, "wished"), element("th", { scope: "col", class: "number" }, "chosen"))),
-      element("tbody", {}, ...wishes.map(([name, level, within]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, level),
+      element("tbody", {}, ...wishes.map(([name, level, within]) => element("tr", {}, element("th", { scope: "row" }, name.replaceAll("*", " by ")), element("td", {}, level),
         element("td", { class: "number" }, `± ${decimal(within)}`), element("td", { class: "number" }, `± ${decimal(within * factor)}`))))));
   }
   // The picture follows a finger or a mouse; the slider below it does the same by keyboard.
