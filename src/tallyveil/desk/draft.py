@@ -458,7 +458,9 @@ class Draft:
         """The tables to publish; raises as `attributes`, or if there is none."""
         known = [name for name, _ in self._queries()]
         said = self._of("tables")
-        ticked = texts_of(said, "tables") if "tables" in said else tuple(known[:-1] or known)
+        # Single attributes are what most people look for, and every further table costs something.
+        suggested = tuple(name for name in known if "*" not in name and name != "detailed")
+        ticked = texts_of(said, "tables") if "tables" in said else suggested
         tables = tuple(name for name in known if name in ticked)
         if not tables:
             raise UnsaidError("Tick at least one table.", code="bad-argument")

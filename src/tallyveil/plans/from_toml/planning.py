@@ -431,7 +431,18 @@ def _records(records: RecordsInput, schema: Schema) -> RecordsInput:
     for name in numbers:
         ranges_of(schema.attribute(name, "[records] numbers").levels, name)
     for name, level in records.missing:
-        schema.attribute(name, "[records] missing").code(level)
+        # Neither is quoted where it is unknown: somebody may have put a table of records here.
+        if name not in schema.attribute_names:
+            raise ConfigError(
+                f"[records] missing names an attribute that schema '{schema.name}' does not have. Its attributes are: "
+                f"{', '.join(schema.attribute_names)}.",
+                code="unknown-attribute",
+            )
+        if level not in schema.attribute(name).levels:
+            raise ConfigError(
+                f"[records] missing gives {name} a level that the attribute does not have. Add it to its levels.",
+                code="unknown-level",
+            )
         if name in numbers:
             raise ConfigError(
                 f"[records] missing gives {name} a level, and numbers names it: its levels are ranges, and a record "
