@@ -7,6 +7,7 @@ Privacy: of the records, the names of the columns are known here, whether they h
 written. No value of a record is read into a draft.
 """
 
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -96,8 +97,13 @@ class Draft:
         """The draft of a folder, or a new one.
 
         Raises:
-            StoreError: the folder or its draft cannot be read.
+            StoreError: there is no such folder, or its draft cannot be read.
         """
+        if not folder.is_dir():
+            raise StoreError(
+                f"{folder} is no folder. Name the folder of the records, in which the desk writes.",
+                code="input-missing",
+            )
         path = folder / DRAFT_FILE
         if not path.exists():
             return cls(folder)
@@ -717,7 +723,9 @@ class Draft:
 
     def command(self) -> str:
         """The command that makes the release."""
-        return f"tallyveil run {self.path(RELEASE_FILE)} --out {self.path('release')}"
+        return shlex.join(
+            ["tallyveil", "run", str(self.path(RELEASE_FILE)), "--out", str(self.path("release"))]
+        )
 
     def write(self) -> Path:
         """Write the release file.

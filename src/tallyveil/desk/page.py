@@ -59,11 +59,11 @@ def served_desk(folder: Path) -> Iterator[str]:
     """Serve the desk of a folder to the browser of this machine.
 
     Args:
-        folder: Where the draft and the release file are written; it is made if it is not there.
+        folder: Where the records are, and where the draft and the release file are written.
     Yields:
         The address, with a secret in it.
     Raises:
-        StoreError: the folder or its draft cannot be read or written.
+        StoreError: there is no such folder, or its draft cannot be read.
     """
     draft = Draft.opened(folder)
     with TemporaryDirectory(prefix="tallyveil-desk-") as site:

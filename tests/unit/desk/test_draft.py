@@ -178,6 +178,8 @@ def test_the_records_are_no_public_file(folder: Path) -> None:
 
 
 def test_a_draft_that_is_damaged_is_named(folder: Path) -> None:
+    with pytest.raises(TallyveilError, match="is no folder"):
+        Draft.opened(folder / "none")
     (folder / "desk.json").write_text("{")
     with pytest.raises(TallyveilError, match="Move it away"):
         Draft.opened(folder)
