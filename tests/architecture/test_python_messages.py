@@ -73,7 +73,17 @@ TABLES = dict(tables())
 ROOMS: tuple[ModuleType, ...] = (tallyveil, accounting, noise, safetab, spine, subspace)
 
 
-CHOSEN = (".columns", ".groups", ".cells", ".geolevels", ".queries", ".queries.*", ".passes", ".rounding")
+CHOSEN = (
+    ".columns",
+    ".missing",
+    ".groups",
+    ".cells",
+    ".geolevels",
+    ".queries",
+    ".queries.*",
+    ".passes",
+    ".rounding",
+)
 """Tables of a release file whose keys are names that its author chooses, and that a refusal names."""
 OTHER_ROOMS = tuple(room.__name__.rpartition(".")[2] for room in ROOMS[1:])
 

@@ -33,7 +33,7 @@ def test_the_release_file_of_the_readme_makes_a_release(empty_folder, command):
     (toml,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     Path("release.toml").write_text(toml)
     planned = [line.strip() for line in command("plan", "release.toml").splitlines()]
-    shown = [line.strip() for line in re.findall(r"```\n(privacy .*?)```", README, re.DOTALL)[0].splitlines()]
+    shown = [line.strip() for line in re.findall(r"```\n(Suppose .*?)```", README, re.DOTALL)[0].splitlines()]
     assert [line for line in shown if line not in planned] == []
     assert not any(line.startswith("note (shares)") for line in planned)
     blocks = [

@@ -23,7 +23,8 @@ def test_tutorial(tmp_path, monkeypatch, command):
         else:
             said[words[1]] = command(*words[1:])
     assert "epsilon <= 6.548 at delta = 1e-10" in said["plan"]
-    assert re.search(r"Area +total +1 +0.03334 +30.00 +5.48 +±11 ", said["plan"])
+    assert "at most 69.2 % of their guesses are right" in said["plan"]
+    assert re.search(r"total +±9 +±9 +±9 ", said["plan"])
     assert "bias" in said["evaluate"]
     assert len(pl.read_csv("areas.csv")) == 120
     (example,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

@@ -285,6 +285,16 @@ class Forecast:
 
         return guarantee_of(self.plan, self.allocation)
 
+    @property
+    def guess(self) -> str:
+        """What the release lets somebody find out about one record, in the sentences that its report will have."""
+        from tallyveil.plans.guess import guess_words, planned_guess
+
+        plan = self.plan
+        return guess_words(
+            planned_guess(plan, self.privacy, self.allocation), plan.neighbours, plan.schema.unit
+        )
+
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, as `tallyveil plan --json` prints it."""
         from tallyveil.plans.record import plan_record

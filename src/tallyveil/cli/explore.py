@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -118,23 +118,27 @@ def give_site(site: MadeSite, lines: Sequence[str], shown: Shown) -> None:
     sentences = lines if shown.opened else [*lines, how]
     give(site.to_mapping(), sentences, quiet=shown.quiet, as_json=shown.as_json)
     if shown.opened:
-        _open_in_browser(site.path, aside=shown.quiet or shown.as_json)
+        from tallyveil.explore.serving import served
+
+        open_until_interrupted(served(site.path), aside=shown.quiet or shown.as_json)
 
 
-def _open_in_browser(site: Path, *, aside: bool) -> None:
-    """Serve a site and open it in the browser, until Ctrl-C.
+def open_until_interrupted(
+    serving: AbstractContextManager[str], *, aside: bool, with_browser: bool = True
+) -> None:
+    """Serve a page and open it in the browser, until Ctrl-C.
 
     Args:
-        site: Folder of the site.
+        serving: Serves it, and gives its address.
         aside: Whether its address is printed on standard error, because standard output is for something else.
+        with_browser: Whether the browser is opened.
     """
     import webbrowser
 
-    from tallyveil.explore.serving import served
-
-    with served(site) as address, _interruptions() as interrupted:
+    with serving as address, _interruptions() as interrupted:
         say(f"Open {address} in a browser of this machine. Ctrl-C ends it.", err=aside)
-        webbrowser.open(address)
+        if with_browser:
+            webbrowser.open(address)
         while not interrupted.wait(SECONDS_BETWEEN_LOOKS):
             pass
 

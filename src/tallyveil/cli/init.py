@@ -138,7 +138,7 @@ def init(
 
     The levels of attributes come from a codebook, a sample or flags. They never come from the records, unless
     --levels-from-records says so. Of the records, only the names of the columns are looked at. On a terminal, the
-    command asks for what is missing.
+    command asks for what is missing; without any argument it asks the steps of `tallyveil desk`.
     """
     from tallyveil.api.beginning import write_release_file
     from tallyveil.errors import ConfigError
@@ -149,6 +149,13 @@ def init(
         _write_example(example, quiet=quiet, as_json=as_json)
         return
     if records is None:
+        # Without any flag, somebody at a terminal is asked the steps of the desk.
+        if sys.stdin.isatty() and len(sys.argv) == len(("tallyveil", "init")):
+            from tallyveil.cli.questions import ask_steps
+            from tallyveil.desk.draft import Draft
+
+            ask_steps(Draft.opened(Path()))
+            return
         raise ConfigError(
             "name the table of records, or ask for made-up ones with --example DIR.", code="bad-flag"
         )

@@ -29,11 +29,12 @@ COMMANDS: Final = {
         "Make up a country of about 1,000 blocks and release it, with the 2020 redistricting settings and "
         "intervals.",
     ),
+    "desk": ("desk", "Go from a register to a release file, step by step, in the browser of this machine."),
     "init": ("init", "Write a first release file, which plans and runs as it is."),
     "plan": (
         "plan",
-        "Show what a release will cost and how exact every query will be, or what all releases of a programme "
-        "will cost.",
+        "Show what a release means for one person and how exact its tables will be, or what a programme will "
+        "cost.",
     ),
     "run": ("run", "Make a release from a table of records, or all releases of a programme."),
     "status": (

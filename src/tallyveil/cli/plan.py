@@ -123,8 +123,15 @@ def plan(
         ),
     ] = None,
     open_it: OpenIt = False,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Show everything: the guarantee of every geolevel, the noise of every measured query, and advice.",
+        ),
+    ] = False,
 ) -> None:
-    """Show what a release will cost and how exact every query will be, or what all releases of a programme will cost.
+    """Show what a release means for one person and how exact its tables will be, or what a programme will cost.
 
     The command opens the release file and nothing else: no records, and no public geography, bounds or entities unless
     --read-geography, --families or --optimise asks for it.
@@ -156,13 +163,15 @@ def plan(
             "--workbench": workbench is not None,
             "--compare": compare is not None,
             "--open": open_it,
+            "--details": details,
         }
     )
     # A programme has releases of its own, and flags about one release would be unclear.
     if is_programme(release_file):
-        if aims is not None or families is not None:
+        if aims is not None or families is not None or details:
             raise ConfigError(
-                f"{release_file} is the file of a programme, and --families and --optimise are about one release. "
+                f"{release_file} is the file of a programme, and --families, --optimise and --details are about one "
+                "release. "
                 "Give them with a release file of the programme.",
                 code="bad-flag",
             )
@@ -203,7 +212,7 @@ def plan(
     if as_json:
         say_json(forecast.to_mapping(), indent=2)
     elif not quiet:
-        _show(forecast)
+        _show(forecast, details=details)
 
 
 def _plan_programme(
@@ -247,7 +256,7 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
     if "--out" in chosen and "--optimise" not in chosen:
         raise ConfigError("--out needs --optimise AIMS.TOML.", code="bad-flag")
     # --people has two meanings: with --try it is the number of made-up records.
-    others = {"--blocks", "--read-geography", "--families"} | (
+    others = {"--blocks", "--read-geography", "--families", "--details"} | (
         {"--people"} if "--try" not in chosen else set()
     )
     if "--optimise" in chosen and chosen & others:
@@ -258,9 +267,9 @@ def _refuse_flags(flags: dict[str, bool]) -> None:
         )
     if "--workbench" not in chosen and chosen & {"--compare", "--open"}:
         raise ConfigError("--compare and --open need --workbench FOLDER.", code="bad-flag")
-    if "--workbench" in chosen and chosen & {"--people", "--optimise"}:
+    if "--workbench" in chosen and chosen & {"--people", "--optimise", "--details"}:
         raise ConfigError(
-            "--workbench writes a page. Give it without --people and --optimise.", code="bad-flag"
+            "--workbench writes a page. Give it without --people, --optimise and --details.", code="bad-flag"
         )
     if chosen & {"--families", "--workbench"} == set() and chosen & {"--entities", "--queries"}:
         raise ConfigError(
@@ -297,16 +306,69 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _show(forecast: "Forecast") -> None:
+def _show(forecast: "Forecast", *, details: bool) -> None:
     loaded = forecast.plan
-    _show_plan(forecast)
+    _show_meaning(forecast)
+    if details:
+        _show_plan(forecast)
     show_changes(forecast.changes)
     _show_warnings(forecast.warnings)
     if forecast.deviations is not None:
         _show_deviations(forecast.deviations, loaded.schema.unit.many)
     if forecast.resources is not None:
         _show_resources(loaded, forecast.resources)
-    _show_advice(loaded)
+    if details:
+        _show_advice(loaded)
+    else:
+        say("")
+        say("--details shows the guarantee of every geolevel, the noise of every measured query, and advice.")
+
+
+def _show_meaning(forecast: "Forecast") -> None:
+    """Print what those ask who decide: what it means for one person, and how exact the tables will be."""
+    from tallyveil.plans.record import CONFIDENCE
+    from tallyveil.plans.table_errors import table_errors
+
+    console = Screen()
+
+    def tell(sentence: str) -> None:
+        # Words stay whole on a terminal, and lines in a file.
+        console.print(sentence, soft_wrap=not console.is_terminal)
+
+    loaded = forecast.plan
+    unit = loaded.schema.unit
+    # What was opened is said in the heading, because a plan promises that no data are.
+    opened = forecast.allocation is not None or forecast.deviations is not None
+    what = "only the public geography was opened, no data" if opened else "no data was opened"
+    console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
+    console.print()
+    console.print(headed(f"What it means for one {unit.one}"))
+    tell(forecast.guess)
+    tell(f"The guarantee: {forecast.privacy['statement']}.")
+    console.print()
+    console.print(headed("How exact the tables will be"))
+    table = plain_table(texts=("table",), numbers=loaded.geolevels)
+    margins = {(item.table, item.geolevel): item for item in table_errors(loaded, CONFIDENCE)}
+    for name in loaded.tables:
+        row = [margins[name, level] for level in loaded.geolevels]
+        table.add_row(
+            name,
+            *(
+                "exact" if item.is_exact else "–" if item.margin is None else f"±{item.margin:,}"
+                for item in row
+            ),
+        )
+    console.print(table)
+    tell(
+        f"In 95 of 100 cases a count is within so many {unit.many} of the true one, by the measurements of its own "
+        "area. The published counts also use those of the areas above and below, which makes most of them more exact."
+    )
+    if any(not item.is_exact and item.margin is None for item in margins.values()):
+        tell(
+            "– is not measured there by itself, only in parts or in other areas. --workbench shows its error."
+        )
+    for item in loaded.invariants:
+        tell(f"Published exactly, without noise: {item.query} at {', '.join(item.geolevels)}.")
 
 
 def _show_plan(forecast: "Forecast") -> None:
@@ -317,10 +379,8 @@ def _show_plan(forecast: "Forecast") -> None:
     console = Screen()
     loaded = forecast.plan
     guarantee, units = forecast.privacy, loaded.schema.unit.many
-    # What was opened is said in the heading, because a plan promises that no data are.
-    opened = forecast.allocation is not None or forecast.deviations is not None
-    what = "only the public geography was opened, no data" if opened else "no data was opened"
-    console.print(headed(f"Plan of release {loaded.name}", f" ({what})"))
+    console.print()
+    console.print(headed("Details"))
     console.print(f"privacy     {guarantee['statement']}", soft_wrap=True)
     exact = guarantee["exact"]
     console.print(
@@ -370,14 +430,16 @@ def _show_plan(forecast: "Forecast") -> None:
                 "below; the cost is the same",
                 soft_wrap=True,
             )
-    console.print("afterwards  estimation and everything after it cost nothing (post-processing)")
+    console.print(
+        "afterwards  whatever is computed from the noisy counts costs nothing more (post-processing)"
+    )
     console.print()
     console.print(_levels(loaded, exact))
     console.print(_table(loaded, expected_errors(loaded.strategy, CONFIDENCE)))
     console.print(
         f"Variance ({units} squared), standard deviation and margin ({units}) of every noisy answer: with\n"
         "probability 95 % or more its noise lies within the margin. Estimation usually reduces the error.\n"
-        "Alone: epsilon at delta 1e-10 of this query's noise by itself, before all is composed.",
+        "Alone: epsilon at delta 1e-10 of this query's noise by itself, without that of the others.",
         soft_wrap=True,
     )
 

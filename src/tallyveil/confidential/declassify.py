@@ -13,6 +13,7 @@ from tallyveil.confidential.records import read_records
 from tallyveil.geography.spine import Spine
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.schema import Schema
+from tallyveil.storage.read import PLAIN, TextForm
 
 
 def declassify_truth(
@@ -26,17 +27,27 @@ def declassify_truth(
     ledger: Ledger,
     reason: str,
     numbers: Collection[str] = (),
+    missing: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
 ) -> tuple[PublicCounts, ...]:
     """Return the true counts of every geolevel, after recording this in the ledger.
 
     Args:
-        path, geocode, count, columns, schema, spine, numbers: As in `read_records`.
+        path, geocode, count, columns, schema, spine, numbers, missing, form: As in `read_records`.
         ledger: Ledger of the release. A non-private event is written to it before anything is returned.
         reason: The reason in words, for the ledger.
     Privacy: none. Everything computed from the result must be marked as not private.
     """
     finest = read_records(
-        path, geocode=geocode, count=count, columns=columns, schema=schema, spine=spine, numbers=numbers
+        path,
+        geocode=geocode,
+        count=count,
+        columns=columns,
+        schema=schema,
+        spine=spine,
+        numbers=numbers,
+        missing=missing,
+        form=form,
     )
     # The event is on disk before the counts are handed out: a process that is killed in between has shown nothing.
     enter_declassified(ledger, reason)

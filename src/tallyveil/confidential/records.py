@@ -16,6 +16,8 @@ from tallyveil.schema.counts import LARGEST_COUNT, TripletSum
 from tallyveil.schema.query_group import Factor
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.read import (
+    PLAIN,
+    TextForm,
     collect_batches,
     require_counts,
     require_levels,
@@ -42,6 +44,8 @@ def read_records(
     spine: Spine,
     numbers: Collection[str] = (),
     repeated: Mapping[str, Factor] | None = None,
+    missing: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
@@ -55,6 +59,8 @@ def read_records(
         schema: The universe that the records must fit.
         spine: The hierarchy that must contain their geocodes.
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
+        missing: Level of records without a value, by attribute; without it, they are refused.
+        form: How a text file is written.
         repeated: Further columns that say again what follows from an attribute, each with the groups of its levels.
     Raises:
         SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
@@ -66,7 +72,7 @@ def read_records(
     again = repeated or {}
     # Each column once, also where two attributes are recoded from the same one.
     wanted = list(dict.fromkeys([geocode, *columns.values(), *([count] if count else []), *again]))
-    frame = scan_table(path, wanted, "records", confidential=True)
+    frame = scan_table(path, wanted, "records", confidential=True, form=form)
     # The types are checked before any value is read, so that a message can name the column and nothing else.
     require_text(frame, geocode, path, "records")
     require_levels(frame, list(columns.values()), path, "records")
@@ -75,7 +81,12 @@ def read_records(
         require_counts(frame, count, path, "records")
     problems = _Problems(path, geocode, count, columns, schema, spine, numbers, again)
     total = TripletSum(spine.n_geounits(spine.finest), schema.size)
-    coded = [*_coded_places(geocode, count), *_coded_levels(columns, schema, numbers), *_coded_again(again)]
+    frame = frame.with_columns(_without_gaps(columns[name], level) for name, level in (missing or {}).items())
+    coded = [
+        *_coded_places(geocode, count, form.decimal),
+        *_coded_levels(columns, schema, numbers, form.decimal),
+        *_coded_again(again),
+    ]
     for batch in collect_batches(frame.select(coded), path, "records"):
         counts = batch[WEIGHT] if count else None
         rows = spine.locate(spine.finest, batch[GEOCODE])
@@ -93,13 +104,21 @@ def read_records(
     return ConfidentialHistogram(spine.geolevels[spine.finest], *total.finish())
 
 
-def _coded_places(geocode: str, count: str | None) -> list[pl.Expr]:
+def _without_gaps(column: str, level: str) -> pl.Expr:
+    """A column with a level in the place of nulls and empty texts."""
+    text = pl.col(column).cast(pl.String)
+    return pl.when(text.is_null() | (text == "")).then(pl.lit(level)).otherwise(text).alias(column)
+
+
+def _coded_places(geocode: str, count: str | None, decimal: str) -> list[pl.Expr]:
     """The geocode as text, and the count (null if it is not an integer)."""
     coded = [pl.col(geocode).cast(pl.String).alias(GEOCODE)]
-    return coded if count is None else [*coded, whole_number(count).alias(WEIGHT)]
+    return coded if count is None else [*coded, whole_number(count, decimal).alias(WEIGHT)]
 
 
-def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collection[str]) -> list[pl.Expr]:
+def _coded_levels(
+    columns: Mapping[str, str], schema: Schema, numbers: Collection[str], decimal: str
+) -> list[pl.Expr]:
     """The level codes; null for an unknown level, and for a number in no range."""
     coded = []
     for attribute in schema.attributes:
@@ -108,7 +127,9 @@ def _coded_levels(columns: Mapping[str, str], schema: Schema, numbers: Collectio
             begins, levels = bins_of(ranges_of(attribute.levels, attribute.name))
             # Polars cuts at floats, which are exact for bounds below 2**53.
             bins = (
-                whole_number(column).cut([float(begin) for begin in begins], left_closed=True).to_physical()
+                whole_number(column, decimal)
+                .cut([float(begin) for begin in begins], left_closed=True)
+                .to_physical()
             )
             # The bins are numbered by their order; this gives each the code of its level, and none to gaps between
             # ranges.

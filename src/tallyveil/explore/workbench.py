@@ -29,6 +29,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.plans.from_toml.load import load_plan, plan_from_mapping
+from tallyveil.plans.guess import guess_sentences
 from tallyveil.plans.record import strategy_tables
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.plans.resources import GEOUNITS_PER_PARENT, sizes_of_blocks
@@ -315,6 +316,7 @@ def plan_content(path: Path, plan: ReleasePlan) -> JsonObject:
         "declared": str(plan.declared),
         "total": str(strategy.total),
         "bypasses": plan.may_bypass,
+        "guess": list(guess_sentences(strategy.neighbours, plan.schema.unit)),
         "invariants": [f"{item.query} at {', '.join(item.geolevels)}" for item in plan.invariants],
         "geolevels": [
             {

@@ -211,12 +211,13 @@ def _statement(plan: StatedPlan, exact: float, classical: float) -> str:
             f"pure differential privacy, epsilon = {exact_text(plan.spent)}, {neighbours}; "
             f"at delta = {delta} epsilon <= {claim_text(exact, 3)}"
         )
-    rho = f"rho = {exact_text(plan.spent)} zCDP"
+    budget = f"the budget rho = {exact_text(plan.spent)}"
     if exact == classical:
-        return f"epsilon <= {claim_text(exact, 3)} at delta = {delta} by {rho}, {neighbours}"
+        return f"epsilon <= {claim_text(exact, 3)} at delta = {delta}, {neighbours}, from {budget}"
     least, other = _apart(exact, classical)
     return (
-        f"epsilon <= {least} at delta = {delta}, {neighbours}; {rho}, which alone allows epsilon <= {other}"
+        f"epsilon <= {least} at delta = {delta}, {neighbours}, from all noise together; from {budget} alone would "
+        f"follow epsilon <= {other}"
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer
 
@@ -30,6 +30,7 @@ from tallyveil.geography.optimise import Step, families_of
 from tallyveil.geography.steps import FanOutLimit
 from tallyveil.schema.names import PlainName
 from tallyveil.storage.addresses import InputPath
+from tallyveil.storage.read import TextForm
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,31 @@ class Records(Declared):
             '"18-24" or "85+".'
         ),
     ] = ()
+    missing: Annotated[
+        ByName[Name],
+        left_out(()),
+        Field(description='Level that a record without a value has, by attribute, such as "not asked".'),
+    ] = ()
+    delimiter: Annotated[
+        Literal[",", ";", "|", "\t"] | None,
+        left_out(None),
+        Field(
+            description="What stands between the columns of a CSV file. Default: what its header line says."
+        ),
+    ] = None
+    encoding: Annotated[
+        Literal["utf-8", "iso-8859-1", "windows-1252"],
+        left_out("utf-8"),
+        Field(description="Encoding of a CSV file. Any but utf-8 is read into memory as a whole."),
+    ] = "utf-8"
+    decimal: Annotated[
+        Literal[".", ","], left_out("."), Field(description="Decimal sign of the numbers of a CSV file.")
+    ] = "."
+
+    @property
+    def form(self) -> TextForm:
+        """How its text file is written."""
+        return TextForm(self.delimiter, self.encoding, self.decimal)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from tallyveil.declared import mapping_of
 from tallyveil.geography.optimise import Branch, CutByEntities, Step
 from tallyveil.plans.groups import groups_of, tied_of
 from tallyveil.plans.guarantee import guarantee_of
+from tallyveil.plans.guess import guess_words, planned_guess
 from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.plans.resources import Resources
+from tallyveil.plans.table_errors import table_errors
 from tallyveil.printable import some_names
 from tallyveil.schema.schema import Schema
 from tallyveil.storage.json_files import toml_key, toml_lines, toml_table
@@ -268,12 +270,19 @@ def plan_record(
     Raises:
         BudgetError, SolverError: no exact epsilon can be given.
     """
+    guarantee = guarantee_of(loaded, allocation)
+    right = planned_guess(loaded, guarantee, allocation)
     record: dict[str, Any] = {
         "name": loaded.name,
         "schema": {"name": loaded.schema.name, "cells": loaded.schema.size},
-        "privacy": guarantee_of(loaded, allocation),
+        "privacy": guarantee,
+        "guess": {
+            "right_at_most": float(right),
+            "sentence": guess_words(right, loaded.neighbours, loaded.schema.unit),
+        },
         **groups_record(loaded, allocation),
         "confidence": str(CONFIDENCE),
+        "tables": [item.to_mapping() for item in table_errors(loaded, CONFIDENCE)],
         "expected": _expected(loaded),
         "values": {level: item.values for level, item in loaded.estimation},
         "values_in_words": values_in_words(loaded),
@@ -305,11 +314,14 @@ def values_in_words(plan: StatedPlan) -> str:
     )
     if plan.uses_tree:
         return (
-            f"above {finest}, families are fitted to estimates from everything measured in or below each "
-            f"geounit{model}"
+            f"above {finest}, the counts of an area are made from all measurements in it and in the areas below it"
+            f"{model}"
         )
     reason = ", because the sweep up the spine cannot use counts that are drawn on a lattice"
-    return f"families are fitted to each geounit's own noisy answers{reason if plan.subspace else ''}{model}"
+    why = reason if plan.subspace else ""
+    return (
+        f"the counts of an area are made from its measurements and the counts of the area above{why}{model}"
+    )
 
 
 def _expected(loaded: ReleasePlan) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.book import Book
 from tallyveil.accounting.numbers import at_least, at_most, claim_text, delta_text, short_decimal, spent_cell
+from tallyveil.plans.guess import guess_of_pair, guess_text
 from tallyveil.report.page import NumberTile, SummaryPoint, write_page
-from tallyveil.report.privacy import guess_of_pair, guess_text, guess_tile
+from tallyveil.report.privacy import guess_tile
 from tallyveil.schema.schema import Unit
 from tallyveil.version import VERSION
 

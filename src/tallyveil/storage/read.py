@@ -12,6 +12,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -97,6 +98,9 @@ UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OS
 LONGEST_HEADER: Final = 1 << 20
 """Largest number of bytes read as the header line of a text file."""
 
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""What Excel begins UTF-8 files with."""
+
 TEXT_SUFFIXES: Final = (".csv", ".txt")
 """Endings of text files with a header line. Their columns have commas between them, or `|` as in files of the Census
 Bureau."""
@@ -105,7 +109,28 @@ ROWS_AT_ONCE = 1 << 20
 """Number of rows that are in memory at a time if a file is read in batches."""
 
 
-def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: bool = False) -> pl.LazyFrame:
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How a text file is written.
+
+    Attributes:
+        delimiter: What stands between its columns; None for what its header line says: `|`, or a comma.
+        encoding: Name of its encoding, as Python has it.
+        decimal: The decimal sign of its numbers.
+    """
+
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+
+PLAIN: Final = TextForm()
+"""How most text files are written."""
+
+
+def scan_table(
+    path: Path, columns: Sequence[str], what: str, *, confidential: bool = False, form: TextForm = PLAIN
+) -> pl.LazyFrame:
     """Open a Parquet or text file lazily, with only the named columns.
 
     Args:
@@ -115,21 +140,22 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
         what: The role of the file in the run ("records", "geography"), for messages.
         confidential: Whether no content of the file may be shown. This includes its header: if a file has no header
             line, the values of its first record are in that place.
+        form: How it is written, if it is a text file.
     Raises:
         StoreError: the file is missing, unreadable, or neither Parquet nor CSV; or a command is writing its folder.
         ConfigError: a column is missing or occurs twice.
     """
-    frame = _opened(path, what)
+    frame = _opened(path, what, form)
     present = frame.collect_schema().names()
     missing = [name for name in columns if name not in present]
-    if missing and (encoding := _other_encoding(path, what)):
+    if missing and (encoding := _other_encoding(path, what, form)):
         raise encoding
     if missing:
         header = () if confidential else header_of(present, columns)
         message = _missing_message(path, what, missing, present, header)
         raise ConfigError(message, code="column-missing")
     if twice := [
-        name for name, times in Counter(_header(path, what)).items() if times > 1 and name in columns
+        name for name, times in Counter(_header(path, what, form)).items() if times > 1 and name in columns
     ]:
         raise ConfigError(
             f"the {what} file {path} has the column(s) {', '.join(twice)} more than once, so it is not clear which "
@@ -139,14 +165,14 @@ def scan_table(path: Path, columns: Sequence[str], what: str, *, confidential: b
     return frame.select(list(dict.fromkeys(columns)))
 
 
-def _header(path: Path, what: str) -> list[str]:
+def _header(path: Path, what: str, form: TextForm) -> list[str]:
     """Column names in the first line of a text file. Empty for Parquet, whose column names are unique."""
     if path.suffix not in TEXT_SUFFIXES:
         return []
     with open_input(path, what) as stream:
-        line = _first_line(stream)
+        line = _first_line(stream, form.encoding)
     try:
-        return next(csv.reader([line], delimiter=_separator(line), strict=False), [])
+        return next(csv.reader([line], delimiter=form.delimiter or _separator(line), strict=False), [])
     except csv.Error:
         raise StoreError(
             f"the {what} file {path} cannot be read as csv: a name of its header line is longer than "
@@ -156,8 +182,9 @@ def _header(path: Path, what: str) -> list[str]:
         ) from None
 
 
-def _first_line(stream: BinaryIO) -> str:
-    return stream.readline(LONGEST_HEADER).decode("utf-8-sig", errors="replace").rstrip("\r\n")
+def _first_line(stream: BinaryIO, encoding: str = PLAIN.encoding) -> str:
+    text = stream.readline(LONGEST_HEADER).decode(encoding, errors="replace")
+    return text.removeprefix(BYTE_ORDER_MARK).rstrip("\r\n")
 
 
 def _separator(header: str) -> str:
@@ -174,12 +201,12 @@ def text_columns(path: Path, key: str, what: str) -> list[str]:
     return [name for name, kind in _opened(path, what).collect_schema().items() if kind == pl.String]
 
 
-def column_names(path: Path, what: str) -> tuple[str, ...]:
+def column_names(path: Path, what: str, form: TextForm = PLAIN) -> tuple[str, ...]:
     """Names of the columns of a table. It raises StoreError as `scan_table` does."""
-    return tuple(_opened(path, what).collect_schema().names())
+    return tuple(_opened(path, what, form).collect_schema().names())
 
 
-def _opened(path: Path, what: str) -> pl.LazyFrame:
+def _opened(path: Path, what: str, form: TextForm = PLAIN) -> pl.LazyFrame:
     """A table, lazily, after a check that its folder is complete and that its columns can be read."""
     if not is_object(path):
         refuse_unfinished_folder(path.parent)
@@ -191,10 +218,12 @@ def _opened(path: Path, what: str) -> pl.LazyFrame:
             code="input-missing",
         )
     try:
-        frame = _scan(path)
+        frame = _scan(path, form)
         frame.collect_schema()
+    except UnicodeDecodeError:
+        raise _not_in(form.encoding, path, what) from None
     except UNREADABLE as error:
-        if encoding := _other_encoding(path, what):
+        if encoding := _other_encoding(path, what, form):
             raise encoding from None
         texts = {".csv": "a CSV file with a header line", ".txt": "a text file with a header line"}
         wanted = texts.get(path.suffix, "a Parquet file")
@@ -315,16 +344,25 @@ def table_metadata(path: Path, what: str) -> dict[str, str]:
         raise _unreadable(path, what, error) from None
 
 
-def scan_text(path: Path, separator: str | None = ",", quote: str | None = '"') -> pl.LazyFrame:
+def scan_text(
+    path: Path, separator: str | None = ",", quote: str | None = '"', *, encoding: str = PLAIN.encoding
+) -> pl.LazyFrame:
     """Open a text file with a header line lazily, from exactly this path. All columns are text.
 
     Args:
         path: The file.
         separator: What stands between the columns; None for what the header line says (`_separator`).
         quote: What stands around texts. Where the header says `|`, nothing does.
+        encoding: Another encoding than UTF-8. The whole file is then held in memory.
+    Raises:
+        UnicodeDecodeError: the file is not written in this encoding.
     """
     # Some versions of polars keep a copy of a text object in a folder of their own, so it is never given its address.
     place = io.BytesIO(object_bytes(path)) if is_object(path) else path.absolute()
+    if encoding != PLAIN.encoding:
+        content = place.getvalue() if isinstance(place, io.BytesIO) else place.read_bytes()
+        # Polars reads UTF-8 alone.
+        place = io.BytesIO(content.decode(encoding).removeprefix(BYTE_ORDER_MARK).encode())
     if separator is None:
         with place.open("rb") if isinstance(place, Path) else io.BytesIO(place.getbuffer()) as stream:
             separator = _separator(_first_line(stream))
@@ -411,13 +449,19 @@ def _may_hold_numbers(dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or dtype == pl.String
 
 
-def whole_number(column: str) -> pl.Expr:
+def whole_number(column: str, decimal: str = PLAIN.decimal) -> pl.Expr:
     """A column of numbers or of text as integers; null where a value is none.
 
     A cast alone would cut fractions off decimal numbers. A strict cast would quote the value in its error.
     """
-    whole = pl.col(column).cast(pl.Int64, strict=False)
-    exact = whole.cast(pl.Float64) == pl.col(column).cast(pl.Float64, strict=False)
+    values = pl.col(column)
+    if decimal != PLAIN.decimal:
+        values = values.cast(pl.String).str.replace(decimal, PLAIN.decimal, literal=True)
+        # The integer part, which a cast of a text with a decimal sign would not give.
+        whole = values.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
+    else:
+        whole = values.cast(pl.Int64, strict=False)
+    exact = whole.cast(pl.Float64) == values.cast(pl.Float64, strict=False)
     return pl.when(exact).then(whole)
 
 
@@ -449,13 +493,24 @@ def _unreadable(path: Path, what: str, error: BaseException) -> StoreError:
     )
 
 
-def _other_encoding(path: Path, what: str) -> StoreError | None:
-    """The error for a text file that is not UTF-8; None if it is."""
+def _not_in(encoding: str, path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"the {what} file {path} has bytes that are no text in the encoding {encoding}, which it is declared to have. "
+        "Declare its encoding, or save the file as UTF-8.",
+        code="input-encoding",
+    )
+
+
+def _other_encoding(path: Path, what: str, form: TextForm = PLAIN) -> StoreError | None:
+    """The error for a text file that should be UTF-8 and is not; None if it is."""
+    if form.encoding != PLAIN.encoding:
+        return None
     place = place_of_other_bytes(path, what) if path.suffix in TEXT_SUFFIXES else None
     if place is None:
         return None
     return StoreError(
-        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'.",
+        f"the {what} file {path} has {place}. Save the file as UTF-8; a spreadsheet calls it 'CSV UTF-8'. Records may "
+        "have another encoding, which [records] encoding states.",
         code="input-encoding",
     )
 
@@ -481,11 +536,11 @@ def place_of_other_bytes(path: Path, what: str) -> str | None:
     return None
 
 
-def _scan(path: Path) -> pl.LazyFrame:
+def _scan(path: Path, form: TextForm) -> pl.LazyFrame:
     if path.suffix == ".parquet":
         return scan_parquet(path)
     if path.suffix in TEXT_SUFFIXES:
-        return scan_text(path, None)
+        return scan_text(path, form.delimiter, encoding=form.encoding)
     raise StoreError(
         f"{path} ends in '{path.suffix}', wanted .parquet, .csv or .txt. Convert the file, or rename it.",
         code="input-unreadable",

@@ -1,6 +1,7 @@
 """`tallyveil plan` opens the release file and nothing else."""
 
 import json
+import re
 import sys
 from fractions import Fraction
 
@@ -29,7 +30,32 @@ def test_no_data_is_opened(plan, small_release):
     text = plan(small_release)
     assert "no data was opened" in text
     assert "total at Region" in text
-    assert "barracks" in text
+    assert "barracks" in plan(small_release, "--details")
+
+
+def test_it_speaks_of_one_person_and_of_the_tables_first(plan, small_release):
+    text = plan(small_release)
+    heard = [
+        "one person’s record",
+        "of their guesses are right",
+        "epsilon <= ",
+        "How exact the tables will be",
+        "--details",
+    ]
+    places = [text.index(words) for words in heard]
+    assert places == sorted(places)
+    record = json.loads(plan(small_release, "--json"))
+    assert record["guess"]["sentence"] in text
+    assert 0.5 < record["guess"]["right_at_most"] < 1
+    # The total of regions is exact, and that of blocks is measured; age*home is measured and adds up to age.
+    tables = {(item["table"], item["geolevel"]): item for item in record["tables"]}
+    measured = {(item["geolevel"], item["query"]): item["margin"] for item in record["expected"]}
+    assert tables["total", "Region"]["exact"]
+    assert tables["total", "Block"]["margin"] == measured["Block", "total"]
+    assert tables["age", "Block"]["margin"] > measured["Block", "age*home"]
+    assert re.search(r"total +exact +±\d+ +±\d+", text)
+    assert "variance" not in text
+    assert text.splitlines()[3] in plan(small_release, "--details")
 
 
 def test_json_says_the_same(plan, small_release):
@@ -55,6 +81,7 @@ def test_a_pure_budget_has_no_delta(plan, edit):
     assert record["privacy"]["epsilon"] == 2
     assert record["privacy"]["delta"] == "0"
     assert "pure differential privacy" in plan(release)
+    assert "rho" not in plan(release)
 
 
 def test_the_schema_of_the_file(plan):
@@ -129,7 +156,7 @@ def test_entities_need_their_file(monkeypatch, capsys, small_release, flags):
 
 def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
     """Totals of regions are published exactly, and a quarter of the regions' share measures them."""
-    text = " ".join(plan(small_release).split())
+    text = " ".join(plan(small_release, "--details").split())
     assert (
         "6.25 % of the strategy's rho measures answers that are published exactly anyway: total at Region"
         in text
@@ -142,7 +169,7 @@ def test_shares_that_buy_nothing_are_told_with_better_ones(plan, small_release):
 
 def test_a_plan_speaks_of_what_it_counts(plan, edit):
     path = edit('name = "people"\n[[schema', 'name = "homes"\nunit = "household"\n[[schema')
-    text = " ".join(plan(path, "--blocks", 10).split())
+    text = " ".join(plan(path, "--blocks", 10, "--details").split())
     assert "Variance (households squared), standard deviation and margin (households)" in text
     assert "one household's record changes its value" in text
     assert "10 Block geounits and 400 households" in text
@@ -170,6 +197,6 @@ def test_groups_and_tied_records_stand_beside_the_guarantee(plan, small_release)
     # The total of the only region cannot change with one record, which is known once the geography is read.
     assert record["tied"]["records"] == 2
     assert len(record["tied"]["constraints"]) == 2
-    text = " ".join(plan(small_release).split())
+    text = " ".join(plan(small_release, "--details").split())
     assert record["tied"]["sentence"] in text
     assert "5 people: epsilon <= " in text

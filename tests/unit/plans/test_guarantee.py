@@ -16,7 +16,7 @@ def test_the_statement_is_close_to_what_was_computed_and_shows_the_gap(edit, bud
     release.write_text(release.read_text().replace('rho = "2"', 'rho = "50"', 1))
     found = guarantee_of(load_plan(release), None)
     least, other = re.findall(r"<= ([0-9.e-]+)", found["statement"])
-    exact, rho = re.findall(r"rho = (\S+)(?: \((\S+)\))? zCDP", found["statement"])[0]
+    exact, rho = re.findall(r"rho = (\S+)(?: \((\S+)\))? alone", found["statement"])[0]
     assert exact == budget
     assert bool(rho) == ("/" in budget)  # a whole number is said once
     for text, value in (

@@ -6,14 +6,8 @@ import pytest
 from tallyveil.accounting.events import Neighbours, NonPrivateEvent
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import Mechanism, Strategy
-from tallyveil.report.privacy import (
-    composed_guess,
-    guess_of_cost,
-    guess_of_pair,
-    guess_text,
-    guess_tile,
-    guess_words,
-)
+from tallyveil.plans.guess import guess_of_cost, guess_of_pair, guess_text, guess_words, ledger_guess
+from tallyveil.report.privacy import guess_tile
 from tallyveil.schema.schema import PERSON, unit_of
 
 
@@ -44,17 +38,21 @@ def test_it_is_the_best_guess_between_the_two_laws(total: str) -> None:
     scale = 1 / (float(Fraction(total)) / 2)
     first, second = (np.outer(laplace(scale, shift), laplace(scale, shift)) for shift in (0, 1))
     best = np.maximum(first, second).sum() / 2
-    found = composed_guess(entries, declaration)
+    found = ledger_guess(entries, declaration)
     assert best - 1e-9 <= found <= best + 1e-6
-    assert found <= guess_of_cost(entries, declaration)
+    assert found <= guess_of_cost(declaration.total, declaration.budget_unit)
 
 
 def test_the_cost_bounds_it_where_the_laws_do_not() -> None:
     for mechanism in Mechanism:
         for total in ("1/100", "1", "20"):
             entries, declaration = ledger(mechanism, total)
-            assert Fraction(1, 2) < composed_guess(entries, declaration)
-            assert composed_guess(entries, declaration) <= guess_of_cost(entries, declaration) <= 1
+            assert Fraction(1, 2) < ledger_guess(entries, declaration)
+            assert (
+                ledger_guess(entries, declaration)
+                <= guess_of_cost(declaration.total, declaration.budget_unit)
+                <= 1
+            )
 
 
 def test_a_pair_of_epsilon_and_delta_bounds_it() -> None:

@@ -238,8 +238,9 @@ def _sentence(level: float, together: str | None) -> str:
         what = f"{together} contain their counts before noise (Bonferroni)"
     return (
         f"In {100 * level:g} of 100 repetitions of the privacy noise {what}. It covers the privacy noise only: neither "
-        "errors of the count itself, nor those of coverage or response. It is not centred on the published number, "
-        "which is non-negative and whole and therefore biased; and intervals of sums are not sums of intervals."
+        "errors of the count itself, nor those of coverage or response. The published number need not be in its "
+        "middle: published numbers are whole and never below zero, which moves many of them a little. The interval of "
+        "a sum is not the sum of the intervals."
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tallyveil.budget.strategy import expected_errors, parse_fraction
+from tallyveil.budget.strategy import Strategy, expected_errors, parse_fraction
 from tallyveil.errors import ConfigError
 from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.inputs import GeographyInput
@@ -22,6 +22,8 @@ from tallyveil.storage.json_files import toml_key, toml_lines, toml_table
 from tallyveil.storage.outputs import new_file
 from tallyveil.storage.paths import is_same_file
 from tallyveil.storage.read import (
+    PLAIN,
+    TextForm,
     collect,
     column_names,
     require_counts,
@@ -51,12 +53,15 @@ class FirstAttribute:
     is_number: bool = False
 
 
-def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribute, ...]:
+def read_codebook(
+    path: Path, numbers: Iterable[str] = (), form: TextForm = PLAIN
+) -> tuple[FirstAttribute, ...]:
     """The attributes of a codebook: a table with a row for each level, and the columns `attribute` and `level`.
 
     Args:
         path: The codebook, Parquet or CSV.
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
+        form: How a text file is written.
     Raises:
         ConfigError: a column is missing, a value is null, an attribute has more than `MOST_LEVELS` levels, or `numbers`
             names no attribute of the codebook.
@@ -64,7 +69,7 @@ def read_codebook(path: Path, numbers: Iterable[str] = ()) -> tuple[FirstAttribu
         SchemaError: a level of `numbers` is no range, or a column holds lists, structures or bytes.
     """
     columns = ["attribute", "level"]
-    frame = scan_table(path, columns, "codebook")
+    frame = scan_table(path, columns, "codebook", form=form)
     require_levels(frame, columns, path, "codebook")
     rows = collect(frame, path, "codebook").cast(pl.String)
     if rows.is_empty() or rows.null_count().sum_horizontal().item():
@@ -190,6 +195,12 @@ class FirstFile:
         neighbours: "bounded" or "unbounded".
         budget: `rho` or `epsilon`, and its value.
         tables: Queries to publish.
+        form: How the table of records is written, if it is a text file.
+        missing: Level of records without a value, by attribute.
+        exact: Geolevels whose totals are published exactly.
+        names: The public table of names of areas, as the file will name it; None without one.
+        strategy: How the budget is divided; None for equal shares of the geolevels (`queries`).
+        made_by: The command that writes the file.
     """
 
     name: str
@@ -205,6 +216,12 @@ class FirstFile:
     neighbours: str
     budget: tuple[str, Fraction]
     tables: tuple[str, ...]
+    form: TextForm = PLAIN
+    missing: tuple[tuple[str, str], ...] = ()
+    exact: tuple[str, ...] = ()
+    names: str | None = None
+    strategy: Strategy | None = None
+    made_by: str = "init"
 
     @property
     def is_gaussian(self) -> bool:
@@ -257,9 +274,15 @@ def release_text(first: FirstFile) -> str:
 
 
 def _tables(first: FirstFile) -> Iterator[str]:
-    yield "# Made by `tallyveil init`. `tallyveil plan` shows what it costs and how exact it will be."
+    yield (
+        f"# Made by `tallyveil {first.made_by}`. `tallyveil plan` shows what it costs and how exact it will be."
+    )
     yield toml_table("release", {"name": first.name})
     yield "# Confidential.\n" + toml_table("records", _records(first))
+    if first.missing:
+        yield "# What a record without a value counts as.\n" + toml_table(
+            "records.missing", dict(first.missing)
+        )
     yield "# Public: every geounit of the finest geolevel, also the empty ones.\n" + toml_table(
         "geography", _geography(first)
     )
@@ -268,6 +291,11 @@ def _tables(first: FirstFile) -> Iterator[str]:
     for attribute in first.attributes:
         yield "\n".join(
             ["[[schema.attributes]]", *toml_lines({"name": attribute.name, "levels": list(attribute.levels)})]
+        )
+    if first.exact:
+        yield (
+            "# Published without noise, because everybody knows these totals.\n[[invariants]]\n"
+            + "\n".join(toml_lines({"query": "total", "geolevels": list(first.exact)}))
         )
     yield from _budget(first)
     outputs: dict[str, object] = {"tables": list(first.tables)}
@@ -287,6 +315,13 @@ def _budget(first: FirstFile) -> Iterator[str]:
         "# How the budget is divided. `tallyveil plan --optimise` finds better shares for what you need most.\n"
         + (toml_table("strategy", {unit: str(value)}))
     )
+    if first.strategy is not None:
+        shares = first.strategy.geolevel_shares
+        yield toml_table("strategy.geolevels", {name: str(share) for name, share in shares})
+        for name, _ in shares:
+            parts = {query: str(part) for query, part in first.strategy.shares_of(name)}
+            yield toml_table(f"strategy.queries.{toml_key(name)}", parts)
+        return
     share = Fraction(1, len(first.geolevels))
     yield toml_table("strategy.geolevels", {name: str(share) for name, _ in first.geolevels})
     queries = {name: str(share) for name, share in first.queries.items()}
@@ -296,6 +331,8 @@ def _budget(first: FirstFile) -> Iterator[str]:
 def _records(first: FirstFile) -> dict[str, object]:
     table: dict[str, object] = {"path": first.records, "geocode": first.geocode}
     table |= {} if first.count is None else {"count": first.count}
+    form = {"delimiter": first.form.delimiter, "encoding": first.form.encoding, "decimal": first.form.decimal}
+    table |= {key: text for key, text in form.items() if text != getattr(PLAIN, key)}
     numbers = [attribute.name for attribute in first.attributes if attribute.is_number]
     return table | ({"numbers": numbers} if numbers else {})
 
@@ -304,6 +341,7 @@ def _geography(first: FirstFile) -> dict[str, object]:
     names = [name for name, _ in first.geolevels]
     sources = [source for _, source in first.geolevels[:-1]]
     table: dict[str, object] = {"path": first.geography, "geocode": first.geocode, "geolevels": names}
+    table |= {} if first.names is None else {"names": first.names}
     if sources and isinstance(sources[0], str):
         return {**table, "parent_columns": sources}
     return {**table, "prefix_lengths": [*sources, first.finest_length]}

@@ -430,6 +430,25 @@ def _records(records: RecordsInput, schema: Schema) -> RecordsInput:
     numbers = tuple(dict.fromkeys(records.numbers))
     for name in numbers:
         ranges_of(schema.attribute(name, "[records] numbers").levels, name)
+    for name, level in records.missing:
+        # Neither is quoted where it is unknown: somebody may have put a table of records here.
+        if name not in schema.attribute_names:
+            raise ConfigError(
+                f"[records] missing names an attribute that schema '{schema.name}' does not have. Its attributes are: "
+                f"{', '.join(schema.attribute_names)}.",
+                code="unknown-attribute",
+            )
+        if level not in schema.attribute(name).levels:
+            raise ConfigError(
+                f"[records] missing gives {name} a level that the attribute does not have. Add it to its levels.",
+                code="unknown-level",
+            )
+        if name in numbers:
+            raise ConfigError(
+                f"[records] missing gives {name} a level, and numbers names it: its levels are ranges, and a record "
+                "without a number is in none. Give every record a number, or store the levels as text.",
+                code="unknown-level",
+            )
     every = tuple((name, columns.get(name, name)) for name in schema.attribute_names)
     return replace(records, columns=every, numbers=numbers)
 

@@ -12,9 +12,10 @@ from tallyveil.accounting.numbers import claim_text
 from tallyveil.files.finished import PROGRAMME, refuse_unfinished
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.marks import mark_lines
+from tallyveil.plans.guess import guess_of_pair, guess_words
 from tallyveil.products.dhc.public.programme_file import ProgrammeRelease, restated_programme
 from tallyveil.report.page import REPORT, SummaryPoint, write_release_page
-from tallyveil.report.privacy import exact, guess_of_pair, guess_words
+from tallyveil.report.privacy import exact
 from tallyveil.report.wording import grouped, listed, power_of_ten
 from tallyveil.schema.schema import Unit
 from tallyveil.storage.json_files import JsonObject

@@ -103,5 +103,5 @@ export function outsideSentence(answer) {
   const where = side(answer);
   if (where === null || where === 0) return null;
   return `The published count lies ${OUTSIDE[where]} its interval. This is not a mistake. It can happen because published counts are whole, are not negative and add up, ` +
-    "or because this is one of the few intervals that miss. The interval is for the count before noise, and not centred on the published count.";
+    "or because this is one of the few intervals that miss. The interval is about the count before noise. The published count need not be in its middle.";
 }

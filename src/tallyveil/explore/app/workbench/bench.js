@@ -196,7 +196,7 @@ export class Bench {
     if (version !== this.version) return;
     refill(byId("announcer"), `epsilon at most ${atMost(costs[this.state.given.neighbours].epsilon)}`);
     const person = await this.privacy.ask("person", { question });
-    if (version === this.version) showPerson(person, this.state.given.unit.one);
+    if (version === this.version) showPerson(person, this.state.given);
   }
 
   /** @param {number} version */

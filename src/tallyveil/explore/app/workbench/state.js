@@ -26,6 +26,7 @@ import { Shares } from "./shares.js";
  * @property {string} declared
  * @property {string} total
  * @property {boolean} bypasses
+ * @property {[string, string, string]} guess  what is supposed; what follows, with PERCENTAGE in it; what follows from NOTHING on
  * @property {string[]} invariants
  * @property {{ name: string, share: string, queries: GivenQuery[] }[]} geolevels
  * @property {(string | { slot: string })[]} template

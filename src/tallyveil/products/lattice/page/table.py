@@ -15,6 +15,7 @@ from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
+from tallyveil.plans.guess import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.products.lattice.public.plan import StatedSubspacePlan
 from tallyveil.products.lattice.public.verified import with_table
 from tallyveil.report.page import (
@@ -25,7 +26,6 @@ from tallyveil.report.page import (
     write_page,
     write_release_page,
 )
-from tallyveil.report.privacy import NO_SECRET, guess_of_pair, guess_words
 from tallyveil.report.release_files import Titles, schema_titles
 from tallyveil.report.wording import file_size, grouped, listed, percent, rounded
 from tallyveil.schema.schema import Unit, schema_from_mapping

@@ -19,6 +19,7 @@ from tallyveil.files.finished import LEDGER
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.files.marks import marks_of
+from tallyveil.plans.guess import NO_SECRET, guess_words, ledger_guess
 from tallyveil.products.safetab.public.evaluation import SIZES, size_of
 from tallyveil.products.safetab.public.expected import EXPECTED
 from tallyveil.products.safetab.public.households import StatedHouseholdPlan
@@ -36,11 +37,8 @@ from tallyveil.report.page import (
 )
 from tallyveil.report.privacy import (
     MECHANISMS,
-    NO_SECRET,
     ParameterTable,
-    composed_guess,
     guess_tile,
-    guess_words,
     parameter_table,
 )
 from tallyveil.report.release_files import Matrix
@@ -80,7 +78,7 @@ _LEFT_OUT: Final = (
 def groups_guess(out: Path) -> Fraction:
     """Upper bound of the share of right guesses about one record, from the ledger of a run."""
     declaration, entries = read_ledger(out / LEDGER)
-    return composed_guess(entries, declaration)
+    return ledger_guess(entries, declaration)
 
 
 def group_tiles(

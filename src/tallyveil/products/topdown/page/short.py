@@ -16,9 +16,10 @@ from tallyveil.budget.strategy import ExpectedError
 from tallyveil.errors import StoreError
 from tallyveil.files.histograms import histogram_path
 from tallyveil.files.manifest_files import require_unchanged
+from tallyveil.plans.guess import NO_SECRET, guess_words, ledger_guess
 from tallyveil.products.topdown.page.uncertainty import Nearness, Uncertainty
 from tallyveil.report.page import NumberTile, SummaryPoint
-from tallyveil.report.privacy import NO_SECRET, composed_guess, guess_of_cost, guess_tile, guess_words
+from tallyveil.report.privacy import guess_tile
 from tallyveil.report.release_files import ReleaseFiles
 from tallyveil.report.wording import grouped, listed, name_title, percent
 from tallyveil.storage.read import UNREADABLE, parquet_columns, scan_parquet
@@ -106,17 +107,9 @@ def _unreadable(path: str, error: Exception) -> StoreError:
     )
 
 
-_FROM_COST = {"zcdp", "renyi", "pure", "shared", "gridded", "rounded_fft"}
-"""Engines in a manifest whose epsilon does not come from composed laws, or takes long to compute. Releases of earlier
-versions name `rounded_fft`."""
-
-
 def release_guess(files: ReleaseFiles) -> Fraction:
     """Upper bound of the share of right guesses about one record."""
-    engines = files.manifest.privacy["exact"]["engines"]
-    # Composing laws again takes long where the manifest names other engines; the bound from the cost is valid for all.
-    bound = guess_of_cost if _FROM_COST & set(engines) else composed_guess
-    return bound(files.entries, files.declaration)
+    return ledger_guess(files.entries, files.declaration, files.manifest.privacy["exact"]["engines"])
 
 
 def release_tiles(
@@ -136,9 +129,9 @@ def release_tiles(
         near = uncertainty.nearness[-1]
         tiles.append(
             NumberTile(
-                f"A typical {name_title(near.geolevel)} is right to",
-                f"± {grouped(near.distance)}",
-                f"{unit.many}, with {uncertainty.level} confidence",
+                f"Half of the {name_title(near.geolevel)} counts are within",
+                grouped(near.distance),
+                f"{unit.many} of the count before noise, with {uncertainty.level} confidence",
             )
         )
     return (*tiles, guess_tile(right, unit, is_protected=files.is_protected))
@@ -230,12 +223,12 @@ def _measured(files: ReleaseFiles, expected: Sequence[ExpectedError]) -> str:
     # Where the query is exact, its measurement says nothing about the published count.
     noisy = [item for item in measured if item.geolevel not in exact] or measured
     margins = [
-        f"± {grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (noisy[-1], noisy[0])
+        f"{grouped(item.margin)} for one {name_title(item.geolevel)}" for item in (noisy[-1], noisy[0])
     ]
     return (
-        f"As measured, {files.titles.counts_of(query)} is right to {' and '.join(dict.fromkeys(margins))}, in 95 of "
-        "100 cases. Published counts are computed from all measurements together, which makes many of them more exact "
-        "than that, and small ones too large on average."
+        f"As measured, {files.titles.counts_of(query)} has noise of at most {' and '.join(dict.fromkeys(margins))}, in "
+        "95 of 100 cases. Published counts are computed from all measurements together, which makes many of them more "
+        "exact than that, and small ones too large on average."
     )
 
 

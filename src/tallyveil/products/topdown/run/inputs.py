@@ -240,6 +240,8 @@ def read_histograms(
         count=records.count,
         columns=dict(records.columns),
         numbers=records.numbers,
+        missing=dict(records.missing),
+        form=records.form,
         schema=plan.schema,
         spine=spine,
         repeated=_repeated(plan, (*plan.agreement, *awaited)),
@@ -265,5 +267,5 @@ def _repeated(plan: ReleasePlan, agreements: Sequence[Agreement]) -> dict[str, F
                 repeated[theirs] = factors[ours]
     if not repeated:
         return {}
-    there = column_names(plan.records.path, "records")
+    there = column_names(plan.records.path, "records", plan.records.form)
     return {column: factor for column, factor in repeated.items() if column in there}

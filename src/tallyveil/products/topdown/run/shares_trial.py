@@ -132,6 +132,7 @@ def try_shares(plan: ReleasePlan, better: OptimalShares, keys: int, records: int
                 count=COUNT,
                 columns=tuple((name, f"attribute {name}") for name in plan.schema.attribute_names),
                 numbers=(),
+                missing=(),
             ),
             declared=spent,
             measurements="none",

@@ -33,7 +33,7 @@ def test_says_what_the_guarantee_is(redistricting: Path) -> None:
     proved = 16.4651553768  # of the manifest
     # The tile: what is proved stands first, what the budget alone would allow beside it.
     tile = re.findall(
-        r"Differential privacy ε ≤ ([\d.]+) at δ = 10\^−10, bounded neighbours; ρ alone allows ε ≤ ([\d.]+)",
+        r"Differential privacy ε ≤ ([\d.]+) at δ = 10\^−10, bounded neighbours; from ρ alone would follow ε ≤ ([\d.]+)",
         text,
     )
     assert proved <= Fraction(tile[0][0]) < proved + 0.001
@@ -73,7 +73,7 @@ def test_begins_in_plain_words(redistricting: Path) -> None:
         "A random whole number, called noise, was added to every count that was measured.",
         "They are whole, never negative, and add up from Block to US.",
         "Published exactly, without noise: all people at State.",
-        "As measured, the number of people is right to ± 175 for one Block and ± 4 for one County, in 95 of 100 cases.",
+        "As measured, the number of people has noise of at most 175 for one Block and 4 for one County, in 95 of 100",
         "This release has no intervals of its published counts yet.",
         "Do not take the count of a single Block for the truth. A small one may be zero before noise.",
         "With the whole release at hand, at most 96.8 % of their guesses are right. Without the release, half of them",

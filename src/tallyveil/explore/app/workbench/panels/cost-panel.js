@@ -29,7 +29,7 @@ export function showCost(state, costs, before) {
         element("p", { class: "big", id: `epsilon-${relation}` }, `epsilon ≤ ${atMost(cost.epsilon)}`),
         element("p", { class: "quiet" }, `${IN_WORDS[relation]}${delta}`),
         cost.by === "exact" && cost.classical !== null
-          ? element("p", { class: "quiet" }, `by rho alone (zCDP): ≤ ${atMost(cost.classical)}`) : null,
+          ? element("p", { class: "quiet" }, `from the budget rho alone: ≤ ${atMost(cost.classical)}`) : null,
         before?.costs ? element("p", { class: "quiet" }, compared(before, before.costs[relation], state, cost)) : null);
     })),
     ...notes(state, costs, before).map((text) => element("p", { class: "quiet" }, text)));

@@ -6,26 +6,30 @@ import { percentAtMost } from "../text.js";
 
 /** @typedef {import("../person.js").Person} Person */
 
+const PERCENTAGE = "{percentage}"; // as in plans/guess.py, which words the sentences
+const NOTHING = 0.9995; // from this share on the bound promises next to nothing, as there
+
 const TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1];
 const whole = (/** @type {number} */ value) => `${Math.round(value * 100)} %`;
 
 /**
  * @param {Person | null} person  null where only rho is known
- * @param {string} one  what one record represents
+ * @param {import("../state.js").GivenPlan} given
  */
-export function showPerson(person, one) {
+export function showPerson(person, given) {
   const place = byId("person");
   place.hidden = false;
-  const title = element("h2", { id: "person-title" }, `What it means for one ${one}`);
+  const title = element("h2", { id: "person-title" }, `What it means for one ${given.unit.one}`);
   if (!person) {
     refill(place, title, element("p", { class: "quiet" },
       "This needs the laws of all noise. They are not used here, because epsilon follows from rho alone (see above)."));
     return;
   }
   const right = (1 + person.advantage) / 2;
+  const [supposed, outcome, vain] = given.guess;
+  const [before, after] = (right >= NOTHING ? `${vain} The bound: ${PERCENTAGE}.` : outcome).split(PERCENTAGE);
   refill(place, title,
-    element("p", {}, "An attacker knows every other record, and that this one is A or B with equal chances. From the noisy answers alone they guess right in at most ",
-      element("strong", { id: "guess" }, percentAtMost(right)), " of cases; without them, in 50 %."),
+    element("p", {}, `${supposed} ${before}`, element("strong", { id: "guess" }, percentAtMost(right)), after),
     element("div", { class: "beside" }, curvePicture(
       { title: "false alarms", ticks: TICKS, log: false, text: whole },
       { title: "power", ticks: TICKS, log: false, text: whole },

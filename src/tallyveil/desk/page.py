@@ -1,0 +1,72 @@
+"""The page of the desk: a draft of a release file, served to the browser of this machine until the block ends."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tallyveil.desk.draft import Draft
+from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.explore.files import copy_pages
+from tallyveil.explore.serving import served
+from tallyveil.storage.json_files import JsonObject
+
+INDEX: Final = Path("app", "desk", "index.html")
+
+
+class DeskPage:
+    """What the page asks, and what it is answered. One question at a time: a browser sends several at once."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft, self._lock = draft, threading.Lock()
+
+    def answer(self, asked: JsonObject) -> JsonObject:
+        """Answer a question: the view after it, what was asked for, and what is wrong, if anything.
+
+        Args:
+            asked: `ask` is "view", "take" (with `step` and `answers`), "costs" or "write".
+        """
+        with self._lock:
+            answer: JsonObject = {"problem": "", "costs": []}
+            try:
+                answer |= self._done(asked)
+            except TallyveilError as error:
+                answer["problem"] = str(error)
+            return {**answer, "view": self._draft.to_mapping()}
+
+    def _done(self, asked: JsonObject) -> JsonObject:
+        match asked.get("ask"):
+            case "view":
+                return {}
+            case "take":
+                said = asked.get("answers")
+                self._draft.take(str(asked.get("step")), said if isinstance(said, dict) else {})
+                return {}
+            case "costs":
+                return {"costs": list(self._draft.costs())}
+            case "write":
+                self._draft.write()
+                return {}
+        raise ConfigError(
+            "the page asked something that the desk does not know. Load it again.", code="bad-argument"
+        )
+
+
+@contextmanager
+def served_desk(folder: Path) -> Iterator[str]:
+    """Serve the desk of a folder to the browser of this machine.
+
+    Args:
+        folder: Where the records are, and where the draft and the release file are written.
+    Yields:
+        The address, with a secret in it.
+    Raises:
+        StoreError: there is no such folder, or its draft cannot be read.
+    """
+    draft = Draft.opened(folder)
+    with TemporaryDirectory(prefix="tallyveil-desk-") as site:
+        copy_pages(Path(site), INDEX)
+        with served(Path(site), answer=DeskPage(draft).answer) as address:
+            yield address

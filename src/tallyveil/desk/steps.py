@@ -1,0 +1,138 @@
+"""The parts of a step of the desk, which a page and a terminal show in the same words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tallyveil.errors import ConfigError, TallyveilError
+from tallyveil.storage.json_files import JsonObject
+
+Answers = Mapping[str, Any]
+"""What somebody said in a step, by name of the field: a text, a list of texts, or texts by row and column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A question.
+
+    Attributes:
+        name: Its key among the answers.
+        label: The question, for people.
+        kind: "text", "choice" of one, "several" of many, or "table" of texts or choices by row and column.
+        help: What to know for an answer; "" if nothing.
+        choices: Possible answers, each with its words; for texts they are suggestions.
+        rows: Keys of the rows of a table, each with its words.
+        columns: Fields of each row of a table.
+        value: The answer so far, or what is suggested.
+    """
+
+    name: str
+    label: str
+    kind: Literal["text", "choice", "several", "table"] = "text"
+    help: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    rows: tuple[tuple[str, str], ...] = ()
+    columns: tuple["Field", ...] = ()
+    value: Any = ""
+
+    def to_mapping(self) -> JsonObject:
+        """Plain data for the page."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "kind": self.kind,
+            "help": self.help,
+            "choices": [list(choice) for choice in self.choices],
+            "rows": [list(row) for row in self.rows],
+            "columns": [column.to_mapping() for column in self.columns],
+            "value": self.value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as it stands.
+
+    Attributes:
+        name: Its key.
+        title: What it is about.
+        why: Why it is asked, in a sentence or two.
+        fields: Its questions.
+        shown: What was found, in sentences.
+        problems: What is wrong, each with what to do.
+        unsaid: What is not said yet.
+        extra: What only the page shows, such as a picture.
+    """
+
+    name: str
+    title: str
+    why: str
+    fields: tuple[Field, ...] = ()
+    shown: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+    extra: JsonObject = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is said, and nothing is wrong."""
+        return not (self.problems or self.unsaid)
+
+    def to_mapping(self) -> JsonObject:
+        """Plain data for the page."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "why": self.why,
+            "fields": [item.to_mapping() for item in self.fields],
+            "shown": list(self.shown),
+            "problems": list(self.problems),
+            "unsaid": list(self.unsaid),
+            "done": self.is_done,
+            "extra": self.extra,
+        }
+
+
+class UnsaidError(ConfigError):
+    """Something is not said yet, which is no mistake before somebody goes on."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong in a step, and what is not said yet."""
+
+    problems: list[str] = field(default_factory=list)
+    unsaid: list[str] = field(default_factory=list)
+
+    def note(self, error: TallyveilError) -> None:
+        """Note an error."""
+        (self.unsaid if isinstance(error, UnsaidError) else self.problems).append(str(error))
+
+    def of(self) -> dict[str, Any]:
+        """Both, for a step."""
+        return {"problems": tuple(self.problems), "unsaid": tuple(self.unsaid)}
+
+
+def text_of(answers: Answers, name: str, default: str = "") -> str:
+    """The text of an answer."""
+    value = answers.get(name, default)
+    return value.strip() if isinstance(value, str) else default
+
+
+def texts_of(answers: Answers, name: str) -> tuple[str, ...]:
+    """The texts that were chosen."""
+    value = answers.get(name, ())
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else ()
+
+
+def cell_of(answers: Answers, name: str, row: str, column: str, default: str = "") -> str:
+    """The text in a cell of a table."""
+    table = answers.get(name)
+    cells = table.get(row) if isinstance(table, Mapping) else None
+    value = cells.get(column, default) if isinstance(cells, Mapping) else default
+    return value.strip() if isinstance(value, str) else default
+
+
+def plain(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Choices whose words are the names themselves."""
+    return tuple((name, name) for name in names)

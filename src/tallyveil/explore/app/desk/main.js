@@ -1,0 +1,162 @@
+/** Begins the desk: one step at a time, each answer kept by the program that serves this page. */
+
+import { byId, element, refill } from "../parts/elements.js";
+import { themeSwitch } from "../parts/theme.js";
+import { answersIn, questionElement } from "./fields.js";
+import { tradeOffElement } from "./trade-off.js";
+
+/** @typedef {import("./fields.js").Question} Question */
+
+/**
+ * @typedef {object} Step
+ * @property {string} name
+ * @property {string} title
+ * @property {string} why
+ * @property {Question[]} fields
+ * @property {string[]} shown
+ * @property {string[]} problems
+ * @property {string[]} unsaid  what is wrong only once somebody goes on
+ * @property {boolean} done
+ * @property {any} extra
+ */
+
+/** @typedef {{ steps: Step[], titles: [string, string][], folder: string }} View */
+
+/** @type {View} */
+let view = { steps: [], titles: [], folder: "" };
+let current = "";
+
+/**
+ * @param {Record<string, any>} asked
+ * @returns {Promise<{ problem: string, costs: string[] }>}
+ */
+async function ask(asked) {
+  document.body.dataset.settled = "false";
+  byId("announcer").textContent = "Computing …";
+  const response = await fetch("ask", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
+  if (!response.ok) throw new Error("The desk does not answer. Start it again in the terminal; every answer is kept.");
+  const answer = await response.json();
+  view = answer.view;
+  byId("announcer").textContent = "";
+  return answer;
+}
+
+function step() {
+  return view.steps.find((one) => one.name === current) ?? view.steps[view.steps.length - 1];
+}
+
+function form() {
+  const found = document.querySelector("form");
+  return found instanceof HTMLFormElement ? found : null;
+}
+
+/** Keep what stands in the form, also what is wrong. */
+async function keep() {
+  const place = form();
+  if (!place || step().fields.length === 0 || step().extra.choices) return; // the slider keeps its own answer
+  await ask({ ask: "take", step: step().name, answers: answersIn(place, step().fields) });
+}
+
+/** @param {string} name */
+async function go(name) {
+  await keep();
+  current = name;
+  show();
+  byId("step").focus();
+}
+
+async function next() {
+  await keep();
+  const here = step();
+  if (!here.done) {
+    show(true);
+    return;
+  }
+  const place = view.titles.findIndex(([name]) => name === here.name);
+  current = view.titles[Math.min(place + 1, view.titles.length - 1)][0];
+  show();
+  byId("step").focus();
+}
+
+async function lookAgain() {
+  const focused = document.activeElement?.id;
+  await keep();
+  show();
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+/** @param {Promise<any>} work */
+function guarded(work) {
+  work.catch((error) => {
+    byId("step").prepend(element("p", { class: "problems", role: "alert" }, String(error.message ?? error)));
+    document.body.dataset.settled = "true";
+  });
+}
+
+/**
+ * @param {boolean} [complain]  whether what is wrong is said at once
+ * @param {string} [problem]  what else is wrong
+ */
+function show(complain = false, problem = "") {
+  const here = step();
+  current = here.name;
+  byId("folder").textContent = `Folder ${view.folder}. No value of a record is shown here.`;
+  refill(byId("steps"), ...view.titles.map(([name, title], i) => {
+    const known = view.steps.find((one) => one.name === name);
+    return element("li", {}, element("button", {
+      type: "button", disabled: !known, "aria-current": name === current ? "step" : null, onclick: () => guarded(go(name)),
+    }, element("span", { class: "state", "aria-hidden": "true" }, known?.done && name !== "file" ? "✓" : String(i + 1)), title,
+    known?.done ? element("span", { class: "unseen" }, " (done)") : null));
+  }));
+  const problems = [...(problem ? [problem] : []), ...here.problems, ...(complain ? here.unsaid : [])];
+  const extra = here.extra;
+  refill(byId("step"),
+    element("h2", {}, here.title), element("p", { class: "why" }, here.why),
+    problems.length ? element("div", { class: "problems", role: "alert" }, ...problems.map((one) => element("p", {}, one))) : null,
+    here.name !== "budget" && here.shown.length ? element("div", { class: "shown" }, ...here.shown.map((one) => element("p", {}, one))) : null,
+    extra.choices ? tradeOffElement(extra, here.fields[0].value, (factor) => guarded(chosen(factor))) : null,
+    extra.choices ? costsElement() : null,
+    extra.text ? element("h3", {}, extra.path) : null,
+    extra.text ? element("pre", { tabindex: 0, role: "region", "aria-label": "The release file" }, extra.text) : null,
+    element("form", { class: "step-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); guarded(here.name === "file" ? write() : next()); } },
+      ...(extra.choices ? [] : here.fields.map((one) => questionElement(one, () => guarded(lookAgain())))),
+      element("div", { class: "go" },
+        here.name === "file" && !extra.text ? null : element("button", { class: "primary", type: "submit" }, here.name === "file" ? "Write the file" : "Go on"))));
+  document.title = `${here.title} – desk`;
+  document.body.dataset.settled = "true";
+}
+
+/** @param {string} factor */
+async function chosen(factor) {
+  await ask({ ask: "take", step: "budget", answers: { factor } });
+  show();
+  byId("errors").focus();
+}
+
+function costsElement() {
+  const place = element("div", { "aria-live": "polite" });
+  return element("div", {}, element("button", { type: "button", id: "costs", onclick: () => guarded(costs(place)) }, "What does each wish cost?"), place);
+}
+
+/** @param {HTMLElement} place */
+async function costs(place) {
+  refill(place, element("p", { class: "quiet" }, "Computing …"));
+  const answer = await ask({ ask: "costs" });
+  refill(place, element("ul", {}, ...answer.costs.map((one) => element("li", {}, one))), answer.problem ? element("p", { class: "problems" }, answer.problem) : null);
+  document.body.dataset.settled = "true";
+}
+
+async function write() {
+  const answer = await ask({ ask: "write" });
+  show(true, answer.problem);
+  byId("step").focus();
+}
+
+async function begin() {
+  refill(byId("theme-place"), themeSwitch());
+  await ask({ ask: "view" });
+  current = view.steps[view.steps.length - 1].name;
+  show();
+}
+
+guarded(begin());

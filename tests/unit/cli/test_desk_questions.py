@@ -1,0 +1,69 @@
+"""`tallyveil init` at a terminal asks the steps of the desk, and writes the same file."""
+
+import sys
+
+import pytest
+import typer
+from tests.registers import CANARY, write_register
+
+from tallyveil.cli import questions
+from tallyveil.desk.draft import Draft
+
+ANSWERS = {
+    "File of the records": "persons.csv",
+    "Column of the records with the code of the area": "3",
+    "File of the areas": "municipalities.csv",
+    "Its column of codes": "code",
+    "Its column of names, for readers": "name",
+    "What the smallest areas are called": "Municipality",
+    "1: What they are called": "Country",
+    "1: Where their codes come from": "everything",
+    "Codebook, if there is one": "codebook.csv",
+    "age: Released": "ranges",
+    "age: Values or ranges": "0-17; 18+",
+    "marital status: An empty value means": "not asked",
+    "the total: Municipality": "10",
+}
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Somebody at a terminal, who gives these answers and keeps everything else."""
+    write_register(tmp_path, 500)
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def prompt(text: str, **_: object) -> str:
+        label = text.rpartition(" [")[0]
+        asked.append(label)
+        return ANSWERS.get(label, "")
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    return asked
+
+
+def test_it_writes_the_file_of_the_desk(typed, tmp_path, monkeypatch, command):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    said = command("init")
+    text = (tmp_path / "release.toml").read_text(encoding="utf-8")
+    assert text == Draft.opened(tmp_path).release(Draft.opened(tmp_path).chosen()[0])
+    assert "of their guesses are right" in said
+    assert "tallyveil run" in said
+    assert CANARY not in said + text
+    assert typed[0] == "File of the records"
+
+
+def test_a_wrong_number_is_asked_again(typed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(ANSWERS, "the total: Municipality", "many")
+    draft = Draft.opened(tmp_path)
+
+    def prompt(text: str, **_: object) -> str:
+        label = text.rpartition(" [")[0]
+        if label == "the total: Municipality":
+            return "20" if "many" in text else "many"
+        return ANSWERS.get(label, "")
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    questions.ask_steps(draft)
+    assert "'many' is no number above 0" in capsys.readouterr().err
+    assert (tmp_path / "release.toml").is_file()

@@ -1,0 +1,185 @@
+"""A draft goes from a register to a release file, keeps every answer, and knows no value of a record."""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.registers import CANARY, write_register
+
+from tallyveil.desk.draft import AREAS_FILE, TITLES, Draft
+from tallyveil.errors import TallyveilError
+from tallyveil.plans.from_toml.load import load_plan
+from tallyveil.plans.table_errors import table_errors
+
+ABOVE = {
+    "1": {"name": "Country", "source": "everything"},
+    "2": {"name": "Canton", "source": "column:canton"},
+}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "records": {"file": "persons.csv"},
+    "areas": {
+        "area": "municipality", "file": "municipalities.csv", "code": "code", "name": "name",
+        "finest": "Municipality", "above": ABOVE,
+    },
+    "meaning": {
+        "codebook": "codebook.csv",
+        "columns": {
+            "age": {"kind": "ranges", "levels": "0-17; 18-64; 65+"},
+            "marital status": {"levels": "single, married, widowed, divorced", "missing": "not asked"},
+        },
+    },
+    "words": {"title": "Population", "unit": "person", "units": "people"},
+    "tables": {"tables": ["total", "age", "sex*age"], "exact": ["Canton"]},
+    "exactness": {"within": {"total": {"Municipality": "10"}, "age": {"Municipality": "12,5"}}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_register(tmp_path, 3_000)
+    return tmp_path
+
+
+def taken(folder: Path, **changed: Mapping[str, Any]) -> Draft:
+    """A draft with all answers, some of them others."""
+    draft = Draft.opened(folder)
+    for name, answers in ANSWERS.items():
+        draft.take(name, {**answers, **changed.get(name, {})})
+        draft.step(name)
+    return draft
+
+
+def test_from_a_register_to_a_release_file(folder: Path, command) -> None:
+    draft = taken(folder)
+    for name in TITLES:
+        step = draft.step(name)
+        assert step.is_done, (name, step.problems, step.unsaid)
+    assert draft.step("areas").shown == ("1 × Country", "26 × Canton", "60 × Municipality")
+    assert draft.step("records").shown[0] == (
+        "Found: semicolon between columns, Latin-1 (ISO 8859-1), decimal comma (1,5)."
+    )
+    path = draft.write()
+    plan = load_plan(path)
+    assert plan.records.form.encoding == "iso-8859-1"
+    assert dict(plan.records.missing) == {"marital status": "not asked"}
+    assert plan.tables == ("total", "age", "sex*age")
+    errors = {(item.table, item.geolevel): item for item in table_errors(plan, Fraction(95, 100))}
+    assert errors["total", "Canton"].is_exact
+    # Totals of cantons are exact, so that totals in them are more exact than their measurements are.
+    assert 10 <= (errors["total", "Municipality"].margin or 0) <= 15
+    assert 10 <= (errors["age", "Municipality"].margin or 0) <= 16
+    assert draft.step("budget").shown[0] in command("plan", path)
+    command("run", path, "--out", folder / "release", "--insecure-test-key", "k", "--quiet")
+    names = pl.read_parquet(folder / "release" / "names.parquet")
+    assert "Dörfli 7" in names["name"].to_list()
+    dearest = draft.costs()[0]
+    assert "% of the budget would be saved" in dearest
+
+
+def test_larger_errors_cost_less(folder: Path) -> None:
+    draft = taken(folder)
+    whole, as_wished = draft.chosen()
+    draft.take("budget", {"factor": "2"})
+    quarter, larger = draft.chosen()
+    assert quarter.total == whole.total / 4
+    assert float(larger.epsilon) < float(as_wished.epsilon)
+    assert draft.step("budget").fields[0].value == "2"
+
+
+def test_every_answer_is_kept_also_a_wrong_one(folder: Path) -> None:
+    taken(folder, exactness={"within": {"total": {"Municipality": "many"}}})
+    again = Draft.opened(folder)
+    (problem,) = again.step("exactness").problems
+    assert "'many' is no number above 0" in problem
+    assert again.step("exactness").fields[0].value == {"total": {"Municipality": "many"}}
+    assert [step["name"] for step in again.to_mapping()["steps"]][-1] == "exactness"
+    with pytest.raises(TallyveilError, match="no number"):
+        again.write()
+
+
+def test_no_value_of_a_record_is_in_a_draft(folder: Path) -> None:
+    draft = taken(folder)
+    draft.write()
+    seen = json.dumps(draft.to_mapping())
+    assert CANARY not in seen
+    for path in folder.iterdir():
+        assert path.name == "persons.csv" or CANARY.encode() not in path.read_bytes(), path
+    for name in TITLES:
+        assert CANARY not in repr(draft.step(name))
+
+
+def test_another_file_of_records_is_looked_at_anew(folder: Path) -> None:
+    draft = taken(folder)
+    draft.take("records", {"file": "persons.csv", "delimiter": ",", "encoding": "utf-8", "decimal": "."})
+    assert draft.shape().columns == ("person;municipality;sex;age;marital status;income;note",)
+    (folder / "plain.csv").write_text("area,sex\nA,m\n")
+    draft.take("records", {"file": "plain.csv", "delimiter": ";", "encoding": "utf-8", "decimal": "."})
+    assert draft.shape().columns == ("area", "sex")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("7;a;C1\n8;b;C1\n7;c;C2\n", "Rows 2 and 4 of other.csv have the same code."),
+        ("7;a;C1\n;b;C1\n", "Row 3 of other.csv has no code of its Municipality."),
+        ("7;a;C1\n8;b;\n", "Row 3 of other.csv has no code of its Canton."),
+        ("", "has no row"),
+    ],
+)
+def test_problems_of_areas_name_their_row(folder: Path, rows: str, said: str) -> None:
+    (folder / "other.csv").write_text(f"code;name;canton\n{rows}")
+    draft = taken(folder, areas={"file": "other.csv"})
+    assert any(said in problem for problem in draft.step("areas").problems)
+
+
+def test_an_area_in_two_larger_ones_is_named(folder: Path) -> None:
+    (folder / "other.csv").write_text("code;district;canton\n1;D1;C1\n2;D2;C1\n3;D1;C2\n")
+    above = {
+        "1": {"name": "Canton", "source": "column:canton"},
+        "2": {"name": "District", "source": "column:district"},
+    }
+    draft = taken(folder, areas={"file": "other.csv", "name": "", "above": above})
+    assert draft.step("areas").problems == (
+        "Rows 2 and 4 of other.csv put one District into two of Canton. Correct one of them.",
+    )
+
+
+def test_parents_by_prefix_of_codes_of_unequal_length(folder: Path) -> None:
+    (folder / "other.csv").write_text("code\n101\n102\n1001\n")
+    above = {"1": {"name": "District", "source": "without:2"}}
+    draft = taken(folder, areas={"file": "other.csv", "name": "", "above": above})
+    assert draft.step("areas").is_done
+    assert pl.read_csv(folder / AREAS_FILE, infer_schema=False).rows() == [
+        ("1", "101"),
+        ("1", "102"),
+        ("10", "1001"),
+    ]
+
+
+def test_a_release_file_of_somebody_else_stays(folder: Path) -> None:
+    draft = taken(folder)
+    (folder / "release.toml").write_text("mine")
+    with pytest.raises(TallyveilError, match="was not written by the desk"):
+        draft.write()
+    (folder / "release.toml").unlink()
+    draft.write()
+    draft.write()
+
+
+def test_the_records_are_no_public_file(folder: Path) -> None:
+    draft = taken(folder, areas={"file": "persons.csv", "code": "municipality", "name": "note"})
+    step = draft.step("areas")
+    assert "names the records" in step.problems[0]
+    assert CANARY not in repr(step)
+
+
+def test_a_draft_that_is_damaged_is_named(folder: Path) -> None:
+    with pytest.raises(TallyveilError, match="is no folder"):
+        Draft.opened(folder / "none")
+    (folder / "desk.json").write_text("{")
+    with pytest.raises(TallyveilError, match="Move it away"):
+        Draft.opened(folder)
