@@ -300,6 +300,11 @@ def area_of(what: Area | Geocodes, release: Opened) -> Area:
     return area
 
 
+def districts_by_name(plan: DistrictPlan, release: Opened) -> dict[str, pl.Series]:
+    """Finest geocodes of the districts of a plan; raises ConfigError if it is a plan of another release."""
+    return {name: area_of(area, release).geocodes for name, area in plan.areas.items()}
+
+
 def counts_by_name(counts: object) -> dict[str, Count]:
     """Counts by name.
 

@@ -10,11 +10,10 @@ from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
-from tallyveil.files.finished import LEDGER, require_fits
+from tallyveil.files.finished import LEDGER, PLAN, require_fits
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.lattice.public.plan import StatedSubspacePlan, margins_of
-from tallyveil.runs.folder import PLAN
 from tallyveil.schema.schema import schema_from_mapping
 
 TABLE, SUMS = "table.parquet", "sums.parquet"

@@ -7,7 +7,7 @@ from typing import Any
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.files.finished import LEDGER, require_fits
+from tallyveil.files.finished import LEDGER, PLAN, require_fits
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.safetab.public.config import GEOGRAPHIES, LEVELS, SafetabConfig
@@ -16,7 +16,6 @@ from tallyveil.products.safetab.public.iterations import Detailing, Iteration, I
 from tallyveil.products.safetab.public.levels import NEIGHBOURS
 from tallyveil.products.safetab.public.plan import SafetabPlan, StatedSafetabPlan, make_plan
 from tallyveil.products.safetab.public.tables import TABLES, check_outputs, read_text_table, require_passed
-from tallyveil.runs.folder import PLAN
 
 
 def require_tables(root: Path, manifest: Manifest) -> None:
