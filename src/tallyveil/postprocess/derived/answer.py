@@ -88,6 +88,11 @@ class Answer:
         """Columns that say what each row is: the area, and attributes and recodes."""
         return tuple(name for name in self.table.columns if name not in VALUES)
 
+    @property
+    def is_counts(self) -> bool:
+        """Whether the rows are counts, and no shares, rates or other numbers."""
+        return self._kind == "count"
+
     def covariance(self, weights: ArrayLike | None = None) -> Floats:
         """Covariances of the estimated counts of the rows, or of weighted sums of them, before shares and rates.
 
@@ -106,7 +111,7 @@ class Answer:
             )
         n, sums = self.table.height, None
         if weights is None:
-            _refuse_matrix(n)
+            refuse_matrix(n)
         else:
             given = np.asarray(weights, dtype=object)
             are_numbers = all(isinstance(item, Real) for item in given.ravel())
@@ -206,7 +211,8 @@ def column_of(answer: Answer, name: str) -> pl.Series:
     return answer.table[name]
 
 
-def _refuse_matrix(n: int) -> None:
+def refuse_matrix(n: int) -> None:
+    """Refuse covariances of n counts that do not fit into memory; raises ConfigError."""
     needed, has = 8 * n * n, machine_memory()
     if needed > LARGEST_SHARE * has:
         raise refused(
