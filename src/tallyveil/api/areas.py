@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 Geocodes = Iterable[str] | pl.Series
 """Geocodes of finest geounits, which `series_of_geocodes` reads."""
 TWO_RELEASES: Final = (
-    "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
-    "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
-    "the sum of the squares of both."
+    "To compare two releases, ask both one question and subtract the answers: "
+    "release.ask(...).minus(earlier.ask(...))."
 )
 """What somebody is told who subtracts counts of one release from those of another."""
 
