@@ -18,6 +18,7 @@ index has the joint covariances of the counts of its row.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
 from tallyveil.estimation.intervals.indices import Index, index_of, plain_index, quantile_sums, quantiles_of
 from tallyveil.estimation.intervals.interval import NO_INTERVALS, refuse_level, sentence_of
 from tallyveil.estimation.intervals.joint import Asked
+from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.exact import as_given
@@ -44,7 +46,7 @@ from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, f
 from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
-from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of
+from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
 from tallyveil.printable import short_name
 from tallyveil.storage.system import usable_cores
@@ -74,9 +76,18 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """The estimates from which a question is answered."""
+    """The estimates from which a question is answered.
 
-    fit: IntervalFit
+    Attributes:
+        model: The model of the measurements.
+        rows: Coefficients of the answers of the query that is estimated; shape (answers, n_cells).
+        tree: Its covariances.
+        estimate: Its estimates.
+        workers: Number of threads.
+    """
+
+    model: TreeModel
+    rows: Floats
     tree: TreeCovariance
     estimate: TreeEstimate
     workers: int
@@ -90,18 +101,17 @@ class _Fitted:
         (fit,) = fits_of(release, [asked.base], with_bounds=with_bounds)
         tree = tree_covariance(fit.model, workers=workers)
         estimate = fit_tree(tree, fit.rows(release), fit.invariants(release), workers=workers)
-        return cls(fit, tree, estimate, workers)
+        return cls(fit.model, fit.questions.rows(), tree, estimate, workers)
 
     def answers(self, regions: Sequence[Region], weights: NDArray[Any]) -> Answers:
         """Sums of the answers of `base` with weights (sums, answers); arrays of shape (regions, sums)."""
-        questions = sums_of(self.fit.model.algebra, weights @ self.fit.questions.rows())
+        questions = sums_of(self.model.algebra, weights @ self.rows)
         return region_answers(self.estimate, regions, questions, workers=self.workers)
 
     def joint(self, regions: Sequence[Region], weights: NDArray[Any], variances: Floats) -> JointCounts:
         """Every sum about every region, region by region."""
         region, row = np.divmod(np.arange(len(regions) * len(weights)), len(weights))
-        rows = weights @ self.fit.questions.rows()
-        return JointCounts(self.tree, Asked(regions, region, rows, row), variances.ravel())
+        return JointCounts(self.tree, Asked(regions, region, weights @ self.rows, row), variances.ravel())
 
 
 def answer_question(
@@ -132,7 +142,7 @@ def answer_question(
     asked = asking(question, release, districts)
     divisors = None if per is None else _divisors(per, asked.names, question)
     fitted = _Fitted.of(asked, terms.workers or usable_cores())
-    numbers = Numbers(fitted.fit.model, terms.level, terms.limit, terms.threshold)
+    numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
     answer_kind: AnswerKind = "count"
     joint: tuple[JointCounts, ...] = ()
     if question.measure is not None:
@@ -149,7 +159,7 @@ def answer_question(
         joint = (counts,)
         if question.share_of is not None or question.is_deviation or divisors is not None:
             answer_kind = "number"
-    covers = sentence_of(terms.level) if fitted.fit.model.gaussian else NO_INTERVALS
+    covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
     return Answer(
         pl.DataFrame(asked.labelled() | columns),
         terms.level,
@@ -240,7 +250,8 @@ def _deviations(
             answers.estimates.ravel(),
             answers.estimates.mean(axis=0)[own],
             answers.variances.ravel(),
-            np.where(known, second, np.inf)[own],
+            # Of a total that is known exactly, it may come out a rounding error below zero.
+            np.where(known, np.maximum(second, 0.0), np.inf)[own],
             both[np.arange(n * each), own],
             None if published is None else (published.ravel(), published.mean(axis=0)[own]),
             is_deviation=True,
@@ -285,28 +296,36 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
             f"{n_rows:,} indices are asked for, at most {MOST_INDICES:,} are computed. Ask for fewer areas."
         )
     weights = asked.by_level(asked.counted[None])[0]
+    units = list(asked.units())
+    most = max(len(parts) for parts in units)
+    if most * levels > MOST_ANSWERS:
+        raise refused(
+            f"an index compares {most:,} areas by {levels} groups; at most {MOST_ANSWERS:,} counts are compared. "
+            f"Choose a coarser geolevel than {str(asked.question.across)!r}, or smaller areas."
+        )
+    family = family_of([unit for parts in units for unit in parts], asked.family.n_finest)
+    regions = [region_of_all(family.members_of(number)) for number in range(family.n_entities)]
+    every = weights.reshape(-1, weights.shape[2])
+    # The estimates and the published counts of all units at once; shape (units, rows of an area, levels).
+    shape = len(regions), *weights.shape[:2]
+    answers = fitted.answers(regions, every)
+    estimates, variances = answers.estimates.reshape(shape), answers.variances.reshape(shape)
+    counts = asked.published(every, family)
     found: list[Index] = []
     plain: list[float] = []
     total: list[int] = []
-    for units in asked.units():
-        if len(units) * levels > MOST_ANSWERS:
-            raise refused(
-                f"an index compares {len(units):,} areas by {levels} groups; at most {MOST_ANSWERS:,} counts are "
-                f"compared. Choose a coarser geolevel than {str(asked.question.across)!r}, or smaller areas."
-            )
-        regions = [region_of_all(unit) for unit in units]
-        family = family_of(units, asked.family.n_finest)
-        for sums in weights:
-            answers = fitted.answers(regions, sums)
-            if np.isfinite(answers.variances).all():
-                covariance = fitted.joint(regions, sums, answers.variances).covariance(None)
-                found.append(index_of(measure.kind, answers.estimates, covariance, numbers.quantile))
+    for start, stop in pairwise(np.cumsum([0, *(len(parts) for parts in units)]).tolist()):
+        for row, sums in enumerate(weights):
+            x, spread = estimates[start:stop, row], variances[start:stop, row]
+            if np.isfinite(spread).all():
+                covariance = fitted.joint(regions[start:stop], sums, spread).covariance(None)
+                found.append(index_of(measure.kind, x, covariance, numbers.quantile))
             else:
                 found.append(Index(math.nan, math.nan, NOT_DETERMINED))
-            counts = asked.published(sums, family)
             if counts is not None:
-                plain.append(plain_index(measure.kind, counts))
-                total.append(int(counts.sum()))
+                own = counts.reshape(shape)[start:stop, row]
+                plain.append(plain_index(measure.kind, own))
+                total.append(int(own.sum()))
     told = (np.array(total, np.int64), np.array(plain)) if plain else None
     return numbers.indices(found, math.log(levels) if measure.kind == "entropy" else 1.0, told)
 
