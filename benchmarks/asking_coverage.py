@@ -278,7 +278,7 @@ def attacker(questions: int) -> None:
         table = release.ask("sex by origin by Block", workers=1).table
         first = table["estimate"].to_numpy().reshape(truth.shape)
         normal, right, done = np.zeros((N_BLOCKS, N_BLOCKS)), np.zeros(truth.shape), 0
-        while done < questions:
+        while questions - done >= truth.shape[1]:
             n = min(questions - done, 180_000) // truth.shape[1]
             chosen = rng.random((n, N_BLOCKS)) < 0.5
             chosen[~chosen.any(axis=1), 0] = True
