@@ -12,7 +12,6 @@ Everything is done twice, and the second time is printed: kernels are loaded the
 """
 
 import argparse
-import dataclasses
 import resource
 import time
 from collections.abc import Callable
@@ -21,8 +20,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from tallyveil.estimation.intervals.answers import region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
-from tallyveil.estimation.intervals.joint import asked_of, asked_variances, joint_covariance
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.spine import Spine
@@ -78,13 +78,16 @@ def from_plan(path: Path, n: int) -> None:
     spine, model = hierarchies.spine, plan_model(plan, hierarchies)
     tree = timed("covariances of the tree", lambda: tree_covariance(model))
     questions = questions_of(model.algebra, plan.query(plan.schema.attribute_names[-1]))
-    every = asked_of([region_of(spine, area) for area in areas_of(spine, 2)], questions)
-    asked = dataclasses.replace(every, region=every.region[:n], row=every.row[:n])
+    regions = [region_of(spine, area) for area in areas_of(spine, 2)]
+    region, row = np.divmod(np.arange(min(n, len(regions) * questions.n)), questions.n)
+    asked = Asked(regions[: region[-1] + 1], region, questions.rows(), row)
     what = f"{asked.n:,} counts"
-    timed(f"{what}: standard errors alone", lambda: asked_variances(tree, asked))
+    variances = timed(
+        f"{what}: standard errors alone", lambda: region_variances(tree, asked.regions, questions)
+    )[region, row]
     ones = np.ones((asked.n, 1))
-    timed(f"{what}: product with a vector", lambda: joint_covariance(tree, asked).times(ones))
-    timed(f"{what}: all pairs", lambda: joint_covariance(tree, asked).matrix())
+    timed(f"{what}: product with a vector", lambda: joint_covariance(tree, asked, variances).times(ones))
+    timed(f"{what}: all pairs", lambda: joint_covariance(tree, asked, variances).matrix())
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from tallyveil.arrays import Floats, Integers
+from tallyveil.files.finished import PLAN
 from tallyveil.files.geography import read_geography
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import n_parts
@@ -27,7 +28,6 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.outer import sources_of_groups
 from tallyveil.plans.release import StatedPlan
 from tallyveil.postprocess.families.level import cut
-from tallyveil.runs.folder import PLAN
 from tallyveil.schema.counts import PublicCounts
 
 MEASURE = ("measure",)

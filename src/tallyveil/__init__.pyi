@@ -3,6 +3,7 @@
 # The one list of public names, beside those that the rooms at its top list in theirs. Type checkers read it, and
 # `__init__.py` loads a name from where it says here, when the name is first used.
 from tallyveil import accounting as accounting
+from tallyveil import analysis as analysis
 from tallyveil import noise as noise
 from tallyveil import safetab as safetab
 from tallyveil import spine as spine

@@ -22,7 +22,7 @@ import polars as pl
 import pytest
 
 import tallyveil
-from tallyveil import accounting, noise, safetab, spine, subspace
+from tallyveil import accounting, analysis, noise, safetab, spine, subspace
 from tallyveil.cli.main import main
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.load import release_file_schema
@@ -70,7 +70,7 @@ def tables() -> Iterator[tuple[str, Any]]:
 
 
 TABLES = dict(tables())
-ROOMS: tuple[ModuleType, ...] = (tallyveil, accounting, noise, safetab, spine, subspace)
+ROOMS: tuple[ModuleType, ...] = (tallyveil, accounting, analysis, noise, safetab, spine, subspace)
 
 
 CHOSEN = (

@@ -14,9 +14,11 @@ import pytest
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Mechanism, Strategy
 from tallyveil.estimation.intervals.algebra import coefficients
+from tallyveil.estimation.intervals.answers import region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import model_of_strategy
+from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.geography.build import spine_from_columns
 from tallyveil.noise.source import NoiseSource
@@ -70,7 +72,8 @@ def covariance():
     tree = tree_covariance(model)
     regions = [Region(np.flatnonzero(own), np.ones(int(own.sum()))) for own in PLACES]
     asked = Asked(regions, np.array(AREA), coefficients(model.algebra, CELLS), np.arange(6))
-    return model, joint_covariance(tree, asked).matrix()
+    variances = region_variances(tree, regions, sums_of(model.algebra, asked.rows))
+    return model, joint_covariance(tree, asked, variances[asked.region, asked.row]).matrix()
 
 
 @pytest.fixture(scope="module")

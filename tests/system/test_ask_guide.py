@@ -9,6 +9,7 @@ import polars as pl
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "ask.md").read_text()
+REGRESSION = (DOCS / "regression.md").read_text()
 TUTORIAL = (DOCS / "start" / "tutorial.md").read_text()
 
 
@@ -21,13 +22,23 @@ def test_guide(tmp_path, monkeypatch, command):
         else:
             command(*words[1:])
     examples = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 10
     assert max(len(example.splitlines()) for example in examples) < 15
     names: dict[str, Any] = {}
     for example in examples:
         exec(compile(example, "ask.md", "exec"), names)
     assert names["share"].table["of"].min() > 0
     assert names["variance"] > 0
+    assert names["median"].table["published"].null_count() == 0
+    assert names["uneven"].table["published"].item() > 0
+    assert names["people"].table["geocode"].to_list() == ["A", "B"]
+    assert set(names["women"].table["statement"]) <= {"above", "not above", "open"}
+    assert names["change"].table["standard_error"].min() >= 0
+    slopes = names["fit"].table
+    assert slopes["naive"][1] < slopes["estimate"][1]
+    (example,) = re.findall(r"```python\n(.*?)```", REGRESSION, re.DOTALL)
+    exec(compile(example, "regression.md", "exec"), names)
+    assert names["fit"].table["term"].to_list() == ["intercept", "people"]
     (line,) = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
     question = re.search(r'"(.*)"', line)
     assert question is not None

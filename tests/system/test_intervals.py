@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from tests.pages import require_readable, text_of
 
 from tallyveil.errors import ConfigError, GeographyError, StoreError
-from tallyveil.estimation.intervals.answers import level_variances
+from tallyveil.estimation.intervals.answers import level_variances, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
-from tallyveil.estimation.intervals.joint import asked_of, joint_covariance
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.questions import questions_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.plans.from_toml.load import load_plan
@@ -287,7 +287,10 @@ def test_a_difference_of_districts_has_its_own_interval(run, command, tmp_path):
     ages = questions_of(covariance.algebra, release.schema.query("age"))
     spine = release.spine
     regions = region_of(spine, np.arange(20)), region_of(spine, np.arange(15, 40))
-    shared = np.diag(joint_covariance(covariance, asked_of(regions, ages)).matrix()[: ages.n, ages.n :])
+    region, row = np.divmod(np.arange(2 * ages.n), ages.n)
+    variances = region_variances(covariance, regions, ages).ravel()
+    joint = joint_covariance(covariance, Asked(regions, region, ages.rows(), row), variances)
+    shared = np.diag(joint.matrix()[: ages.n, ages.n :])
     for line, a, b in zip(record["answers"], one.answers, other.answers, strict=True):
         assert line["published"] == a.published - b.published
         assert line["estimate"] == pytest.approx(a.estimate - b.estimate, abs=1e-5)

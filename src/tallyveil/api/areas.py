@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 Geocodes = Iterable[str] | pl.Series
 """Geocodes of finest geounits, which `series_of_geocodes` reads."""
 TWO_RELEASES: Final = (
-    "To compare two releases, estimate the area in each and subtract. If the two are of different runs and neither was "
-    "made to agree with the other, their noise is independent, and the standard error of the difference is the root of "
-    "the sum of the squares of both."
+    "To compare two releases, ask both one question and subtract the answers: "
+    "release.ask(...).minus(earlier.ask(...))."
 )
 """What somebody is told who subtracts counts of one release from those of another."""
 
@@ -298,6 +297,11 @@ def area_of(what: Area | Geocodes, release: Opened) -> Area:
             code="bad-argument",
         )
     return area
+
+
+def districts_by_name(plan: DistrictPlan, release: Opened) -> dict[str, pl.Series]:
+    """Finest geocodes of the districts of a plan; raises ConfigError if it is a plan of another release."""
+    return {name: area_of(area, release).geocodes for name, area in plan.areas.items()}
 
 
 def counts_by_name(counts: object) -> dict[str, Count]:

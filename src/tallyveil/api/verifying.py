@@ -34,6 +34,7 @@ from tallyveil.files.finished import (
     LEDGER,
     LOG,
     MANIFEST,
+    PLAN,
     PROGRAMME,
     ledger_record,
     refuse_unfinished,
@@ -49,7 +50,6 @@ from tallyveil.files.signatures import SUFFIX, signature_of, signature_path
 from tallyveil.files.whole_tables import PUBLICATION
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.report.page import REPORT
-from tallyveil.runs.folder import PLAN
 from tallyveil.storage.addresses import address_of, is_object, shown_path
 from tallyveil.storage.json_files import JsonObject, read_json, read_json_object
 from tallyveil.storage.outputs import remove

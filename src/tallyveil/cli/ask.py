@@ -5,13 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.cli.frame.arguments import AsJson, FinishedRelease, Level, Quiet, Workers
+from tallyveil.cli.frame.arguments import (
+    AsJson,
+    District,
+    DistrictColumn,
+    FinishedRelease,
+    Level,
+    Quiet,
+    Workers,
+)
 from tallyveil.cli.frame.screen import Screen
 from tallyveil.cli.frame.tables import plain_table
 from tallyveil.cli.frame.terminal import say, say_json
+from tallyveil.postprocess.derived.question import LIMIT
 
 if TYPE_CHECKING:
-    from tallyveil.postprocess.derived.ask import Answer
+    from tallyveil.postprocess.derived.answer import Answer
 
 ROWS_SHOWN = 40
 """Rows that are printed, about a screen. Twice as many scroll the headings away. --out and --json have all."""
@@ -35,7 +44,34 @@ def ask(
             "--limit",
             help="Greatest half width of an interval, as a part of the number, of a number that is usable.",
         ),
-    ] = 0.65,
+    ] = LIMIT,
+    district: District = None,
+    district_column: DistrictColumn = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            help="A share, or a deviation without its sign: say with which probability each row is above it (a "
+            "deviation: within it), and what is safe to say.",
+        ),
+    ] = None,
+    per: Annotated[
+        Path | None,
+        typer.Option(
+            "--per",
+            metavar="FILE",
+            help="Table with the columns geocode and number (CSV or Parquet): a public number for each area, by which "
+            "its counts are divided.",
+        ),
+    ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--earlier",
+            metavar="RUN",
+            help="Folder of an earlier release, whose answer to the same question is subtracted.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="File of the answer (CSV or Parquet, by its name)."),
@@ -46,15 +82,28 @@ def ask(
 ) -> None:
     """Answer a question about any counts of RUN: published counts, estimates, standard errors and intervals.
 
-    QUESTION has the form: NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]. The page "ask" of the
-    documentation explains it.
+    QUESTION has the form: [MEASURE of] NAMES [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS]
+    [as share of NAMES | as deviation]. A MEASURE is median, quantile NUMBER, entropy, dissimilarity, gini or theil.
+    The page "ask" of the documentation explains it.
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
     budget. Writes nothing into RUN.
     """
     from tallyveil.api.asking import answer_in_file
 
-    answer = answer_in_file(release, question, out=out, level=level, limit=limit, workers=workers)
+    answer = answer_in_file(
+        release,
+        question,
+        district=district,
+        district_column=district_column,
+        per=per,
+        threshold=threshold,
+        earlier=earlier,
+        out=out,
+        level=level,
+        limit=limit,
+        workers=workers,
+    )
     if as_json:
         record = {"level": answer.level, "limit": answer.limit, "covers": answer.covers}
         say_json({**record, "warnings": list(answer.warnings), "rows": answer.table.to_dicts()})
@@ -67,21 +116,25 @@ def _show(answer: "Answer", out: Path | None) -> None:
         say(line)
     frame, console = answer.table, Screen()
     numbers = [name for name in NUMBERS if name in frame.columns]
-    texts = [name for name in frame.columns if name not in (*numbers, "lower", "upper", "usable", "lacking")]
     table = plain_table()
-    for name in texts:
+    for name in answer.keys:
         table.add_column(name, overflow="fold", min_width=len(name))
+    said = ["probability", "statement"] if "statement" in frame.columns else []
     headings = ("st.error" if name == "standard_error" else name for name in numbers)
-    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable"):
+    for heading in (*headings, f"{100 * answer.level:g} % interval", "usable", *said):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in frame.head(ROWS_SHOWN).iter_rows(named=True):
         usable = {True: "yes", False: "no", None: "–"}[row["usable"]]
-        ends = "–" if row["lower"] is None else f"{_number(row['lower'])} to {_number(row['upper'])}"
+        ends = "–" if row["lower"] is None else f"{_text(row['lower'])} to {_text(row['upper'])}"
         table.add_row(
-            *(str(row[name]) for name in texts), *(_number(row[name]) for name in numbers), ends, usable
+            *(str(row[name]) for name in answer.keys),
+            *(_text(row[name]) for name in numbers),
+            ends,
+            usable,
+            *(_text(row[name]) for name in said),
         )
-    # A file or a pipe has no width to respect. 140 characters hold the widest of these tables, one of shares.
-    console.print(table) if console.is_terminal else Screen(width=140).print(table)
+    # A file or a pipe has no width to respect. 160 characters hold the widest of these tables, shares with statements.
+    console.print(table) if console.is_terminal else Screen(width=160).print(table)
     if frame.height > ROWS_SHOWN:
         console.print(f"{frame.height - ROWS_SHOWN:,} rows more with --out FILE or --json.")
     for reason in frame["lacking"].drop_nulls().unique(maintain_order=True):
@@ -91,9 +144,11 @@ def _show(answer: "Answer", out: Path | None) -> None:
         console.print(f"Written to {out}", soft_wrap=True)
 
 
-def _number(value: float | None) -> str:
+def _text(value: float | str | None) -> str:
     if value is None:
         return "–"
+    if isinstance(value, str):
+        return value
     if isinstance(value, int):
         return f"{value:,}"
     # Shares need the digits that counts do not.

@@ -9,6 +9,8 @@ from tallyveil.cli.frame.arguments import (
     ENTITIES,
     FAMILIES,
     AsJson,
+    District,
+    DistrictColumn,
     Executor,
     FinishedRelease,
     Level,
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
     from tallyveil.api.areas import DistrictsOfFile
     from tallyveil.files.marks import Marks
-    from tallyveil.postprocess.derived.district import District, DistrictAnswer
+    from tallyveil.postprocess.derived.district import District as DistrictCounts
+    from tallyveil.postprocess.derived.district import DistrictAnswer
 
 
 LINES_SHOWN = 40
@@ -67,25 +70,8 @@ def intervals(
             help="Make intervals wide enough that all of a table, or of the district, have the level together.",
         ),
     ] = False,
-    district: Annotated[
-        Path | None,
-        typer.Option(
-            "--district",
-            metavar="FILE",
-            help="Write nothing. Show the counts of one district, which consists of the finest geounits in FILE; or of "
-            "all districts, if a column of FILE says the district of each finest geounit, as in block assignment "
-            "files. This does not need the measurements.",
-        ),
-    ] = None,
-    district_column: Annotated[
-        str | None,
-        typer.Option(
-            "--district-column",
-            metavar="NAME",
-            help="With --district: the column that names the district of each finest geounit. Default: the only column "
-            "whose values differ.",
-        ),
-    ] = None,
+    district: District = None,
+    district_column: DistrictColumn = None,
     minus: Annotated[
         Path | None,
         typer.Option(
@@ -235,7 +221,7 @@ def _say_marks(marks: "Marks") -> None:
         say(line)
 
 
-def _record(district: "District") -> dict[str, Any]:
+def _record(district: "DistrictCounts") -> dict[str, Any]:
     return {
         "finest_geounits": district.n_finest,
         "minus": district.n_minus,
@@ -246,7 +232,7 @@ def _record(district: "District") -> dict[str, Any]:
     }
 
 
-def _show_district(district: "District") -> None:
+def _show_district(district: "DistrictCounts") -> None:
     console = Screen()
     table = plain_table(
         texts=(
@@ -263,7 +249,7 @@ def _show_district(district: "District") -> None:
     _show_more(console, len(district.answers), [district])
 
 
-def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
+def _show_plan(rows: "dict[str | None, DistrictCounts]", column: str) -> None:
     """One row for each district and answer, answer by answer."""
     console, districts = Screen(), list(rows.values())
     table = plain_table()
@@ -297,7 +283,7 @@ def _show_plan(rows: "dict[str | None, District]", column: str) -> None:
     _show_more(console, n_answers * len(rows), districts, n_shown * len(rows))
 
 
-def _add_numbers(table: "Table", district: "District") -> None:
+def _add_numbers(table: "Table", district: "DistrictCounts") -> None:
     for heading in ("published", "estimate", "st.error", f"{100 * district.level:g} % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
 
@@ -312,7 +298,7 @@ def _numbers(line: "DistrictAnswer") -> tuple[str, ...]:
 
 
 def _show_more(
-    console: Screen, n_lines: int, districts: "list[District]", n_shown: int = LINES_SHOWN
+    console: Screen, n_lines: int, districts: "list[DistrictCounts]", n_shown: int = LINES_SHOWN
 ) -> None:
     """What is not in the table, and why numbers are lacking."""
     if n_lines > n_shown:

@@ -13,6 +13,7 @@ from tallyveil.storage.system import regular_bytes
 from tallyveil.storage.write import store_error
 
 MANIFEST: Final = "manifest.json"
+PLAN: Final = "plan.json"
 LOG: Final = "log.jsonl"
 """What earlier versions wrote beside a release: stages with times, and machines of a cluster."""
 LEDGER: Final = "ledger.jsonl"

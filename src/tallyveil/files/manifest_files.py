@@ -25,6 +25,7 @@ from tallyveil.exact import fraction_of
 from tallyveil.files.finished import (
     LEDGER,
     MANIFEST,
+    PLAN,
     PROGRAMME,
     LedgerRecord,
     ledger_bytes,
@@ -365,6 +366,16 @@ def require_entered(root: Path, manifest: Manifest) -> None:
     if wrong:
         raise damaged(
             root / MANIFEST, wrong[0], f"The ledger in the same folder shows something else. {RESTORE}"
+        )
+
+
+def require_plan(root: Path, manifest: Manifest) -> None:
+    """Refuse a release whose `plan.json` is another than that of its manifest; raises StoreError."""
+    # plan.json could have been replaced; the copy in the manifest was sealed with it.
+    if manifest.body["plan"] != read_json_object(root / PLAN, RESTORE):
+        raise StoreError(
+            f"{PLAN} and {MANIFEST} of {root} describe different plans. Restore the folder as the run left it.",
+            code="release-damaged",
         )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tallyveil.arrays import Integers
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.files.checks import Part
-from tallyveil.files.finished import PRIVATE
+from tallyveil.files.finished import PLAN, PRIVATE
 from tallyveil.files.geography import GEOGRAPHY, NAMES, read_hierarchies
 from tallyveil.files.histograms import HISTOGRAM, MICRODATA, histogram_path, read_histogram, write_histogram
 from tallyveil.files.tables import TABLES
@@ -72,7 +72,7 @@ from tallyveil.postprocess.publish import (
     write_labels,
 )
 from tallyveil.runs.executor import Chunks, Executor, Site
-from tallyveil.runs.folder import CLUSTER, PLAN
+from tallyveil.runs.folder import CLUSTER
 from tallyveil.runs.observer import Observer, SilentObserver, Stopwatch
 from tallyveil.runs.product import Run
 from tallyveil.schema.counts import PublicCounts

@@ -13,7 +13,7 @@ from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry, first_li
 from tallyveil.budget.allocation import Allocation, allocation_of
 from tallyveil.declared import read_written
 from tallyveil.errors import SolverError, StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER, MANIFEST, ledger_bytes, record_of
+from tallyveil.files.finished import LEDGER, MANIFEST, PLAN, ledger_bytes, record_of
 from tallyveil.files.geography import (
     GEOGRAPHY,
     GEOMETRY,
@@ -40,7 +40,6 @@ from tallyveil.postprocess.constraint_files import (
 from tallyveil.postprocess.constraints import ConstraintTable
 from tallyveil.postprocess.families.lattice_measurements import drawn_constraint, read_drawn
 from tallyveil.postprocess.other_releases import RESIDENTS
-from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import Earlier
 from tallyveil.runs.product import Run
 from tallyveil.schema.schema import Schema

@@ -13,16 +13,15 @@ from pathlib import Path
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.accounting.ledger.lines import Declaration, LedgerEntry
 from tallyveil.budget.strategy import ExpectedError, Strategy, expected_errors
-from tallyveil.errors import StoreError
+from tallyveil.files.finished import PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
-from tallyveil.files.manifest_files import RESTORE, read_manifest
+from tallyveil.files.manifest_files import read_manifest, require_plan
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.guarantee import with_guarantee
 from tallyveil.plans.release import StatedPlan
 from tallyveil.report.wording import grouped, name_title, percent, rounded
 from tallyveil.schema.presets import titles_of
 from tallyveil.schema.schema import Schema, Unit
-from tallyveil.storage.json_files import read_json_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +125,8 @@ def read_release_files(run_dir: Path) -> ReleaseFiles:
         BudgetError: the plan's shares do not sum to one.
     """
     manifest = with_guarantee(run_dir, read_manifest(run_dir, ReleaseKind.TOPDOWN))
-    plan = read_json_object(run_dir / "plan.json", RESTORE)
-    # plan.json could have been replaced; the copy in the manifest was sealed with it.
-    if manifest.body["plan"] != plan:
-        raise StoreError(
-            f"plan.json and manifest.json of {run_dir} describe different plans. "
-            "Restore the folder as the run left it.",
-            code="release-damaged",
-        )
-    stated = stated_plan(run_dir / "plan.json", plan)
+    require_plan(run_dir, manifest)
+    stated = stated_plan(run_dir / PLAN, manifest.body["plan"])
     declaration, entries = read_ledger(run_dir / "ledger.jsonl")
     return ReleaseFiles(run_dir, manifest, stated, declaration, entries, schema_titles(stated.schema))
 

@@ -47,7 +47,6 @@ from tallyveil.storage.system import (
 )
 from tallyveil.storage.write import TEMPORARY_SUFFIX, store_error
 
-PLAN: Final = "plan.json"
 KEY_FILE: Final = "run.json"
 LOCK_FILE: Final = "lock"
 CLUSTER: Final = "cluster"

@@ -31,14 +31,14 @@ from tallyveil.accounting.ledger.file import Ledger, read_ledger
 from tallyveil.accounting.ledger.lines import LedgerEntry, spent
 from tallyveil.accounting.numbers import exact_text
 from tallyveil.errors import StoreError, TallyveilError
-from tallyveil.files.finished import LEDGER, LOG, PRIVATE, ledger_record
+from tallyveil.files.finished import LEDGER, LOG, PLAN, PRIVATE, ledger_record
 from tallyveil.files.manifest import Manifest, Spent, library_versions, listed_file
 from tallyveil.files.manifest_files import parsed_manifest, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.noise.key import new_run_key
 from tallyveil.primitives import require_aes256
 from tallyveil.runs.executor import Executor, Executors, Threads
-from tallyveil.runs.folder import CLUSTER, KEY_FILE, PLAN, FolderState, RunFolder, folder_state
+from tallyveil.runs.folder import CLUSTER, KEY_FILE, FolderState, RunFolder, folder_state
 from tallyveil.runs.key_file import (
     Earlier,
     RunSecrets,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import tallyveil
-from tallyveil import accounting, noise, safetab, spine, subspace
+from tallyveil import accounting, analysis, noise, safetab, spine, subspace
 
 PUBLIC = [
     "ClusterSettings",
@@ -21,6 +21,7 @@ PUBLIC = [
     "Verdict",
     "__version__",
     "accounting",
+    "analysis",
     "build_spine",
     "calibrate_safetab",
     "combined",
@@ -83,7 +84,7 @@ def test_the_names_of_the_package():
     assert dir(tallyveil) == sorted(PUBLIC)
 
 
-@pytest.mark.parametrize("module", [tallyveil, accounting, noise, safetab, spine, subspace])
+@pytest.mark.parametrize("module", [tallyveil, accounting, analysis, noise, safetab, spine, subspace])
 def test_every_name_is_there(module):
     assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:

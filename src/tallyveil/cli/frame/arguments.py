@@ -100,6 +100,24 @@ Book = Annotated[
         "left. Default: what the release file or the environment variable TALLYVEIL_BOOK names.",
     ),
 ]
+District = Annotated[
+    Path | None,
+    typer.Option(
+        "--district",
+        metavar="FILE",
+        help="Count one district, which consists of the finest geounits in FILE; or all districts, if a column of FILE "
+        "says the district of each finest geounit, as in block assignment files. Nothing is written into the release.",
+    ),
+]
+DistrictColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--district-column",
+        metavar="NAME",
+        help="With --district: the column that names the district of each finest geounit. Default: the only column "
+        "whose values differ.",
+    ),
+]
 Level = Annotated[float, typer.Option("--level", help="Coverage of each interval.")]
 TimingsFile = Annotated[
     Path | None,

@@ -375,21 +375,21 @@ def coefficients(algebra: BlockAlgebra, cells: Floats) -> Floats:
     return out
 
 
-def gram(algebra: BlockAlgebra, rows: Floats, other: Floats) -> Floats:
-    """Packed blocks g for which covariance(rows'x, other'y) is the sum of g times the blocks of Cov(x, y).
+def gram(algebra: BlockAlgebra, rows: Floats) -> Floats:
+    """Packed blocks g for which the variance of rows'x is the sum of g times the blocks of Var(x).
 
     Args:
         algebra: The algebra.
-        rows: Coefficients of queries; shape (n, n_cells).
-        other: Coefficients of the other queries, row by row.
+        rows: Coefficients of weighted sums of cells; shape (n, n_cells).
     """
     basis = algebra.basis
     packed = []
     for k, dim in enumerate(basis.dims.tolist()):
-        run = slice(int(basis.coefficients[k]), int(basis.coefficients[k + 1]))
-        left, right = (array[:, run].reshape(len(array), dim, -1) for array in (rows, other))
+        part = rows[:, int(basis.coefficients[k]) : int(basis.coefficients[k + 1])].reshape(
+            len(rows), dim, -1
+        )
         # Summed over the copies m of the block, since the covariance has the same block in all of them.
-        packed.append(np.einsum("nim,njm->nij", left, right).reshape(len(rows), -1))
+        packed.append(np.einsum("nim,njm->nij", part, part).reshape(len(rows), -1))
     return np.concatenate(packed, axis=1)
 
 

@@ -38,6 +38,9 @@ PAIRS_AT_ONCE = 1024
 """Pairs of a parent and a signature, and geounits above the finest geolevel, that are treated together. With some
 hundred numbers of blocks each, they take a few MB. Twice or half of it changes time and memory a little, and no
 answer."""
+NUMBERS_AT_ONCE = 1 << 23
+"""Numbers of blocks, and of cells, of regions that are in memory at once, 64 MiB each. Twice or half of it changes time
+and memory alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,12 +191,16 @@ class LevelAnswers:
 def region_variances(
     covariance: TreeCovariance, regions: Sequence[Region], questions: Questions, *, workers: int = 1
 ) -> Floats:
-    """Variances of questions about regions; shape (regions, questions)."""
-    variances = questions.variances(region_covariances(covariance, regions, workers=workers))
-    unknown = region_unknown(covariance, regions, workers=workers)
-    if unknown is not None:
-        variances[questions.unknown(unknown)] = np.inf
-    return without_rounding(covariance, variances)
+    """Variances of questions about regions, without a measurement; shape (regions, questions)."""
+    out = np.empty((len(regions), questions.n))
+    step = max(1, NUMBERS_AT_ONCE // covariance.algebra.n_block_entries)
+    for start in range(0, len(regions), step):
+        run = slice(start, start + step)
+        out[run] = questions.variances(region_covariances(covariance, regions[run], workers=workers))
+        unknown = region_unknown(covariance, regions[run], workers=workers)
+        if unknown is not None:
+            out[run][questions.unknown(unknown)] = np.inf
+    return without_rounding(covariance, out)
 
 
 def region_answers(
@@ -210,7 +217,16 @@ def region_answers(
         Arrays of shape (regions, questions).
     """
     variances = region_variances(estimate.covariance, regions, questions, workers=workers)
-    values = questions.answers(region_coefficients(estimate, regions, workers=workers))
+    values = np.empty(variances.shape)
+    # Neighbours together, so that each part of the measurements is read for few regions at a time.
+    order = np.argsort(
+        [region.geounits[0] if len(region.geounits) else 0 for region in regions], kind="stable"
+    )
+    step = max(1, NUMBERS_AT_ONCE // estimate.covariance.algebra.n_cells)
+    for start in range(0, len(order), step):
+        some = order[start : start + step]
+        cells = region_coefficients(estimate, [regions[number] for number in some], workers=workers)
+        values[some] = questions.answers(cells)
     values[np.isinf(variances)] = np.nan
     return Answers(values, variances)
 

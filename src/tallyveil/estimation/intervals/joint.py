@@ -1,7 +1,7 @@
-"""Joint estimates and covariances of many linear questions, from one pass up the tree.
+"""Joint covariances of many linear questions, from one pass up the tree.
 
 Problem. A question is a weighted sum over the cells of a region. Wanted is the covariance matrix C of the
-estimates of many questions, or what follows from it: the variances, some rows, or products with weights.
+estimates of many questions, or products of it with weights.
 
 Variables. The pass (`tallyveil.estimation.intervals.regions`) gives blocks for pairs of a region and a geounit.
 A question with the coefficients q, about a region with the blocks S, has the row q S. So C is a sum over
@@ -16,7 +16,7 @@ case: the totals of 564 areas have one copy of one class, and their rows have a 
 2,016.
 
 *Exact and unknown.* A question that is known exactly has variance zero, with all its covariances. One that the
-measurements do not determine has none: its entries are NaN.
+measurements do not determine has no covariance: its entries are NaN.
 
 Worked case. A parent and its two children are each measured with variance 1. The questions are both children.
 Each has S = 1/2 and L = -2/3 at the parent (see `regions`), and w P = 1 at itself. So C has 1 - 1/3 = 2/3 on
@@ -33,23 +33,12 @@ from scipy import sparse
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.estimation.intervals.algebra import SPECK, BlockAlgebra
-from tallyveil.estimation.intervals.answers import region_coefficients
 from tallyveil.estimation.intervals.covariance import TreeCovariance
-from tallyveil.estimation.intervals.fit import TreeEstimate
-from tallyveil.estimation.intervals.questions import UNKNOWN_SHARE, Questions
-from tallyveil.estimation.intervals.regions import (
-    LevelPairs,
-    Partial,
-    Region,
-    Whole,
-    pass_up,
-    region_covariances,
-    region_unknown,
-)
+from tallyveil.estimation.intervals.regions import LevelPairs, Partial, Region, Whole, pass_up
 
 NUMBERS_AT_ONCE = 1 << 23
-"""Numbers of a strip of the matrix, and of rows of questions, that are in memory at once besides what is kept: 64 MiB
-each. Twice or half of it changes time and memory alone."""
+"""Numbers of a strip of the matrix, and of blocks of pairs of regions, that are in memory at once besides what is kept:
+64 MiB each. Twice or half of it changes time and memory alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,76 +69,20 @@ class Asked:
         return [order[start:stop] for start, stop in pairwise(begin.tolist())]
 
 
-def asked_of(regions: Sequence[Region], questions: Questions) -> Asked:
-    """Every question about every region: all of the first region, then all of the second, and so on."""
-    return Asked(
-        regions,
-        np.repeat(np.arange(len(regions)), questions.n),
-        questions.rows(),
-        np.tile(np.arange(questions.n), len(regions)),
-    )
-
-
-def asked_estimates(estimate: TreeEstimate, asked: Asked, *, workers: int = 1) -> Floats:
-    """The unbiased estimate of each question; shape (n,). Whether it is determined, its variance says."""
-    out = np.empty(asked.n)
-    # Neighbours together, so that each part of the measurements is read for few regions at a time.
-    first = [region.geounits[0] if len(region.geounits) else 0 for region in asked.regions]
-    order = np.argsort(first, kind="stable")
-    step = max(1, NUMBERS_AT_ONCE // estimate.covariance.algebra.n_cells)
-    for start in range(0, len(order), step):
-        some = order[start : start + step]
-        cells = region_coefficients(estimate, [asked.regions[number] for number in some], workers=workers)
-        place = np.full(len(order), -1, np.int64)
-        place[some] = np.arange(len(some))
-        questions = np.flatnonzero(place[asked.region] >= 0)
-        for run in _spans(len(questions), step):
-            part = questions[run]
-            out[part] = np.einsum("nc,nc->n", cells[place[asked.region[part]]], asked.rows[asked.row[part]])
-    return out
-
-
-def asked_variances(tree: TreeCovariance, asked: Asked, *, workers: int = 1) -> Floats:
-    """The variance of each question's estimate, without any covariance; no measurement is read.
+def joint_covariance(tree: TreeCovariance, asked: Asked, variances: Floats) -> "JointCovariance":
+    """Prepare the covariances of questions; no measurement is read.
 
     Args:
         tree: Covariances of the tree.
         asked: The questions.
-        workers: Number of threads. No number depends on it.
-    Returns:
-        In squared counts: 0 for what is known exactly, NaN for what the measurements do not determine; shape (n,).
+        variances: The variance of each, as `region_variances` gives it; shape (n,).
     """
-    columns, limit = _columns(tree.algebra, asked.rows), NUMBERS_AT_ONCE // tree.algebra.n_block_entries
-    out = np.empty(asked.n)
-    # A question's whole weight is its product with itself, as if everything were unknown.
-    whole = np.einsum("nc,nc->n", asked.rows, asked.rows)
-    of_region = asked.of_region()
-    for some in _spans(len(asked.regions), limit):
-        regions = asked.regions[some]
-        own = region_covariances(tree, regions, workers=workers)
-        free = region_unknown(tree, regions, workers=workers)
-        questions = np.concatenate([np.zeros(0, np.int64), *of_region[some]])
-        for run in _spans(
-            len(questions), NUMBERS_AT_ONCE // max(columns.width, tree.algebra.n_block_entries)
-        ):
-            these = questions[run]
-            region, row = asked.region[these] - some.start, asked.row[these]
-            variances = columns.squares(own[region], row)
-            variances[variances < tree.model.rounding] = 0.0
-            if free is not None:
-                variances[columns.squares(free[region], row) > UNKNOWN_SHARE * whole[row]] = np.nan
-            out[these] = variances
-    return out
-
-
-def joint_covariance(tree: TreeCovariance, asked: Asked, *, workers: int = 1) -> "JointCovariance":
-    """Prepare the covariances of questions; arguments as for `asked_variances`."""
     finest, *inner = pass_up(tree, asked.regions)
     of_region = asked.of_region()
     return JointCovariance(
         _columns(tree.algebra, asked.rows),
         asked.row,
-        asked_variances(tree, asked, workers=workers),
+        variances,
         _finest(finest, len(asked.regions), tree.finest.signature),
         tuple(_level(pairs, of_region) for pairs in inner),
         bool(tree.inner[0].offsets[1] == 1),
@@ -164,7 +97,8 @@ class JointCovariance:
     Attributes:
         columns: The coefficients, turned.
         row: Row of each question; shape (n,).
-        variances: As `asked_variances` gives them; shape (n,).
+        variances: In squared counts: 0 for what is known exactly, infinite for what the measurements do not determine;
+            shape (n,).
         finest: The finest geounits that are whole.
         inner: The levels with children, from the one above the finest up.
         has_one_root: Whether the spine has one root.
@@ -189,20 +123,13 @@ class JointCovariance:
         out = np.empty((self.n, self.n))
         for run in _spans(self.n, NUMBERS_AT_ONCE // max(self.n, 1)):
             # What is on the diagonal and right of it; the other half is its mirror image.
-            strip = self._strip(run.start, run.stop, run.start)
+            strip = self._strip(run)
             square = strip[:, : run.stop - run.start]
             square[:] = 0.5 * (square + square.T)
             out[run, run.start :] = strip
             out[run.start :, run] = strip.T
-        np.fill_diagonal(out, self.variances)
+        np.fill_diagonal(out, np.where(np.isinf(self.variances), np.nan, self.variances))
         return out
-
-    def rows(self, start: int, stop: int) -> Floats:
-        """Covariances of questions start to stop - 1 with all; shape (stop - start, n).
-
-        For what is computed from the matrix strip by strip, where the whole would not fit into memory.
-        """
-        return self._strip(start, stop, 0)
 
     def times(self, weights: Floats) -> Floats:
         """The matrix times weights, without making the matrix; shape (n, k), as the weights have it.
@@ -210,7 +137,7 @@ class JointCovariance:
         The covariances of k contrasts with the weights W are W' times(W). Rows of questions that are not determined are
         NaN, and so is a column in which such a question has a weight.
         """
-        exact, unknown = self.variances == 0, np.isnan(self.variances)
+        exact, unknown = self.variances == 0, np.isinf(self.variances)
         used = np.where((exact | unknown)[:, None], 0.0, weights)
         out = np.zeros(weights.shape)
         for term in self._terms(0, self.n, 0):
@@ -220,11 +147,12 @@ class JointCovariance:
         out[unknown] = np.nan
         return out
 
-    def _strip(self, start: int, stop: int, least: int) -> Floats:
-        """Covariances of questions start to stop - 1 with those from `least` on."""
-        out = np.zeros((stop - start, self.n - least))
-        for term in self._terms(start, stop, least):
-            left, right = term.left - start, term.right - least
+    def _strip(self, run: slice) -> Floats:
+        """Covariances of a run of questions with those from its first on."""
+        start, stop = run.start, run.stop
+        out = np.zeros((stop - start, self.n - start))
+        for term in self._terms(start, stop, start):
+            left, right = term.left - start, term.right - start
             product = term.first @ term.second.T
             if _is_run(left) and _is_run(right):
                 # Views are added to in place; with lists of places numpy copies the sum twice.
@@ -232,9 +160,9 @@ class JointCovariance:
             else:
                 out[np.ix_(left, right)] += product
         # What is exact has rounding errors of zero. What is unknown has no numbers, not even with what is exact.
-        for value, these in ((0.0, self.variances == 0), (np.nan, np.isnan(self.variances))):
+        for value, these in ((0.0, self.variances == 0), (np.nan, np.isinf(self.variances))):
             out[these[start:stop]] = value
-            out[:, these[least:]] = value
+            out[:, these[start:]] = value
         return out
 
     def _terms(self, start: int, stop: int, least: int) -> "Iterator[_Term]":
@@ -426,11 +354,6 @@ class _Columns:
     classes: tuple[int, ...]
     rows: tuple[Floats, ...]
 
-    @property
-    def width(self) -> int:
-        """Numbers of a row."""
-        return sum(rows.shape[1] * rows.shape[2] for rows in self.rows)
-
     def plain(self, row: Integers) -> Floats:
         """The coefficients of some rows; shape (len(row), width)."""
         return self._joined([rows[row] for rows in self.rows], len(row))
@@ -438,13 +361,6 @@ class _Columns:
     def times(self, blocks: Floats, row: Integers) -> Floats:
         """The coefficients q of some rows times packed blocks, one row of blocks for each; shape (len(row), width)."""
         return self._joined(list(self._times(blocks, row)), len(row))
-
-    def squares(self, blocks: Floats, row: Integers) -> Floats:
-        """q B q' for some rows q with blocks B; shape (len(row),)."""
-        out = np.zeros(len(row))
-        for product, rows in zip(self._times(blocks, row), self.rows, strict=True):
-            out += np.einsum("nim,nim->n", product, rows[row])
-        return out
 
     def _times(self, blocks: Floats, row: Integers) -> Iterator[Floats]:
         basis = self.algebra.basis

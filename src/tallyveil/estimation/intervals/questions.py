@@ -1,4 +1,4 @@
-"""Questions about estimates: answers of query groups or any weighted sums, and how answers reach the cells.
+"""Questions about estimates: answers of query groups or any weighted sums of cells, and how answers reach the cells.
 
 *Cascade.* The adjoint of several queries adds every answer to all of its cells. Done directly, each cell gets
 one addition for each query. If a finer query refines a coarse one, each answer of the coarse query is first
@@ -94,8 +94,7 @@ class Questions:
 
     Attributes:
         algebra: The algebra of the release.
-        names: One line for each question.
-        weights: Weight of each cell, one question in each row; None if `cascade` defines the questions.
+        sums: Coefficients of weighted sums of cells, one question in each row; None if `cascade` defines the questions.
         cascade: The cascade of the query groups, or None. Of a query group whose groups overlap, it has every layer.
         places: For each question, its answer of the cascade. Each layer has places for all answers of its query group;
             the place of an answer in its own layer is the one that is kept.
@@ -105,8 +104,7 @@ class Questions:
     """
 
     algebra: BlockAlgebra
-    names: tuple[str, ...]
-    weights: Floats | None
+    sums: Floats | None
     cascade: Cascade | None
     places: Integers
     grams: Floats
@@ -115,12 +113,12 @@ class Questions:
     @property
     def n(self) -> int:
         """Number of questions."""
-        return len(self.names)
+        return len(self.places)
 
     def answers(self, rows: Floats, pool: Executor | None = None) -> Floats:
         """Answers from coefficients (n, n_cells), computed on the threads of a pool; shape (n, questions)."""
-        if self.weights is not None:
-            return rows @ coefficients(self.algebra, self.weights).T
+        if self.sums is not None:
+            return rows @ self.sums.T
         basis, cascade = self.algebra.basis, self.cascade
         assert cascade is not None
         out = np.zeros((len(rows), len(cascade.scale) + 1))
@@ -147,36 +145,38 @@ class Questions:
 
     def rows(self) -> Floats:
         """Coefficients of every question; shape (questions, n_cells)."""
-        if self.weights is not None:
-            return coefficients(self.algebra, self.weights)
+        if self.sums is not None:
+            return self.sums
         assert self.cascade is not None
         units = _unit_rows(self.cascade, self.algebra.n_cells, 0, len(self.cascade.scale))
         return coefficients(self.algebra, units[self.places])
 
 
-def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup | Floats) -> Questions:
-    """Questions from query groups, whose answers follow one another, or from weights of cells.
+def questions_of(algebra: BlockAlgebra, asked: Sequence[QueryGroup] | QueryGroup) -> Questions:
+    """Questions from query groups, whose answers follow one another.
 
     Args:
         algebra: The algebra of the release. Any query of its schema is allowed, whether measured or not.
-        asked: One query group or several, or weights of shape (n, n_cells). Groups of a query may overlap.
+        asked: One query group or several. Groups of a query may overlap.
     Raises:
-        SchemaError: weights or groups belong to another schema.
+        SchemaError: groups belong to another schema.
     """
     groups = [asked] if isinstance(asked, QueryGroup) else asked
-    if isinstance(groups, np.ndarray):
-        weights = np.atleast_2d(np.asarray(groups, np.float64))
-        _check_width(algebra, weights.shape[1])
-        names = tuple(f"weights {row}" for row in range(len(weights)))
-        places = np.arange(len(weights))
-        return Questions(algebra, names, weights, None, places, *_distinct(algebra, weights, None))
     for group in groups:
-        _check_width(algebra, group.n_cells)
+        if group.n_cells != algebra.n_cells:
+            raise SchemaError(
+                f"a question has {group.n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. Ask "
+                "a query of that schema."
+            )
     cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
-    labels = (label for group in groups for label in group.labels())
     places = _places_of_answers(groups)
     grams, gram_of = _distinct(algebra, None, cascade)
-    return Questions(algebra, tuple(labels), None, cascade, places, grams, gram_of[places])
+    return Questions(algebra, None, cascade, places, grams, gram_of[places])
+
+
+def sums_of(algebra: BlockAlgebra, rows: Floats) -> Questions:
+    """Questions about weighted sums of cells, given by their coefficients; shape (questions, n_cells)."""
+    return Questions(algebra, rows, None, np.arange(len(rows)), *_distinct(algebra, rows, None))
 
 
 def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
@@ -197,40 +197,26 @@ def _places_of_answers(groups: Sequence[QueryGroup]) -> Integers:
     return np.concatenate(places)
 
 
-def _check_width(algebra: BlockAlgebra, n_cells: int) -> None:
-    if n_cells != algebra.n_cells:
-        raise SchemaError(
-            f"a question has {n_cells} cells, but schema '{algebra.schema.name}' has {algebra.n_cells}. Ask a query "
-            "of that schema, or give one weight for each cell."
-        )
-
-
 def n_distinct_blocks(algebra: BlockAlgebra, groups: Sequence[QueryGroup]) -> int:
     """Number of distinct Gram blocks of the answers of some queries: the rows of `Questions.grams`, without them."""
     cascade = cascade_of([layer for group in groups for layer in group.layers], algebra.n_cells)
     return len(_alike(algebra, None, cascade)[0])
 
 
-def _distinct(
-    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
-) -> tuple[Floats, Integers]:
+def _distinct(algebra: BlockAlgebra, sums: Floats | None, cascade: Cascade | None) -> tuple[Floats, Integers]:
     """The distinct Gram blocks, and the row of each question. Many answers of a query share the same blocks."""
-    first, number = _alike(algebra, weights, cascade)
+    first, number = _alike(algebra, sums, cascade)
     grams = np.empty((len(first), algebra.n_block_entries))
     at_once = max(1, NUMBERS_AT_ONCE // max(algebra.n_block_entries, algebra.n_cells))
     for start in range(0, len(first), at_once):
         # Only one question of each kind needs its blocks: the answers of a query are mostly alike.
         run = first[start : start + at_once]
-        rows = coefficients(
-            algebra, np.concatenate([_cells(algebra, weights, cascade, k, k + 1) for k in run])
-        )
-        grams[start : start + at_once] = gram(algebra, rows, rows)
+        rows = np.concatenate([_rows(algebra, sums, cascade, k, k + 1) for k in run])
+        grams[start : start + at_once] = gram(algebra, rows)
     return grams, number
 
 
-def _alike(
-    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None
-) -> tuple[Integers, Integers]:
+def _alike(algebra: BlockAlgebra, sums: Floats | None, cascade: Cascade | None) -> tuple[Integers, Integers]:
     """The first question with each distinct Gram blocks, and the number of these blocks for each question.
 
     The blocks of a question may be as many numbers as it has pairs of cells. So they are told apart by their products
@@ -241,10 +227,10 @@ def _alike(
     known: dict[bytes, int] = {}
     first: list[int] = []
     number: list[int] = []
-    n = len(weights) if weights is not None else len(cascade.scale) if cascade is not None else 0
+    n = len(sums) if sums is not None else len(cascade.scale) if cascade is not None else 0
     for start in range(0, n, ROWS_AT_ONCE):
-        cells = _cells(algebra, weights, cascade, start, min(start + ROWS_AT_ONCE, n))
-        for place, row in enumerate(_products(algebra, coefficients(algebra, cells)), start=start):
+        rows = _rows(algebra, sums, cascade, start, min(start + ROWS_AT_ONCE, n))
+        for place, row in enumerate(_products(algebra, rows), start=start):
             # Rounded, because equal blocks may differ in their last bits by the order of additions.
             key = (np.round(row, 10) + 0.0).tobytes()  # no zero is negative
             if key not in known:
@@ -266,14 +252,14 @@ def _products(algebra: BlockAlgebra, rows: Floats) -> Floats:
     return np.concatenate(packed, axis=1)
 
 
-def _cells(
-    algebra: BlockAlgebra, weights: Floats | None, cascade: Cascade | None, start: int, stop: int
+def _rows(
+    algebra: BlockAlgebra, sums: Floats | None, cascade: Cascade | None, start: int, stop: int
 ) -> Floats:
-    """Weights of the cells in questions start to stop - 1."""
-    if weights is not None:
-        return weights[start:stop]
+    """Coefficients of questions start to stop - 1."""
+    if sums is not None:
+        return sums[start:stop]
     assert cascade is not None
-    return _unit_rows(cascade, algebra.n_cells, start, stop)
+    return coefficients(algebra, _unit_rows(cascade, algebra.n_cells, start, stop))
 
 
 def _unit_rows(cascade: Cascade, n_cells: int, start: int, stop: int) -> Floats:

@@ -34,7 +34,7 @@ from scipy.special import ndtri
 from tallyveil.arrays import Floats, Integers
 from tallyveil.errors import ConfigError
 from tallyveil.estimation.intervals.algebra import coefficients
-from tallyveil.estimation.intervals.answers import Answers
+from tallyveil.estimation.intervals.answers import Answers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.interval import (
     IntervalKind,
@@ -46,6 +46,7 @@ from tallyveil.estimation.intervals.interval import (
 )
 from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import TreeModel
+from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import marks_of, short_mark
@@ -520,7 +521,9 @@ def _covariance(
     regions = [region_of(release.spine, family.members_of(number)) for number in range(family.n_entities)]
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
     asked = Asked(regions, area, coefficients(model.algebra, distinct), row.reshape(-1))
-    return joint_covariance(tree_covariance(model, workers=workers), asked, workers=workers).matrix()
+    tree = tree_covariance(model, workers=workers)
+    variances = region_variances(tree, regions, sums_of(model.algebra, asked.rows), workers=workers)
+    return joint_covariance(tree, asked, variances[asked.region, asked.row]).matrix()
 
 
 def _estimates(

@@ -1,16 +1,20 @@
-"""Questions in words: which counts of a release somebody asks for.
+"""Questions in words: which counts of a release somebody asks for, or what follows from them.
 
-    NAMES [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES]
+    [MEASURE of] NAMES [across GEOLEVEL] [where CONDITIONS] [in AREAS] [minus AREAS] [as share of NAMES | as deviation]
 
 NAMES are attributes and recodes, and at most one geolevel or family of entities, joined by `by`; `total` stands
 for none. A condition is `NAME = LEVEL, LEVEL, ...` or `NAME from LEVEL to LEVEL`, in the order of the schema;
-conditions are joined by `and`. AREAS are geocodes or names of areas, separated by commas. A word with spaces,
-commas, equals signs or quotes, or one that is a word of the grammar, stands between quotes; a quote inside it is
-doubled. Example:
+conditions are joined by `and`. AREAS are geocodes or names of areas, separated by commas. A MEASURE is `median`,
+`quantile NUMBER`, `entropy`, `dissimilarity`, `gini` or `theil`, of the first of the names; the last three compare
+areas of a geolevel. A word with spaces, commas, equals signs or quotes, or one that is a word of the grammar, stands
+between quotes; a quote inside it is doubled. Examples:
 
     sex by age5 by Town where citizenship = foreign, stateless and age from 18 to 64 as share of sex
+    median of age by sex by Town
+    dissimilarity of citizenship by Town across Block
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +25,20 @@ from tallyveil.exact import as_given, type_of
 from tallyveil.printable import short_name
 
 TOTAL: Final = "total"
-WORDS: Final = ("by", "where", "and", "in", "minus", "as", "share", "of", "from", "to")
+WORDS: Final = ("by", "across", "where", "and", "in", "minus", "as", "share", "of", "from", "to")
 """Words of the grammar, which have another meaning only between quotes."""
 LONGEST: Final = 100_000
 """Characters of a question, with lists of some thousand geocodes. Anything longer is a file given by mistake."""
 FORM: Final = "NAME by NAME where NAME = LEVEL in AREA minus AREA as share of NAME"
+COMPARING: Final = ("dissimilarity", "gini", "theil")
+"""Indices that compare areas."""
+INDICES: Final = ("entropy", *COMPARING)
+MEASURES: Final = "'median', 'quantile NUMBER', " + ", ".join(f"'{index}'" for index in INDICES)
+LIMIT: Final = 0.65
+"""Half the width of an interval of 95 %, as a part of the number, above which the number should not be used: 1.96 times
+the coefficient of variation of 33.3 % above which Statistics Canada calls an estimate unacceptable. Twice it lets
+numbers pass whose interval reaches from nearly nothing to more than double; half of it is the limit there for what is
+acceptable."""
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([=,])|([^\s=,'"]+))""")
 
@@ -44,6 +57,23 @@ class Condition(NamedTuple):
     is_span: bool
 
 
+class Measure(NamedTuple):
+    """A number that follows from the counts by one attribute.
+
+    Attributes:
+        kind: "quantile", or an index.
+        part: The part of the people below the quantile, such as 0.5 for the median; 0 for an index.
+    """
+
+    kind: str
+    part: float = 0.0
+
+    @property
+    def is_quantile(self) -> bool:
+        """Whether it is a level of the attribute, and not a number."""
+        return self.kind == "quantile"
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked.
@@ -55,6 +85,9 @@ class Question:
             several unions.
         minus: Areas whose counts are subtracted; empty for none.
         share_of: Names that the denominator keeps; None if no share is asked for.
+        is_deviation: Whether each count is compared with the mean of all areas.
+        measure: What is asked of the first of `by`; None for counts.
+        across: Geolevel whose areas an index compares; None for none.
     """
 
     by: tuple[str, ...] = ()
@@ -62,6 +95,9 @@ class Question:
     areas: tuple[str, ...] | dict[str, tuple[str, ...]] | None = None
     minus: tuple[str, ...] = ()
     share_of: tuple[str, ...] | None = None
+    is_deviation: bool = False
+    measure: Measure | None = None
+    across: str | None = None
 
 
 def refused(message: str) -> ConfigError:
@@ -120,6 +156,15 @@ class _Reader:
         self._at += 1
         return token.text
 
+    def measure(self) -> Measure | None:
+        """The measure at the beginning, with its `of`; None if there is none."""
+        ahead = [token.text for token in self._tokens[:3] if token.is_plain]
+        length = 2 if ahead[:1] == ["quantile"] and ahead[1:2] != ["of"] else 1
+        if ahead[length : length + 1] != ["of"]:
+            return None
+        self._at = length + 1
+        return measure_of(" ".join(ahead[:length]))
+
     def names(self, what: str, sign: str) -> tuple[str, ...]:
         """Names with a sign or word between them."""
         names = [self.name(what)]
@@ -148,7 +193,9 @@ def read_question(text: str) -> Question:
             f"the question is {type_of(text)}, wanted a text of at most {LONGEST:,} characters of the form {FORM}."
         )
     reader = _Reader(text)
+    measure = reader.measure()
     by = reader.names("an attribute, a recode, a geolevel or 'total'", "by")
+    across = reader.name("a geolevel") if reader.take("across") else None
     where: list[Condition] = []
     if reader.take("where"):
         where.append(_condition(reader))
@@ -156,15 +203,70 @@ def read_question(text: str) -> Question:
             where.append(_condition(reader))
     areas = reader.names("the geocode or name of an area", ",") if reader.take("in") else None
     minus = reader.names("the geocode or name of an area", ",") if reader.take("minus") else ()
-    share_of = None
+    share_of, is_deviation = None, False
     if reader.take("as"):
-        if not (reader.take("share") and reader.take("of")):
+        is_deviation = reader.take("deviation")
+        if not is_deviation and not (reader.take("share") and reader.take("of")):
             raise refused(
-                "the question has 'as' without 'share of'. Write: as share of NAME, or: as share of total."
+                "the question has 'as' without 'share of' or 'deviation'. Write: as share of NAME, or: as share of "
+                "total, or: as deviation."
             )
-        share_of = _without_total(reader.names("an attribute, a recode or 'total'", "by"))
+        if not is_deviation:
+            share_of = _without_total(reader.names("an attribute, a recode or 'total'", "by"))
     reader.refuse_rest()
-    return Question(_without_total(by), tuple(where), areas, minus, share_of)
+    return _understood(
+        Question(_without_total(by), tuple(where), areas, minus, share_of, is_deviation, measure, across)
+    )
+
+
+def measure_of(text: str) -> Measure:
+    """A measure from its words.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    word, _, number = text.partition(" ")
+    if word == "quantile":
+        try:
+            part = float(number)
+        except ValueError:
+            part = math.nan
+        if 0 < part < 1:
+            return Measure("quantile", part)
+        raise refused(
+            f"the quantile is {short_name(number)!r}, wanted a number above 0 and below 1, as in: quantile 0.9 of age."
+        )
+    if text == "median":
+        return Measure("quantile", 0.5)
+    if text in INDICES:
+        return Measure(text)
+    raise refused(f"{short_name(text)!r} is no measure. Known: {MEASURES}.")
+
+
+def _understood(question: Question) -> Question:
+    """The question, if its parts can stand together."""
+    measure = question.measure
+    if question.share_of is not None and question.is_deviation:
+        raise refused("a share and a deviation are asked for. Ask for one of them.")
+    if measure is None:
+        if question.across is not None:
+            raise refused(
+                f"areas are compared across {short_name(question.across)!r} without an index. Write: dissimilarity of "
+                "NAME across GEOLEVEL."
+            )
+        return question
+    if not question.by:
+        raise refused("a measure is asked for of no attribute. Write: median of NAME.")
+    if question.share_of is not None or question.is_deviation or question.minus:
+        raise refused(
+            "a measure is asked for together with a share, a deviation or a difference. Ask for one of them."
+        )
+    if (question.across is not None) != (measure.kind in COMPARING):
+        raise refused(
+            f"{measure.kind!r} {'compares areas' if measure.kind in COMPARING else 'compares no areas'}. Write: "
+            "dissimilarity of NAME across GEOLEVEL, or: entropy of NAME."
+        )
+    return question
 
 
 def _without_total(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -196,8 +298,12 @@ def question_of(
     by: Sequence[str],
     where: Mapping[str, Levels] | None,
     areas: Sequence[str] | Mapping[str, Sequence[str]] | None,
-    minus: Sequence[str],
-    share_of: Sequence[str] | None,
+    minus: Sequence[str] = (),
+    share_of: Sequence[str] | None = None,
+    *,
+    is_deviation: bool = False,
+    measure: str | None = None,
+    across: str | None = None,
 ) -> Question:
     """A question from Python; arguments as for `Question`, with a slice for a span of levels.
 
@@ -216,15 +322,23 @@ def question_of(
                 f"where names no level of {short_name(known)!r}. Give one or more, or leave it out."
             )
         conditions.append(Condition(known, labels, isinstance(levels, slice)))
+    some: tuple[str, ...] | dict[str, tuple[str, ...]] | None = None
     if isinstance(areas, Mapping):
-        named = {_names("areas", [name])[0]: _names("areas", codes) for name, codes in areas.items()}
-        return Question(_names("by", by), tuple(conditions), named, _names("minus", minus), _kept(share_of))
-    some = None if areas is None else _names("areas", areas)
-    return Question(_names("by", by), tuple(conditions), some, _names("minus", minus), _kept(share_of))
-
-
-def _kept(share_of: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if share_of is None else _without_total(_names("share_of", share_of))
+        some = {_names("areas", [name])[0]: _names("areas", codes) for name, codes in areas.items()}
+    elif areas is not None:
+        some = _names("areas", areas)
+    return _understood(
+        Question(
+            _without_total(_names("by", by)),
+            tuple(conditions),
+            some,
+            _names("minus", minus),
+            None if share_of is None else _without_total(_names("share_of", share_of)),
+            is_deviation,
+            None if measure is None else measure_of(measure),
+            across,
+        )
+    )
 
 
 def _names(argument: str, names: object) -> tuple[str, ...]:

@@ -19,11 +19,11 @@ from tallyveil.estimation.intervals.model import (
     model_of_levels,
     with_queries,
 )
-from tallyveil.files.finished import LEDGER, MANIFEST, refuse_unfinished
+from tallyveil.files.finished import LEDGER, MANIFEST, PLAN, refuse_unfinished
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.histograms import read_histogram
 from tallyveil.files.manifest import Manifest, ReleaseKind
-from tallyveil.files.manifest_files import entered_manifest, written_manifest
+from tallyveil.files.manifest_files import entered_manifest, require_plan, written_manifest
 from tallyveil.geography.areas import Hierarchies, with_sums
 from tallyveil.geography.spine import Spine
 from tallyveil.plans.fitting import stated_plan
@@ -95,6 +95,9 @@ def open_release(root: Path, *, in_run: bool = False) -> FinishedRelease:
     # lack the ledger. If the ledger is there, it is checked.
     read = entered_manifest if (root / LEDGER).exists() and not in_run else written_manifest
     manifest = read(root, ReleaseKind.TOPDOWN)
+    # A copy may lack the plan as well.
+    if (root / PLAN).exists() and not in_run:
+        require_plan(root, manifest)
     plan = manifest.body["plan"]
     stated = stated_plan(root / MANIFEST, plan)
     hierarchies = read_hierarchies(root)

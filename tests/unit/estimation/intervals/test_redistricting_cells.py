@@ -6,12 +6,13 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from tallyveil.budget.presets import load_strategy_preset
-from tallyveil.estimation.intervals.answers import level_answers
+from tallyveil.estimation.intervals.algebra import coefficients
+from tallyveil.estimation.intervals.answers import level_answers, region_variances
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import fit_tree
-from tallyveil.estimation.intervals.joint import asked_of, joint_covariance
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
-from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.questions import questions_of, sums_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.presets import load_preset
@@ -80,7 +81,7 @@ def test_three_blocks_of_2016_cells():
 
     tree = tree_covariance(model)
     fit = fit_tree(tree, Rows(tables), {"State": np.array([[truth.sum()]])})
-    questions = questions_of(model.algebra, weights)
+    questions = sums_of(model.algebra, coefficients(model.algebra, weights))
     found = [
         level_answers(fit, 0, questions),
         level_answers(fit, 3, questions),
@@ -91,7 +92,9 @@ def test_three_blocks_of_2016_cells():
         np.testing.assert_allclose(one.estimates[place], estimates[own], rtol=RELATIVE, atol=RELATIVE)
         np.testing.assert_allclose(one.variances[place], np.diag(covariance[own, own]), rtol=RELATIVE)
     regions = [region_of(spine, np.flatnonzero(block)) for block in blocks]
-    made = joint_covariance(tree, asked_of(regions, questions)).matrix()
+    variances = region_variances(tree, regions, questions)
+    region, row = np.divmod(np.arange(variances.size), questions.n)
+    made = joint_covariance(tree, Asked(regions, region, questions.rows(), row), variances.ravel()).matrix()
     assert np.abs(made - covariance).max() <= RELATIVE * np.abs(covariance).max()
     assert level_answers(fit, 0, questions_of(model.algebra, schema.query("total"))).estimates[
         0, 0

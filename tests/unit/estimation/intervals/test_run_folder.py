@@ -8,17 +8,19 @@ import pytest
 
 import tallyveil.estimation.intervals.fit as fitting
 from tallyveil.errors import ConstraintError, GeographyError, StoreError
+from tallyveil.estimation.intervals.algebra import coefficients
 from tallyveil.estimation.intervals.answers import (
     level_answers,
     level_variances,
     region_answers,
+    region_variances,
 )
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import KeptRows, StoredRows, fit_tree
 from tallyveil.estimation.intervals.interval import contains, intervals_of
-from tallyveil.estimation.intervals.joint import asked_of, joint_covariance
+from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.estimation.intervals.model import Zeros, model_of_strategy
-from tallyveil.estimation.intervals.questions import questions_of
+from tallyveil.estimation.intervals.questions import questions_of, sums_of
 from tallyveil.estimation.intervals.regions import region_of
 from tallyveil.files.histograms import read_histogram
 from tallyveil.measurements.store import StoredMeasurements
@@ -116,9 +118,10 @@ def test_estimates_add_up_and_whole_geounits_are_their_sum(release):
     together = region_of_town(spine, 1) + region_of_town(spine, 2) + region_of_town(spine, 6)
     found = region_answers(fit, [together], questions)
     np.testing.assert_allclose(found.estimates[0], answers[1].estimates[towns].sum(axis=0), rtol=1e-12)
-    joint = joint_covariance(
-        fit.covariance, asked_of([region_of_town(spine, town) for town in towns], questions)
-    )
+    regions = [region_of_town(spine, town) for town in towns]
+    region, row = np.divmod(np.arange(3 * questions.n), questions.n)
+    variances = region_variances(fit.covariance, regions, questions).ravel()
+    joint = joint_covariance(fit.covariance, Asked(regions, region, questions.rows(), row), variances)
     shared = sum(np.split(sum(np.split(joint.matrix(), 3)), 3, axis=1))
     np.testing.assert_allclose(found.variances[0], np.diag(shared), rtol=1e-9, atol=1e-9)
 
@@ -133,11 +136,12 @@ def test_difference_of_two_regions(release):
     )
     found = region_answers(fit, [north, south, north - south], total)
     assert found.estimates[2, 0] == pytest.approx(found.estimates[0, 0] - found.estimates[1, 0])
-    shared = joint_covariance(fit.covariance, asked_of([north, south], total)).matrix()[0, 1]
+    asked = Asked([north, south], np.arange(2), total.rows(), np.zeros(2, np.int64))
+    shared = joint_covariance(fit.covariance, asked, found.variances[:2, 0]).matrix()[0, 1]
     assert found.variances[2, 0] == pytest.approx(found.variances[0, 0] + found.variances[1, 0] - 2 * shared)
-    # weights ask the same question as the query
-    weights = questions_of(model.algebra, np.ones((1, plan.schema.size)))
-    again = region_answers(fit, [north], weights)
+    # the sum of all cells is the same question as the query
+    everybody = sums_of(model.algebra, coefficients(model.algebra, np.ones((1, plan.schema.size))))
+    again = region_answers(fit, [north], everybody)
     assert again.estimates[0, 0] == pytest.approx(found.estimates[0, 0], rel=1e-9)
     assert again.variances[0, 0] == pytest.approx(found.variances[0, 0], rel=1e-9)
 

@@ -1,18 +1,22 @@
 """Questions in words: what they mean, that answers are those of intervals and of dense sums, and what is refused."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy.special import ndtr
 
 import tallyveil
 from tallyveil.errors import ConfigError, GeographyError, StoreError
+from tallyveil.estimation.intervals import indices
 from tallyveil.estimation.intervals.interval import NO_INTERVALS
 from tallyveil.files.intervals import read_interval_table
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.postprocess.derived import ask
-from tallyveil.postprocess.derived.question import Condition, Question, read_question
+from tallyveil.postprocess.derived import asking, numbers
+from tallyveil.postprocess.derived.question import LIMIT, Condition, Measure, Question, read_question
 from tallyveil.postprocess.intervals.fits import fits_of
 from tallyveil.postprocess.intervals.job import make_intervals
 from tallyveil.products.topdown.run.run import run_release
@@ -89,7 +93,7 @@ def test_a_difference_has_the_variance_of_its_covariances(release, monkeypatch):
         with pytest.raises(ConfigError, match="weights have shape"):
             towns.covariance(wrong)
     with monkeypatch.context() as patch:
-        patch.setattr("tallyveil.postprocess.derived.ask.machine_memory", lambda: 1000)
+        patch.setattr("tallyveil.postprocess.derived.answer.machine_memory", lambda: 1000)
         with pytest.raises(ConfigError, match="a quarter is kept free"):
             towns.covariance()
     assert less["count"][3] == towns.table["count"][3] - towns.table["count"][0]
@@ -125,7 +129,7 @@ def test_a_share_of_what_may_be_zero_is_not_given(release):
     assert small.height
     assert small["estimate"].null_count() == small["lower"].null_count() == small.height
     assert not small["usable"].any()
-    assert set(small["lacking"]) == {ask.SMALL}
+    assert set(small["lacking"]) == {numbers.SMALL}
 
 
 def test_rates_per_public_numbers(release):
@@ -140,7 +144,7 @@ def test_rates_per_public_numbers(release):
 def test_which_numbers_are_usable(release):
     made = release.ask("age by Block").table
     half = (made["upper"] - made["lower"]) / 2
-    assert made["usable"].to_list() == (half <= ask.LIMIT * made["count"]).to_list()
+    assert made["usable"].to_list() == (half <= LIMIT * made["count"]).to_list()
     assert 0 < made["usable"].sum() < made.height
     assert release.ask("age by Block", limit=1e-9).table["usable"].to_list() == (half == 0).to_list()
     assert release.ask("total by Region").table["usable"].all()  # exact
@@ -177,6 +181,13 @@ def test_the_words_of_a_question():
         ("sex", "age"),
     )
     assert read_question("total as share of total") == Question(share_of=())
+    assert read_question("total as deviation") == Question(is_deviation=True)
+    assert read_question("median of age by Town").measure == Measure("quantile", 0.5)
+    assert read_question("quantile 0.9 of age").measure == Measure("quantile", 0.9)
+    theil = read_question("theil of home by Town across Block in 01")
+    assert theil == Question(("home", "Town"), (), ("01",), measure=Measure("theil"), across="Block")
+    # words of measures are names, too, where no "of" follows
+    assert read_question("median by quantile") == Question(("median", "quantile"))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +199,18 @@ def test_the_words_of_a_question():
         ("age where home = ", "has its end where a level"),
         ("age where home from house", "'from' without 'to'"),
         ("age as part of home", "'as' without 'share of'"),
+        ("age as deviation by Town", "goes on with 'by'"),
+        ("median of total", "of no attribute"),
+        ("median of Town", "'Town' is no attribute"),
+        ("median of age where age = old", "one level 'old'"),
+        ("median of age as share of home", "together with a share"),
+        ("quantile 2 of age", "the quantile is '2', wanted a number"),
+        ("quantile of age", "the quantile is '', wanted"),
+        ("mode of age", "'mode' is no measure"),
+        ("age across Block", "without an index"),
+        ("dissimilarity of age", "compares areas"),
+        ("entropy of age across Block", "compares no areas"),
+        ("theil of age across Street", "no geolevel"),
         ("age home", "goes on with 'home'"),
         ('age where home = "house', "quote without its end"),
         ("ages", "Did you mean 'age'"),
@@ -215,7 +238,7 @@ def test_questions_that_are_refused(release, question, words):
         ({"areas": []}, "empty"),
         ({"areas": {}}, "empty"),
         ({"areas": [1]}, "list of names"),
-        ({"by": ["Town"], "areas": {"a": ["P01"]}}, "as unions by name"),
+        ({"by": ["Town"], "areas": {"a": ["P01"]}}, "unions by name"),
         ({"by": ["Town"], "areas": ["P01", "P01"]}, "twice"),
         ({"where": {"age": []}}, "names no level"),
         ({"where": {"age": slice("young", None)}}, "list of names"),
@@ -223,6 +246,12 @@ def test_questions_that_are_refused(release, question, words):
         ({"per": {}}, "no number for 'all'"),
         ({"per": {"all": 5}, "share_of": []}, "with a share or a difference"),
         ({"limit": 0.0}, "above 0"),
+        ({"limit": 1e308}, "at most 1000"),
+        ({"limit": float("inf")}, "at most 1000"),
+        ({"threshold": 0.5}, "neither a share nor a deviation"),
+        ({"threshold": 1.0, "share_of": []}, "below 1"),
+        ({"share_of": [], "deviation": True}, "Ask for one of them"),
+        ({"measure": "median", "by": ["age"], "per": {"all": 5}}, "a number that is no count|no count"),
     ],
 )
 def test_arguments_that_are_refused(release, arguments, words):
@@ -235,9 +264,13 @@ def test_areas_and_releases_that_cannot_be_asked(release, root, tmp_path, monkey
         release.ask("total in 07")
     with pytest.raises(GeographyError, match="in 'Town'"):
         release.ask("total by Town in P")
-    monkeypatch.setattr(ask, "MOST_ROWS", 5)
-    with pytest.raises(ConfigError, match="at most 5 rows"):
+    monkeypatch.setattr(asking, "MOST_ROWS", 5)
+    with pytest.raises(ConfigError, match="rows; at most 5 are answered"):
         release.ask("total by Block")
+    monkeypatch.setattr(asking, "MOST_ROWS", 10**9)
+    monkeypatch.setattr(asking, "MOST_NUMBERS", 50)
+    with pytest.raises(ConfigError, match=r"counts of all areas by the levels .*; at most 50 are"):
+        release.ask("age by Block")
     with pytest.raises(StoreError):
         tallyveil.open(tmp_path).ask("total")
 
@@ -260,3 +293,166 @@ def test_a_release_with_a_model_for_each_table(make_small_inputs, tmp_path):
     wanted = read_interval_table(tmp_path / "out", "Town", "age").collect()
     np.testing.assert_allclose(made["estimate"], wanted["estimate"], atol=2e-6)
     np.testing.assert_allclose(made["standard_error"], wanted["standard_error"], atol=2e-6)
+
+
+def test_quantiles_are_those_of_the_counts(root, release):
+    """Against the levels that the published counts and the tests of single sums give."""
+    made = release.ask("median of age by home by Town").table
+    counts = release.ask("age by home by Town").table
+    levels = ["young", "middle", "old"]
+    assert made.columns == [
+        *("geocode", "home", "count", "published", "estimate", "lower", "upper", "usable", "lacking")
+    ]
+    for row in made.iter_rows(named=True):
+        some = counts.filter(geocode=row["geocode"], home=row["home"]).sort(
+            pl.col("age").replace_strict({level: number for number, level in enumerate(levels)})
+        )
+        assert row["count"] == some["count"].sum()
+        cumulated = np.cumsum(some["count"])
+        if row["count"]:
+            assert row["published"] == levels[int((2 * cumulated < row["count"]).sum())]
+        if row["lacking"] is None:
+            places = [levels.index(row[name]) for name in ("lower", "estimate", "upper")]
+            assert places == sorted(places)
+    assert made["lacking"].null_count() > 0
+    assert release.ask(by=["age", "home", "Town"], measure="median").table.equals(made)
+    low = release.ask("quantile 0.01 of age by Region").table.row(0, named=True)
+    high = release.ask("quantile 0.99 of age by Region").table.row(0, named=True)
+    assert (low["published"], high["published"]) == ("young", "old")
+
+
+def test_an_index_is_that_of_its_counts(release):
+    made = release.ask("entropy of age by Town where home = house").table
+    answer = release.ask("age by Town where home = house")
+    shares = answer.table["count"].to_numpy().reshape(-1, 3) / answer.table["count"].to_numpy().reshape(
+        -1, 3
+    ).sum(1, keepdims=True)
+    np.testing.assert_allclose(made["published"], -(shares * np.log(shares)).sum(axis=1))
+    given = np.flatnonzero(made["lacking"].is_null())
+    assert len(given)
+    town, whole = int(given[0]), answer.covariance()
+    own = whole[3 * town : 3 * town + 3, 3 * town : 3 * town + 3]
+    x = answer.table["estimate"].to_numpy()[3 * town : 3 * town + 3]
+    p = x / x.sum()
+    slope = -(np.log(p) - (p * np.log(p)).sum()) / x.sum()
+    assert made["standard_error"][town] == pytest.approx(np.sqrt(slope @ own @ slope), rel=1e-4)
+    with pytest.raises(ConfigError, match="no covariances"):
+        release.ask("entropy of age").covariance()
+
+
+def test_indices_compare_the_parts_of_each_area(release, root):
+    made = release.ask("dissimilarity of home across Town").table
+    cells = pl.read_parquet(root / "histogram" / "Town.parquet").cast(
+        {"geocode": pl.String, "home": pl.String}
+    )
+    table = (
+        cells.group_by("geocode", "home")
+        .agg(pl.col("count").sum())
+        .pivot("home", index="geocode", values="count")
+    )
+    x = table.drop("geocode").fill_null(0).to_numpy().astype(float)
+    p, t = x.sum(0) / x.sum(), x.sum(1)
+    wanted = np.abs(x - np.outer(t, p)).sum() / (2 * x.sum() * (p * (1 - p)).sum())
+    assert made["published"][0] == pytest.approx(wanted)
+    blocks = release.ask("gini of home by Town across Block").table
+    # Blocks are so small that the noise alone makes them differ.
+    assert set(blocks["lacking"].drop_nulls()) <= {indices.BIASED, indices.MAY_BE_ZERO}
+    assert blocks["lacking"].null_count() < blocks.height
+
+
+def test_deviations_and_what_is_said_of_a_threshold(release, tmp_path):
+    towns = release.ask("total by Town")
+    made = release.ask("total by Town as deviation", threshold=0.5).table
+    x = towns.table["estimate"].to_numpy()
+    np.testing.assert_allclose(made["estimate"], x / x.mean() - 1, atol=1e-6)
+    counts = towns.table["count"].to_numpy()
+    np.testing.assert_allclose(made["published"], counts / counts.mean() - 1, atol=1e-9)
+    n, matrix = len(x), towns.covariance()
+    slope = (np.eye(n) - np.outer(x / x.mean(), np.full(n, 1 / n))) / x.mean()
+    np.testing.assert_allclose(made["standard_error"], np.sqrt(np.diag(slope @ matrix @ slope.T)), atol=1e-6)
+    assert set(made["statement"]) <= {"within", "outside", "open"}
+    for row in made.iter_rows(named=True):
+        if row["statement"] == "within":
+            assert abs(row["estimate"]) < 0.5 < 1 + row["probability"]
+            assert row["probability"] > 0.95
+    shares = release.ask("age by Town as share of total", threshold=0.3).table
+    z = (shares["estimate"] - 0.3) / shares["standard_error"]
+    rough = ndtr(z.to_numpy())
+    assert np.abs(shares["probability"] - rough).max() < 0.05
+    assert (shares.filter(statement="above")["lower"] > 0.3).all()
+    assert (shares.filter(statement="not above")["upper"] < 0.3).all()
+    assert shares.filter(statement="open").height
+
+
+def test_a_plan_of_districts_is_answered_whole(release, tmp_path, command, root):
+    blocks = release.table("Block", "total")["geocode"].unique(maintain_order=True).to_list()
+    plan = pl.DataFrame(
+        {"geocode": blocks, "district": [f"D{number % 2 + 1}" for number in range(len(blocks))]}
+    )
+    plan.write_csv(tmp_path / "plan.csv")
+    districts = release.districts(tmp_path / "plan.csv")
+    made = release.ask("age as share of total", areas=districts, threshold=0.4).table
+    assert made["geocode"].unique(maintain_order=True).to_list() == ["D1", "D2"]
+    wanted = districts.estimate(["total"])
+    of = release.ask("total", areas=districts).table
+    assert of["count"].to_list() == wanted["published"].to_list()
+    np.testing.assert_allclose(of["estimate"], wanted["estimate"], atol=1e-4)
+    asked = ("ask", root, "age as share of total", "--district", tmp_path / "plan.csv", "--threshold", "0.4")
+    rows = json.loads(command(*asked, "--json"))["rows"]
+    assert pl.DataFrame(rows, schema=made.schema).equals(made)
+    said = command(*asked)
+    assert "statement" in said
+    assert "D2" in said
+    with pytest.raises(ConfigError, match="given twice"):
+        release.ask("age by Town", areas=districts)
+    assert "only together with --district" in command("ask", root, "age", "--district-column", "a", code=2)
+
+
+def test_the_difference_of_two_releases(make_small_inputs, tmp_path, release, root, command):
+    plan = load_plan(make_small_inputs(tmp_path / "inputs"))
+    run_release(plan, tmp_path / "later", test_key=bytes([1]) * 32, workers=1)
+    later = tallyveil.open(tmp_path / "later")
+    before, after = release.ask("age by Town"), later.ask("age by Town")
+    made = after.minus(before)
+    np.testing.assert_allclose(
+        made.table["estimate"], after.table["estimate"] - before.table["estimate"], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        made.table["standard_error"] ** 2,
+        after.table["standard_error"] ** 2 + before.table["standard_error"] ** 2,
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(made.covariance(), after.covariance() + before.covariance())
+    assert (made.table["lower"] <= made.table["estimate"] + 1).all()
+    assert made.table["count"].to_list() == (after.table["count"] - before.table["count"]).to_list()
+    shares = later.ask("age by Town as share of total").minus(release.ask("age by Town as share of total"))
+    assert shares.table["standard_error"].null_count() == 0
+    rows = json.loads(command("ask", tmp_path / "later", "age by Town", "--earlier", root, "--json"))["rows"]
+    assert [row["estimate"] for row in rows] == made.table["estimate"].to_list()
+    for other, words in (
+        (before, "same measurements"),
+        (later.ask("age by Block"), "not the same areas"),
+        (later.ask("median of age by Town"), "no difference"),
+        (before.table, "takes the answer"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            before.minus(other)
+
+
+def test_numbers_from_files_and_files_that_are_there(root, tmp_path, command, release):
+    towns = release.ask("total by Town").table
+    towns.select("geocode", number=pl.lit(10)).write_csv(tmp_path / "per.csv")
+    asked = ("ask", root, "total by Town", "--per", tmp_path / "per.csv", "--out", tmp_path / "made.csv")
+    command(*asked)
+    made = pl.read_csv(tmp_path / "made.csv")
+    np.testing.assert_allclose(made["published"], towns["count"] / 10)
+    assert "is there already" in command(*asked, code=2)
+    pl.concat([towns, towns]).select("geocode", number=pl.lit(10)).write_csv(tmp_path / "per.csv")
+    assert "an area twice" in command("ask", root, "total by Town", "--per", tmp_path / "per.csv", code=2)
+
+
+def test_a_plan_that_was_replaced_is_refused(root, tmp_path, command):
+    copy = shutil.copytree(root, tmp_path / "copy")
+    plan = json.loads((copy / "plan.json").read_text())
+    (copy / "plan.json").write_text(json.dumps(plan | {"rho": "1/7"}))
+    assert "different plans" in command("ask", copy, "total", code=8)

@@ -17,7 +17,7 @@ from tallyveil.accounting.numbers import at_most
 from tallyveil.accounting.proved import proved_epsilon
 from tallyveil.arrays import Integers
 from tallyveil.declared import validated
-from tallyveil.files.finished import LEDGER, require_fits
+from tallyveil.files.finished import LEDGER, PLAN, require_fits
 from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.lattice.public.plan import (
@@ -29,7 +29,6 @@ from tallyveil.products.lattice.public.plan import (
     margins_of,
     noise_of,
 )
-from tallyveil.runs.folder import PLAN
 from tallyveil.schema.schema import Schema, schema_from_mapping
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.read import collect, read_text, scan_parquet

@@ -19,7 +19,7 @@ from tallyveil.arrays import Integers
 from tallyveil.errors import ConfigError, SolverError, StoreError
 from tallyveil.files.declassified import mark_declassified
 from tallyveil.files.evaluation import table_errors, write_errors
-from tallyveil.files.finished import LEDGER
+from tallyveil.files.finished import LEDGER, PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table, read_manifest
 from tallyveil.noise.source import NoiseSource
@@ -54,7 +54,6 @@ from tallyveil.products.lattice.public.verified import (
     names_of_cells,
     table_checks,
 )
-from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product

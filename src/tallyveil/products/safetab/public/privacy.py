@@ -32,7 +32,7 @@ from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_e
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import as_given, fraction_of
-from tallyveil.files.finished import LEDGER, require_fits
+from tallyveil.files.finished import LEDGER, PLAN, require_fits
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed
 from tallyveil.noise.laws import DiscreteGaussian
@@ -56,7 +56,6 @@ from tallyveil.products.safetab.public.group_plan import StatedGroupPlan
 from tallyveil.products.safetab.public.households import StatedHouseholdPlan
 from tallyveil.products.safetab.public.levels import NEIGHBOURS, law_of
 from tallyveil.products.safetab.public.plan import RunPlan, SafetabPlan, StatedSafetabPlan, with_budgets
-from tallyveil.runs.folder import PLAN
 from tallyveil.storage.json_files import JsonObject, damaged
 from tallyveil.storage.write import write_file, write_text
 

@@ -15,7 +15,7 @@ from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.arrays import Floats, Integers
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import validated
-from tallyveil.files.finished import LEDGER, require_fits
+from tallyveil.files.finished import LEDGER, PLAN, require_fits
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed, read_listed_table
 from tallyveil.products.safetab.public.config import GEOGRAPHIES, LEVELS, SafetabConfig
@@ -69,7 +69,6 @@ from tallyveil.products.safetab.public.tables import (
     read_text_table,
     require_passed,
 )
-from tallyveil.runs.folder import PLAN
 from tallyveil.storage.json_files import Json
 
 

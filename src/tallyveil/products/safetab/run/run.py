@@ -21,6 +21,7 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.budget.guarantees import parameters_of_cost
 from tallyveil.budget.noise_size import certify_laws
 from tallyveil.budget.strategy import Mechanism
+from tallyveil.files.finished import PLAN
 from tallyveil.files.manifest import ReleaseKind
 from tallyveil.noise.source import NoiseSource
 from tallyveil.products.safetab.confidential.measure import AddressedNoise, GroupMeasurer, PersonCounts
@@ -48,7 +49,6 @@ from tallyveil.products.safetab.public.tables import (
     write_headers,
     write_tables,
 )
-from tallyveil.runs.folder import PLAN
 from tallyveil.runs.key_file import binding_of
 from tallyveil.runs.observer import Observer, Stopwatch
 from tallyveil.runs.once import run_product

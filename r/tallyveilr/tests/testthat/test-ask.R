@@ -1,0 +1,10 @@
+test_that("arguments are refused before the command is called", {
+  release <- suppressWarnings(example_release())
+  expect_error(ask(release, 5), class = "tallyveil_bad_argument")
+  expect_error(ask(release, "total", level = "high"), class = "tallyveil_bad_argument")
+  expect_error(ask(release, "total", command = "no-such-program"), class = "tallyveil_no_command")
+  numbers <- data.frame(geocode = 1:2, number = 1:2)
+  expect_error(ask(release, "total", per = numbers), "no text")
+  expect_error(ask(release, "total", per = numbers["number"]), "no column geocode")
+  expect_error(ask("folder", "total"), class = "tallyveil_bad_argument")
+})
