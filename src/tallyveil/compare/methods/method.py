@@ -1,0 +1,64 @@
+"""What a method is: settings that an office chooses, and a way to publish tables of the shared input."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from tallyveil.compare.draws import Draws
+from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.published import Published
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.schema.names import PlainName
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Office:
+    """What a method works with.
+
+    Attributes:
+        shared: The input.
+        plan: The release file of the comparison.
+        draws: Random numbers.
+        work: An empty folder for releases that are made on the way; it is removed at the end.
+    """
+
+    shared: SharedInput
+    plan: ReleasePlan
+    draws: Draws
+    work: Path
+
+
+class Method(Table):
+    """[[methods]]: one method with its settings.
+
+    Attributes:
+        family: What the method is called in the literature; methods of one family have one colour.
+        literature: Where it is described.
+        cannot: What the method cannot promise, in a sentence.
+        strength: What it does better than others, in a sentence.
+        random: Whether another draw gives other tables.
+    """
+
+    family: ClassVar[str]
+    literature: ClassVar[str]
+    cannot: ClassVar[str]
+    strength: ClassVar[str]
+    random: ClassVar[bool] = True
+
+    name: PlainName = Field(description="Its name in tables and figures, each once.")
+
+    @abstractmethod
+    def publish(self, office: Office) -> Published:
+        """Publish every table of the input.
+
+        Raises:
+            TallyveilError: a setting or a file does not fit the input.
+        """
+
+    def settings(self) -> dict[str, object]:
+        """The settings as plain data, for the page and the files."""
+        return self.model_dump(mode="json", by_alias=True, exclude={"kind", "name"}, exclude_none=True)
