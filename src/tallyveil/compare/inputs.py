@@ -71,6 +71,8 @@ class SharedInput:
         areas: Geolevels from the root down, then families of entities.
         n_geolevels: Number of geolevels among the areas. The last of them has the finest geounits.
         counts: True counts, int64, shape (n_finest, schema.size).
+        household: Number of the household of each person, the people in the order of their geounits and cells; None
+            where households are not known, and each person is one.
     Privacy: true counts. Whatever is computed from them must be marked as not private.
     """
 
@@ -79,6 +81,17 @@ class SharedInput:
     areas: tuple[Areas, ...]
     n_geolevels: int
     counts: IntegerRows
+    household: Integers | None = None
+
+    @property
+    def people(self) -> tuple[Integers, Integers, Integers]:
+        """Finest geounit, cell and household of every person; people of one household stand together."""
+        flat = np.repeat(np.arange(self.counts.size), self.counts.ravel())
+        geounits, cells = np.divmod(flat, self.counts.shape[1])
+        if self.household is None:
+            return geounits, cells, np.arange(flat.size)
+        order = np.argsort(self.household, kind="stable")
+        return geounits[order], cells[order], self.household[order]
 
     @property
     def geolevels(self) -> tuple[Areas, ...]:

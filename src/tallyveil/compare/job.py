@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,7 @@ import polars as pl
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draws
+from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
 from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
@@ -33,7 +34,12 @@ from tallyveil.storage.outputs import own_folder, refuse_inputs
 from tallyveil.storage.write import write_file, write_json, write_parquet
 from tallyveil.version import VERSION
 
-ATTACKS: Final[tuple[Attack, ...]] = (KnowsOthers(), RareAttribute(), RepeatedQuestions())
+ATTACKS: Final[tuple[Attack, ...]] = (
+    KnowsOthers(),
+    RareAttribute(),
+    RepeatedQuestions(),
+    HiddenCounts(),
+)
 """Every attack, in the order of the page."""
 
 POWER_AT_1000: Final = 0.8
@@ -75,7 +81,7 @@ class Comparison:
         plan: The release file of the input.
         shared: The input.
         results: Of every method, in the order of the file.
-        controls: Of exact tables and of a release with an epsilon of 1000.
+        power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
         refused: Attacks that did not succeed where they must, each with a sentence.
         seconds: Processor seconds of everything.
     """
@@ -84,7 +90,7 @@ class Comparison:
     plan: ReleasePlan
     shared: SharedInput
     results: tuple[MethodResult, ...]
-    controls: tuple[MethodResult, ...]
+    power: Mapping[str, Sequence[float | None]]
     refused: Mapping[str, str]
     seconds: float
 
@@ -147,11 +153,23 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
         controls = [
             _result(method, rooms, ATTACKS, 1, progress) for method in (Exact(name=EXACT), _harmless(plan))
         ]
-        refused = _refused(controls)
+        power = {
+            attack.name: tuple(
+                attack.power(targets, control.published, control.findings) for control in controls
+            )
+            for attack in ATTACKS
+        }
+        refused = _refused(power)
         shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
         results = [_result(method, rooms, shown, file.draws, progress) for method in file.methods]
     return Comparison(
-        file, plan, shared, tuple(results), tuple(controls), refused, time.process_time() - began
+        file=file,
+        plan=plan,
+        shared=shared,
+        results=tuple(results),
+        power=power,
+        refused=refused,
+        seconds=time.process_time() - began,
     )
 
 
@@ -205,13 +223,11 @@ class _Rooms:
         return Office(shared, self.plan, self.targets.draws.again(draw), self.work)
 
 
-def _refused(controls: list[MethodResult]) -> dict[str, str]:
+def _refused(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
     """Attacks that are too weak to be shown, with what they found where they must succeed."""
-    exact, harmless = controls
     refused = {}
     for attack in ATTACKS:
-        best = attack.headline_of(exact.findings)
-        noisy = attack.headline_of(harmless.findings)
+        best, noisy = power[attack.name]
         if best is None or best < attack.must:
             refused[attack.name] = (
                 f"On exact tables its {attack.headline} is {_number(best)}, wanted {attack.must:.2f} or more."
@@ -230,14 +246,16 @@ def _number(value: float | None) -> str:
 
 def write_numbers(out: Path, comparison: Comparison) -> None:
     """Write losses and findings as tidy tables (Parquet and CSV), and the settings as JSON; raises StoreError."""
-    everything = (*comparison.results, *comparison.controls)
     losses = pl.concat(
-        [result.losses.select(pl.lit(result.method.name).alias("method"), pl.all()) for result in everything]
+        [
+            result.losses.select(pl.lit(result.method.name).alias("method"), pl.all())
+            for result in comparison.results
+        ]
     )
     findings = pl.DataFrame(
         [
             {"method": result.method.name, **{name: getattr(item, name) for name in Finding.__slots__}}
-            for result in everything
+            for result in comparison.results
             for item in result.findings
         ],
         infer_schema_length=None,
@@ -263,6 +281,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "sensitive": comparison.file.attacks.sensitive,
         "people": comparison.file.attacks.people,
         "draws": comparison.file.draws,
+        "power": {name: list(values) for name, values in comparison.power.items()},
         "not_shown": dict(comparison.refused),
         "methods": [
             {

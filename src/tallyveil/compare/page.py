@@ -231,7 +231,7 @@ def _figures(comparison: "Comparison") -> list[tuple[str, Picture, str]]:
                     Dot(number, result.method.name, result.method.family, loss, item.value, low, high)
                 )
         if dots:
-            most = attack.headline_of(comparison.controls[0].findings)
+            most = comparison.power[attack.name][0]
             figure = risk_figure(f"risk-{attack.letter}", dots, loss=axis, risk=attack.headline, most=most)
             figures.append((f"({attack.letter}) {attack.name}", figure, attack.who))
     return figures
@@ -311,7 +311,7 @@ def _against(result: "MethodResult", comparison: "Comparison", columns: Sequence
 
 
 def _attack(attack: Attack, comparison: "Comparison") -> dict[str, Any]:
-    exact, harmless = (attack.headline_of(control.findings) for control in comparison.controls)
+    exact, harmless = comparison.power[attack.name]
     return {
         "title": f"({attack.letter}) {attack.name}",
         "who": attack.who,

@@ -116,6 +116,8 @@ class Published:
         questions: Answers to questions of users; None where no questions can be put, as for tables made elsewhere.
         noisy: Noisy answers, of a release that publishes them.
         certificate: A proved bound; None where none exists.
+        least_hidden: The least count that may be hidden, where all counts that are shown are exact; None where they are
+            not, or where nothing is hidden.
         notes: What happened on the way that a reader must know, such as the gap of a program.
     """
 
@@ -124,6 +126,7 @@ class Published:
     questions: Questions | None
     noisy: tuple[NoisyAnswers, ...] = ()
     certificate: Certificate | None = None
+    least_hidden: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -195,7 +198,7 @@ class ObservedLaw:
                 self._log_shown(key, error) + _log(1 - self.hidden[key]),
                 _log(self.hidden[key]),
             )
-        return np.maximum(logs, IMPOSSIBLE)
+        return np.asarray(np.maximum(logs, IMPOSSIBLE))
 
     def _log_shown(self, key: tuple[TableName, int], error: Integers) -> Floats:
         spread, frequencies = self.spread[key], self.errors[key]

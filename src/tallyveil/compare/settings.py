@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.suppression import Suppression
+from tallyveil.compare.methods.swapping import Swapping
 from tallyveil.compare.methods.topdown import TopDown
 from tallyveil.declared import Name
 from tallyveil.plans.from_toml.tables import Table
@@ -17,7 +19,7 @@ MOST_METHODS = 24
 """Largest number of methods: the dots of more could not be told apart in a figure."""
 
 AnyMethod = Annotated[
-    CellKey | Exact | RandomRounding | Rounding | TopDown,
+    CellKey | Exact | RandomRounding | Rounding | Suppression | Swapping | TopDown,
     Field(discriminator="kind"),
 ]
 """One of the methods, by its `kind`."""

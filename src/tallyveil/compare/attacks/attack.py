@@ -112,7 +112,7 @@ class Targets:
         other = np.minimum((np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1), n_levels - 1)
         other = np.where(other == levels, (levels + 1) % n_levels, other)
         kept = generator.integers(2, size=levels.size).astype(np.bool_)
-        return Pairs(geounits, cells, self.cells[classes, other], kept)
+        return Pairs(person, geounits, cells, self.cells[classes, other], kept)
 
     @cached_property
     def tossed(self) -> SharedInput:
@@ -125,7 +125,16 @@ class Targets:
         moved = np.flatnonzero(~self.pairs.kept)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
-        return replace(self.shared, counts=counts)
+        if self.shared.household is None:
+            return replace(self.shared, counts=counts)
+        # The people stand in the order of their cells, so those who changed cells change their places among the others.
+        cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
+        cells[self.pairs.numbers[moved]] = (
+            self.pairs.geounits[moved] * counts.shape[1] + self.pairs.others[moved]
+        )
+        return replace(
+            self.shared, counts=counts, household=self.shared.household[np.argsort(cells, kind="stable")]
+        )
 
     def half(self, number: int) -> Integers:
         """Which of so many people tune the attack (0) and which judge it (1)."""
@@ -136,12 +145,14 @@ class Pairs(NamedTuple):
     """People with two records each.
 
     Attributes:
-        geounits: Finest geounit of each person; int64, shape (n_people,).
+        numbers: Number of each person, among all people in the order of geounits and cells; int64, shape (n_people,).
+        geounits: Finest geounit of each person.
         cells: The cell of the person's record in the input.
         others: Another cell, which differs in the sensitive attribute alone.
         kept: Whether the person keeps the record where coins are thrown.
     """
 
+    numbers: Integers
     geounits: Integers
     cells: Integers
     others: Integers
@@ -179,6 +190,13 @@ class Attack:
             tossed: What it published of `targets.tossed`, with other random numbers. The law that an attacker knows is
                 taken from the publication that is not attacked: nobody knows the errors of the very tables that he has.
         """
+
+    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+        """The headline on tables on which the attack must succeed; its findings there are given.
+
+        None where it found nothing to attack.
+        """
+        return self.headline_of(findings)
 
     def headline_of(self, findings: Sequence[Finding]) -> float | None:
         """The largest value of the headline among the findings of one method."""
@@ -259,5 +277,5 @@ def bits_of_coin(right: float) -> float:
 
 
 def area_above(shared: SharedInput, levels: int) -> Areas:
-    """The geolevel so many levels above the finest, or the root."""
-    return shared.areas[max(shared.n_geolevels - 1 - levels, 0)]
+    """The geolevel so many levels above the finest, but not above the one below the root, which everybody knows."""
+    return shared.areas[max(shared.n_geolevels - 1 - levels, min(1, shared.n_geolevels - 1))]

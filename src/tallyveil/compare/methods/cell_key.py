@@ -1,5 +1,6 @@
 """Cell key perturbation, with perturbation tables of the R package ptable, of the ONS, or of maximum entropy."""
 
+import io
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Self
 
@@ -12,9 +13,9 @@ from tallyveil.compare.methods.keyed import Perturbation, publish_with_keys, rec
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import Published
 from tallyveil.declared import Exact
-from tallyveil.errors import ConfigError
+from tallyveil.errors import ConfigError, StoreError
 from tallyveil.storage.addresses import InputPath
-from tallyveil.storage.read import collect, column_names, scan_table
+from tallyveil.storage.json_files import read_text_file
 
 KEYS: Final = 1 << 16
 """Number of cell keys where a table is given as probabilities. Each probability is then right to 1/65,536; half as many
@@ -143,11 +144,11 @@ def read_perturbation(path: Path, threshold: int = 0) -> Perturbation:
         ConfigError: it has neither header, or lacks a row or a key.
         StoreError: it cannot be read.
     """
-    names = {name.strip('"') for name in column_names(path, "perturbation table")}
-    if {"pcv", "ckey", "pvalue"} <= names:
-        return _of_ons(path, threshold)
-    if {"i", "v", "p_int_ub"} <= names:
-        return _of_ptable(path, threshold)
+    table = _read(path)
+    if {"pcv", "ckey", "pvalue"} <= set(table.columns):
+        return _of_ons(path, table, threshold)
+    if {"i", "v", "p_int_ub"} <= set(table.columns):
+        return _of_ptable(path, table, threshold)
     raise ConfigError(
         f"{path} is no perturbation table: wanted the columns pcv, ckey and pvalue of the ONS, or i, v and p_int_ub of "
         "the R package ptable. Export the table in one of these formats, with a header line.",
@@ -155,17 +156,30 @@ def read_perturbation(path: Path, threshold: int = 0) -> Perturbation:
     )
 
 
-def _numbers(path: Path, columns: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-    frame = scan_table(path, list(columns), "perturbation table")
-    cast = [pl.col(name).cast(kind, strict=False) for name, kind in columns.items()]
-    table = collect(frame.select(cast), path, "perturbation table")
+def _read(path: Path) -> pl.DataFrame:
+    """The table as text. The ONS writes commas, and ptable semicolons."""
+    try:
+        text = read_text_file(path)
+        separator = ";" if ";" in text.partition("\n")[0] else ","
+        return pl.read_csv(io.StringIO(text), separator=separator, infer_schema=False)
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise StoreError(
+            f"the perturbation table {path} cannot be read: {type(error).__name__}. Name an existing CSV file with a "
+            "header line.",
+            code="input-missing",
+        ) from None
+
+
+def _numbers(path: Path, text: pl.DataFrame, columns: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    stripped = [pl.col(name).str.strip_chars().cast(kind, strict=False) for name, kind in columns.items()]
+    table = text.select(stripped)
     if sum(table.null_count().row(0)):
         raise _incomplete(path, "holds something that is no number")
     return table
 
 
-def _of_ons(path: Path, threshold: int) -> Perturbation:
-    table = _numbers(path, {"pcv": pl.Int64, "ckey": pl.Int64, "pvalue": pl.Int64})
+def _of_ons(path: Path, text: pl.DataFrame, threshold: int) -> Perturbation:
+    table = _numbers(path, text, {"pcv": pl.Int64, "ckey": pl.Int64, "pvalue": pl.Int64})
     counts, keys = table["pcv"].to_numpy(), table["ckey"].to_numpy()
     n_keys = int(keys.max()) + 1
     whole = set(zip(counts.tolist(), keys.tolist(), strict=True))
@@ -181,8 +195,8 @@ def _of_ons(path: Path, threshold: int) -> Perturbation:
     return Perturbation(shifts, ONS_REPEATS, threshold)
 
 
-def _of_ptable(path: Path, threshold: int) -> Perturbation:
-    table = _numbers(path, {"i": pl.Int64, "v": pl.Int64, "p_int_ub": pl.Float64}).sort("i", "p_int_ub")
+def _of_ptable(path: Path, text: pl.DataFrame, threshold: int) -> Perturbation:
+    table = _numbers(path, text, {"i": pl.Int64, "v": pl.Int64, "p_int_ub": pl.Float64}).sort("i", "p_int_ub")
     largest = int(table["i"].max())  # type: ignore[arg-type]
     shifts = np.zeros((largest + 1, KEYS), dtype=np.int64)
     for count in range(1, largest + 1):
