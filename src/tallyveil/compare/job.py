@@ -15,8 +15,11 @@ from tallyveil.accounting.ledger.lines import Declaration
 from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
+from tallyveil.compare.attacks.linkage import Linkage
+from tallyveil.compare.attacks.membership import Membership
 from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
+from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import SharedInput, read_areas, read_input
 from tallyveil.compare.losses import losses_of
@@ -38,7 +41,10 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     KnowsOthers(),
     RareAttribute(),
     RepeatedQuestions(),
+    Reconstruction(),
+    Linkage(),
     HiddenCounts(),
+    Membership(),
 )
 """Every attack, in the order of the page."""
 

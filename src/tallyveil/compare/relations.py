@@ -4,12 +4,13 @@ All published counts are put into one long vector. A line says that one of its n
 hidden counts with known limits, interval arithmetic along the lines narrows the limits until nothing changes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.compare.inputs import SharedInput, TableName, answer_matrix
@@ -155,3 +156,71 @@ def nested(queries: Sequence[QueryGroup]) -> Iterator[tuple[QueryGroup, QueryGro
             whole = np.asarray(answer_matrix(coarse).sum(axis=0)).ravel()
             if ((inside == cells) | (inside == 0)).all() and (together.sum(axis=0) == whole).all():
                 yield coarse, fine, np.where(inside > 0, together.argmax(axis=1), -1)
+
+
+class Families:
+    """The tables of a parent and its children side by side: one row for each of them, the parent first."""
+
+    def __init__(self, shared: SharedInput, level: int) -> None:
+        self._above, self._here = shared.areas[level - 1].name, shared.areas[level].name
+        self._queries = shared.queries
+        self._starts = np.concatenate([[0], np.cumsum([query.size for query in shared.queries])])
+        self._nested = [
+            (shared.queries.index(coarse), shared.queries.index(fine), answers)
+            for coarse, fine, answers in nested(shared.queries)
+        ]
+        parents = shared.parents(level)
+        self._order = np.argsort(parents, kind="stable")
+        self._ends = np.searchsorted(parents[self._order], np.arange(shared.areas[level - 1].n_areas + 1))
+
+    def children(self, parent: int) -> Integers:
+        """Numbers of the children of a parent."""
+        return self._order[self._ends[parent] : self._ends[parent + 1]]
+
+    def gathered(self, tables: Mapping[TableName, NDArray[Any]], parent: int) -> NDArray[Any]:
+        """The family's part of some tables, as one vector."""
+        rows = [
+            np.concatenate(
+                [
+                    tables[self._above, query.name][[parent]],
+                    tables[self._here, query.name][self.children(parent)],
+                ]
+            )
+            for query in self._queries
+        ]
+        return np.concatenate(rows, axis=1).ravel()
+
+    def scatter(self, values: NDArray[Any], tables: Mapping[TableName, NDArray[Any]], parent: int) -> None:
+        """Write such a vector back."""
+        table = values.reshape(-1, self._starts[-1])
+        for query, start in zip(self._queries, self._starts.tolist(), strict=False):
+            part = table[:, start : start + query.size]
+            tables[self._above, query.name][parent] = part[0]
+            tables[self._here, query.name][self.children(parent)] = part[1:]
+
+    def lines(self, parent: int) -> Lines:
+        """The sums in the family."""
+        width = int(self._starts[-1])
+        n_children = self.children(parent).size
+        answers = np.arange(width)
+        wholes, parts, line = (
+            [answers],
+            [width + np.arange(n_children * width)],
+            [np.tile(answers, n_children)],
+        )
+        n_lines = width
+        for coarse, fine, inside in self._nested:
+            used = np.flatnonzero(inside >= 0)
+            size = self._queries[coarse].size
+            for row in range(n_children + 1):
+                wholes.append(row * width + self._starts[coarse] + np.arange(size))
+                parts.append(row * width + self._starts[fine] + used)
+                line.append(n_lines + inside[used])
+                n_lines += size
+        return Lines(np.concatenate(wholes), np.concatenate(parts), np.concatenate(line))
+
+    def price(self, counts: Integers) -> Floats:
+        """Costs of hiding: large counts cost more, and the parent, whom more users need, as much as five children."""
+        price = 1.0 + np.log1p(counts)
+        price[: self._starts[-1]] *= 5.0
+        return np.asarray(price)

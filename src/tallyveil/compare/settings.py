@@ -5,8 +5,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tallyveil.compare.methods.cell_key import CellKey
+from tallyveil.compare.methods.coarsening import Coarsening
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.sampling import Sampling
 from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.methods.swapping import Swapping
 from tallyveil.compare.methods.topdown import TopDown
@@ -19,7 +21,7 @@ MOST_METHODS = 24
 """Largest number of methods: the dots of more could not be told apart in a figure."""
 
 AnyMethod = Annotated[
-    CellKey | Exact | RandomRounding | Rounding | Suppression | Swapping | TopDown,
+    CellKey | Coarsening | Exact | RandomRounding | Rounding | Sampling | Suppression | Swapping | TopDown,
     Field(discriminator="kind"),
 ]
 """One of the methods, by its `kind`."""

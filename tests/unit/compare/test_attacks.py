@@ -11,16 +11,22 @@ from tests.comparisons import found, publications, small_input, targets_of
 from tallyveil.compare.attacks.attack import over_draws
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
+from tallyveil.compare.attacks.linkage import Linkage
+from tallyveil.compare.attacks.membership import Membership
 from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
+from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.methods.cell_key import CellKey
+from tallyveil.compare.methods.coarsening import Coarsening
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.keyed import publish_with_keys
 from tallyveil.compare.methods.method import Method
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.sampling import Sampling
 from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.methods.swapping import Swapping
 from tallyveil.compare.published import ExactLaw, Published, PublishedTable, SummedQuestions
+from tallyveil.errors import ConfigError
 
 KEY = CellKey(name="key", largest=5, variance=Fraction(3))
 QUESTIONS = "counts found exactly after 200 pairs of questions"
@@ -44,7 +50,9 @@ class Nothing(Method):
         return Published(hidden, ExactLaw(), SummedQuestions(np.zeros_like(office.shared.counts)))
 
 
-@pytest.mark.parametrize("attack", [KnowsOthers(), RareAttribute(), RepeatedQuestions()])
+@pytest.mark.parametrize(
+    "attack", [KnowsOthers(), RareAttribute(), RepeatedQuestions(), Reconstruction(), Linkage(), Membership()]
+)
 def test_an_attack_succeeds_on_exact_tables(targets, attack):
     findings = list(found(attack, Exact(name="exact"), targets).values())
     assert attack.headline_of(findings) >= attack.must
@@ -53,6 +61,8 @@ def test_an_attack_succeeds_on_exact_tables(targets, attack):
 def test_who_gets_nothing_guesses_as_without_tables(targets):
     assert found(KnowsOthers(), Nothing(name="x"), targets)["advantage from the tables"].value == 0
     assert found(RareAttribute(), Nothing(name="x"), targets)["bits gained from the tables"].value < 0.1
+    assert abs(found(Membership(), Nothing(name="x"), targets)["advantage"].value) < 0.08
+    assert found(Linkage(), Nothing(name="x"), targets)["rare people confirmed"].value == 0
     questions = found(RepeatedQuestions(), Nothing(name="x"), targets)[QUESTIONS]
     assert questions.value == questions.prior
 
@@ -179,3 +189,36 @@ def test_an_interval_over_draws_is_no_narrower_than_one_over_people(targets):
         parts = [draw[number] for draw in draws]
         assert np.isclose(item.value, np.mean([part.value for part in parts]))
         assert item.high - item.low >= np.mean([part.high - part.low for part in parts]) - 1e-9
+
+
+def test_two_margins_rebuild_less_than_the_cells(targets):
+    """Without the table of all cells several files fit, and the likeliest is often another."""
+    margins = targets_of(small_input(queries=("total", "age", "group")))
+    cells = found(Reconstruction(), Exact(name="exact"), targets)["share of records rebuilt"]
+    fewer = found(Reconstruction(), Exact(name="exact"), margins)["share of records rebuilt"]
+    assert cells.value == 1
+    assert fewer.prior < fewer.value < 1
+    assert fewer.low < fewer.value < fewer.high
+
+
+def test_a_sample_is_unbiased_and_leaves_doubt(targets):
+    sample = Sampling(name="half", share=Fraction(1, 2))
+    published = publications(sample, targets)[0]
+    total = published.tables["Region", "total"].counts[0, 0]
+    assert abs(total / targets.shared.counts.sum() - 1) < 0.1
+    bits = "bits gained from the tables"
+    half, exact = (
+        found(RareAttribute(), method, targets)[bits].value for method in (sample, Exact(name="exact"))
+    )
+    assert half < exact
+
+
+def test_coarsening_hides_whole_tables(targets):
+    method = Coarsening(name="towns", down_to="Town", below=["total"])
+    published = publications(method, targets)[0]
+    assert published.tables["Town", "age*group"].shown.all()
+    assert published.tables["Block", "total"].shown.all()
+    assert not published.tables["Block", "group"].shown.any()
+    with pytest.raises(ConfigError) as refused:
+        publications(Coarsening(name="x", down_to="County"), targets)
+    assert refused.value.code == "unknown-geolevel"

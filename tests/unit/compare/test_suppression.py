@@ -8,9 +8,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from tests.comparisons import found, publications, small_input, targets_of
 
 from tallyveil.compare.attacks.hidden_counts import HiddenCounts
-from tallyveil.compare.methods.suppression import Suppression, _Families
+from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.patterns import follows, least_pattern
-from tallyveil.compare.relations import Lines, TableCells
+from tallyveil.compare.relations import Families, Lines, TableCells
 
 
 def two_ways(table):
@@ -95,7 +95,7 @@ def test_limits_hold_the_truth_and_meet_only_at_it():
 
 def test_the_lines_of_a_family_hold():
     shared = small_input(60)
-    family = _Families(shared, 2)
+    family = Families(shared, 2)
     for parent in range(5):
         counts, lines = family.gathered(shared.truth, parent), family.lines(parent)
         assert np.array_equal(

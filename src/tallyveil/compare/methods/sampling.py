@@ -1,0 +1,42 @@
+"""Sampling: tables are estimated from a simple random sample of the records."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
+from tallyveil.declared import Exact
+
+
+class Sampling(Method):
+    """Simple random sampling: each person with the same probability, and counts weighted by its inverse.
+
+    Weighted counts are rounded half up to whole numbers. All tables come from one sample.
+    """
+
+    family: ClassVar[str] = "sampling"
+    literature: ClassVar[str] = "Skinner et al. 1994; Hundepool et al. 2012, chapter 3"
+    cannot: ClassVar[str] = (
+        "Whoever is in the sample is published as they are. It protects by the doubt whether somebody is in it, and by "
+        "the errors, which are large for small areas."
+    )
+    strength: ClassVar[str] = "It is unbiased, its errors have a known law, and zeros stay zeros."
+
+    kind: Literal["sampling"] = "sampling"
+    share: Exact = Field(gt=0, le=1, description="Probability of each person to be in the sample.")
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        shared = office.shared
+        generator = office.draws.generator(self.kind, self.name)
+        sample = generator.binomial(shared.counts, float(self.share))
+        # Whole numbers throughout: n / share rounded half up is floor((2 n q + p) / (2 p)) of the fraction p / q.
+        p, q = self.share.numerator, self.share.denominator
+        tables = {
+            name: PublishedTable(np.asarray((2 * values * q + p) // (2 * p)))
+            for name, values in shared.tables_of(sample).items()
+        }
+        weighted = (2 * sample * q + p) // (2 * p)
+        return Published(tables, observed_law(shared, tables), SummedQuestions(weighted))
