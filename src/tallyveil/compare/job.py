@@ -202,7 +202,9 @@ def _result(
         began = time.process_time()
         published = method.publish(rooms.office(2 * draw, rooms.targets.shared))
         seconds += time.process_time() - began
-        tossed = method.publish(rooms.office(2 * draw + 1, rooms.targets.tossed))
+        tossed = (
+            method.publish(rooms.office(2 * draw + 1, rooms.targets.tossed)) if method.repeatable else None
+        )
         losses.append(losses_of(rooms.targets.shared, published, rooms.targets.sensitive))
         findings.append([item for attack in attacks for item in attack.run(rooms.targets, published, tossed)])
     return MethodResult(

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.coarsening import Coarsening
+from tallyveil.compare.methods.controlled_rounding import ControlledRounding
+from tallyveil.compare.methods.elsewhere import PublishedCounts, ReleaseFolder
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
 from tallyveil.compare.methods.sampling import Sampling
@@ -21,7 +23,18 @@ MOST_METHODS = 24
 """Largest number of methods: the dots of more could not be told apart in a figure."""
 
 AnyMethod = Annotated[
-    CellKey | Coarsening | Exact | RandomRounding | Rounding | Sampling | Suppression | Swapping | TopDown,
+    CellKey
+    | Coarsening
+    | ControlledRounding
+    | Exact
+    | PublishedCounts
+    | RandomRounding
+    | ReleaseFolder
+    | Rounding
+    | Sampling
+    | Suppression
+    | Swapping
+    | TopDown,
     Field(discriminator="kind"),
 ]
 """One of the methods, by its `kind`."""

@@ -181,7 +181,7 @@ class Attack:
     """Least value of the headline on exact tables; an attack below it is not shown."""
 
     @abstractmethod
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """Attack what one method published.
 
         Args:
@@ -189,6 +189,7 @@ class Attack:
             published: What the method published of the input.
             tossed: What it published of `targets.tossed`, with other random numbers. The law that an attacker knows is
                 taken from the publication that is not attacked: nobody knows the errors of the very tables that he has.
+                None where a method cannot publish again; attacks that need it then find nothing.
         """
 
     def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:

@@ -32,7 +32,7 @@ class HiddenCounts(Attack):
     headline: ClassVar[str] = "hidden counts found exactly"
     must: ClassVar[float] = 0.99
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         if published.least_hidden is None:
             return []

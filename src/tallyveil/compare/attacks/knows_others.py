@@ -41,30 +41,33 @@ class KnowsOthers(Attack):
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.99
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
+        findings: list[Finding] = []
         pairs, shared = targets.pairs, targets.tossed
         halves = targets.half(pairs.cells.size)
-        by_areas = [_evidence(shared, tossed, published.law, pairs, areas) for areas in shared.areas]
-        # Which tables to believe is tuned: answers of nested areas are not independent, and adding them all can harm.
-        choices = [
-            by_areas[shared.n_geolevels - 1],
-            by_areas[min(1, shared.n_geolevels - 1)],
-            np.sum(by_areas[: shared.n_geolevels], axis=0),
-            np.sum(by_areas, axis=0),
-        ]
-        best = max(choices, key=lambda score: _right(score[halves == 0], pairs.kept[halves == 0]))
-        bound = None if tossed.certificate is None else tossed.certificate.advantage
-        findings = self._findings("from the tables", best[halves == 1], pairs.kept[halves == 1], bound)
-        if tossed.noisy:
+        tuning, judging = halves == 0, halves == 1
+        certificate = published.certificate
+        bound = None if certificate is None else certificate.advantage
+        if tossed is not None:
+            by_areas = [_evidence(shared, tossed, published.law, pairs, areas) for areas in shared.areas]
+            # Which tables to believe is tuned: answers of nested areas are not independent, and all of them can harm.
+            choices = [
+                by_areas[shared.n_geolevels - 1],
+                by_areas[min(1, shared.n_geolevels - 1)],
+                np.sum(by_areas[: shared.n_geolevels], axis=0),
+                np.sum(by_areas, axis=0),
+            ]
+            best = max(choices, key=lambda score: _right(score[tuning], pairs.kept[tuning]))
+            findings += self._findings("from the tables", best[judging], pairs.kept[judging], bound)
+        if published.noisy:
             key = targets.draws.bytes_of("noise of single trials")
-            score = np.sum(
-                [_noisy_evidence(shared, noisy, pairs, key, n) for n, noisy in enumerate(tossed.noisy)],
-                axis=0,
-            )
-            findings += self._findings(
-                "from the noisy answers", score[halves == 1], pairs.kept[halves == 1], bound
-            )
+            parts = [
+                _noisy_evidence(shared, noisy, pairs, key, number)
+                for number, noisy in enumerate(published.noisy)
+            ]
+            score = np.sum(parts, axis=0)
+            findings += self._findings("from the noisy answers", score[judging], pairs.kept[judging], bound)
         return findings
 
     def _findings(self, source: str, score: Floats, kept: Bools, bound: float | None) -> list[Finding]:

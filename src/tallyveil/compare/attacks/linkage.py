@@ -34,7 +34,7 @@ class Linkage(Attack):
     headline: ClassVar[str] = "rare people confirmed"
     must: ClassVar[float] = 0.7
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         shared = targets.shared
         if shared.schema.size > CELLS_TOGETHER:

@@ -36,8 +36,10 @@ class Membership(Attack):
     # Even exact tables leave doubt, for others have the same record.
     must: ClassVar[float] = 0.15
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
+        if tossed is None:
+            return []
         score = _scores(targets, tossed, published)
         present = targets.pairs.kept
         if score is None:

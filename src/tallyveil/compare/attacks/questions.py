@@ -38,7 +38,7 @@ class RepeatedQuestions(Attack):
     headline: ClassVar[str] = "counts found exactly after 200"
     must: ClassVar[float] = 0.99
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         if published.questions is None:
             return [Finding(self.name, f"{self.headline} pairs of questions", None, None, None, 0)]

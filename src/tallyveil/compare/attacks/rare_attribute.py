@@ -55,7 +55,7 @@ class RareAttribute(Attack):
     headline: ClassVar[str] = "bits gained"
     must: ClassVar[float] = 0.5
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         people = _alone(targets)
         if people.levels.size < 20:  # halves of fewer could neither tune nor judge anything
@@ -63,7 +63,11 @@ class RareAttribute(Attack):
                 Finding(self.name, f"{self.headline} from the tables", None, None, None, people.levels.size)
             ]
         found = self._judged(
-            targets, people, "from the tables", _of_tables(targets, published, tossed.law, people), published
+            targets,
+            people,
+            "from the tables",
+            _of_tables(targets, published, (tossed or published).law, people),
+            published,
         )
         noisy = _of_noisy(targets, published, people)
         if noisy is not None:

@@ -46,7 +46,7 @@ class Reconstruction(Attack):
     headline: ClassVar[str] = "share of records rebuilt"
     must: ClassVar[float] = 0.9
 
-    def run(self, targets: Targets, published: Published, tossed: Published) -> Sequence[Finding]:
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
         if targets.shared.schema.size > CELLS_TOGETHER:
             return [Finding(self.name, self.headline, None, None, None, 0)]

@@ -41,6 +41,7 @@ class Method(Table):
         cannot: What the method cannot promise, in a sentence.
         strength: What it does better than others, in a sentence.
         random: Whether another draw gives other tables.
+        repeatable: Whether it can publish the input once more with a few records changed, as some attacks need.
     """
 
     family: ClassVar[str]
@@ -48,6 +49,7 @@ class Method(Table):
     cannot: ClassVar[str]
     strength: ClassVar[str]
     random: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
 
     name: PlainName = Field(description="Its name in tables and figures, each once.")
 

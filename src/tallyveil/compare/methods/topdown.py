@@ -23,13 +23,14 @@ from tallyveil.compare.published import (
     observed_law,
 )
 from tallyveil.declared import Exact
+from tallyveil.errors import GeographyError
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.tables import GEOCODE
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
 from tallyveil.plans.inputs import RecordsInput
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.products.topdown.run.run import run_release
 from tallyveil.storage.write import write_parquet
 
@@ -71,19 +72,46 @@ class TopDown(Method):
         # The text of the key names no budget: releases at different budgets have unrelated noise all the same, because
         # the key of a run is bound to its plan.
         run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"))
-        spine = read_geography(root)
-        counts = dense(read_histogram(root, spine.geolevels[-1], plan.schema, spine), plan.schema.size)
-        # The steps of a spine may number the finest geounits anew.
-        counts = counts[spine.locate(spine.finest, list(office.shared.finest.codes))]
-        tables = {name: PublishedTable(values) for name, values in office.shared.tables_of(counts).items()}
-        stored = StoredMeasurements(root, spine, read_shares(root, spine))
-        return Published(
-            tables,
-            observed_law(office.shared, tables),
-            SummedQuestions(counts),
-            noisy=_noisy(plan, office.shared, stored),
-            certificate=_certificate(plan),
+        return published_release(root, plan, office.shared)
+
+
+def published_release(
+    root: Path, plan: StatedPlan, shared: SharedInput, notes: tuple[str, ...] = ()
+) -> Published:
+    """What a finished release publishes of the shared input's areas.
+
+    Args:
+        root: Its folder.
+        plan: Its plan.
+        shared: The input.
+        notes: As in `Published`.
+    Raises:
+        GeographyError: the release has other finest geounits.
+        StoreError: a file of it is missing or damaged.
+    """
+    spine = read_geography(root)
+    counts = dense(read_histogram(root, spine.geolevels[-1], plan.schema, spine), plan.schema.size)
+    # The steps of a spine may number the finest geounits anew.
+    rows = spine.locate(spine.finest, list(shared.finest.codes))
+    if len(rows) != len(counts) or (rows < 0).any():
+        raise GeographyError(
+            f"the release in {root} has other finest geounits than the geography of the comparison. Compare releases "
+            "of one geography.",
+            code="other-release",
         )
+    counts = counts[rows]
+    tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
+    noisy: tuple[NoisyAnswers, ...] = ()
+    if plan.measurements == "full":
+        noisy = _noisy(plan, shared, StoredMeasurements(root, spine, read_shares(root, spine)))
+    return Published(
+        tables,
+        observed_law(shared, tables),
+        SummedQuestions(counts),
+        noisy=noisy,
+        certificate=_certificate(plan),
+        notes=notes,
+    )
 
 
 def with_budget(plan: ReleasePlan, budget: Fraction | None) -> ReleasePlan:
@@ -121,7 +149,7 @@ def write_records(shared: SharedInput, path: Path) -> RecordsInput:
     )
 
 
-def _noisy(plan: ReleasePlan, shared: SharedInput, stored: StoredMeasurements) -> tuple[NoisyAnswers, ...]:
+def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) -> tuple[NoisyAnswers, ...]:
     """The noisy answers at the geolevels that readers know; none for other laws than the discrete Gaussian."""
     if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return ()
@@ -136,7 +164,7 @@ def _noisy(plan: ReleasePlan, shared: SharedInput, stored: StoredMeasurements) -
     return tuple(answers)
 
 
-def _certificate(plan: ReleasePlan) -> Certificate:
+def _certificate(plan: StatedPlan) -> Certificate:
     guarantee = compose(plan.event(), neighbours=plan.neighbours)
     epsilon = claim_text(guarantee.epsilon(plan.delta).upper)
     return Certificate(
