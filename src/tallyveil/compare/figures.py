@@ -48,6 +48,7 @@ class Dot:
         loss: What users lose, further right is worse.
         risk: What the attacker gains, further up is worse.
         low, high: Ends of the interval of the risk.
+        bound: A proved bound of the risk; None where there is none.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Dot:
     risk: float
     low: float
     high: float
+    bound: float | None = None
 
 
 def keys_of(families: Sequence[str]) -> Mapping[str, Key]:
@@ -118,6 +120,11 @@ def risk_figure(
         )
     for dot in dots:
         canvas.line((x(dot.loss), y(dot.low)), (x(dot.loss), y(dot.high)), keys[dot.family].colour, width=1.4)
+        if dot.bound is not None:
+            place = x(dot.loss), y(dot.bound)
+            canvas.line(
+                (place[0] - 7, place[1]), (place[0] + 7, place[1]), keys[dot.family].colour, width=2.4
+            )
     for dot in dots:
         key = keys[dot.family]
         canvas.dots([(x(dot.loss), y(dot.risk))], key.colour, shape=key.shape or 0, radius=4.4)

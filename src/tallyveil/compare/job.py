@@ -294,7 +294,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "methods": [
             {
                 "name": result.method.name,
-                "kind": result.method.model_dump()["kind"],
+                "kind": type(result.method).model_fields["kind"].default,
                 "settings": result.method.settings(),
                 "draws": result.draws,
                 "processor_seconds": round(result.seconds, 3),

@@ -71,13 +71,13 @@ def columns_of(comparison: "Comparison") -> tuple[_Column, ...]:
 
     columns = [
         _Column(
-            f"error of a cell, {name_title(finest)}",
+            f"error of a {name_title(finest)} cell",
             loss(finest, "mean absolute error"),
             _number,
             f"smaller errors of {name_title(finest)} cells",
         ),
         _Column(
-            f"error of a cell, {name_title(middle)}",
+            f"error of a {name_title(middle)} cell",
             loss(middle, "mean absolute error"),
             _number,
             f"smaller errors of {name_title(middle)} cells",
@@ -228,7 +228,16 @@ def _figures(comparison: "Comparison") -> list[tuple[str, Picture, str]]:
             if item is not None and item.value is not None and loss is not None:
                 low, high = (item.value if end is None else end for end in (item.low, item.high))
                 dots.append(
-                    Dot(number, result.method.name, result.method.family, loss, item.value, low, high)
+                    Dot(
+                        number,
+                        result.method.name,
+                        result.method.family,
+                        loss,
+                        item.value,
+                        low,
+                        high,
+                        item.bound,
+                    )
                 )
         if dots:
             most = comparison.power[attack.name][0]

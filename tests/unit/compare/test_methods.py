@@ -96,7 +96,7 @@ def test_counts_of_anybody_are_read(shared, tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "error", "code"),
-    [("geocode", GeographyError, "unknown-geocode"), ("answer", SchemaError, "unknown-level")],
+    [("geocode", GeographyError, "unknown-geounit"), ("answer", SchemaError, "unknown-level")],
 )
 def test_counts_of_other_areas_or_answers_are_refused(shared, tmp_path, column, error, code):
     method = written(shared, tmp_path / "counts.parquet", change={column: pl.lit("elsewhere")})

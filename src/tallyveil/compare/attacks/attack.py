@@ -91,7 +91,14 @@ class Targets:
         areas = self.shared.areas[min(1, self.shared.n_geolevels - 1)]
         flat = self.by_class.reshape(len(self.by_class), -1)
         others = areas.sums(flat)[areas.place] - flat
-        return shares_of((others.reshape(self.by_class.shape) + 0.5).astype(np.float64))
+        # Nobody can be in a structural zero; a trace is left there, so that logarithms stay finite.
+        weights = np.where(self.possible, others.reshape(self.by_class.shape) + 0.5, 1e-9)
+        return shares_of(weights.astype(np.float64))
+
+    @cached_property
+    def possible(self) -> Bools:
+        """Which of `cells` are no structural zeros."""
+        return self.shared.schema.possible(self.cells.ravel()).reshape(self.cells.shape)
 
     @cached_property
     def pairs(self) -> "Pairs":
@@ -105,12 +112,19 @@ class Targets:
         number = np.empty(self.cells.size, dtype=np.int64)
         number[self.cells.ravel()] = np.arange(self.cells.size)
         classes, levels = np.divmod(number[cells], n_levels)
-        weights = self.background[geounits, classes].copy()
+        weights = np.where(self.possible[classes], self.background[geounits, classes], 0.0)
         weights[np.arange(levels.size), levels] = 0
+        # Who could have no other record is not asked about.
+        asked = weights.sum(axis=1) > 0
+        person, geounits, cells, classes, levels = (
+            values[asked] for values in (person, geounits, cells, classes, levels)
+        )
+        weights = weights[asked]
         drawn = generator.random(levels.size) * weights.sum(axis=1)
         # Rounding may put a draw past the last sum.
-        other = np.minimum((np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1), n_levels - 1)
-        other = np.where(other == levels, (levels + 1) % n_levels, other)
+        other = (np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1)
+        unsound = (other == n_levels) | (weights[np.arange(other.size), np.minimum(other, n_levels - 1)] == 0)
+        other = np.where(unsound, weights.argmax(axis=1), other)
         kept = generator.integers(2, size=levels.size).astype(np.bool_)
         return Pairs(person, geounits, cells, self.cells[classes, other], kept)
 

@@ -46,13 +46,13 @@ class ReleaseFolder(Method):
 
         Raises:
             StoreError: the folder holds no finished release, or was changed.
-            SchemaError, GeographyError: the release has another schema or other finest geounits.
+            ConfigError: the release has another schema, or other finest geounits.
         """
         manifest = read_manifest(self.path, ReleaseKind.TOPDOWN)
         require_unchanged_files(self.path, manifest, {GEOGRAPHY, HISTOGRAM})
         plan = stated_plan(self.path / MANIFEST, manifest.body["plan"])
         if plan.schema.digest() != office.shared.schema.digest():
-            raise SchemaError(
+            raise ConfigError(
                 f"the release in {self.path} has another schema than the release file of the comparison. Compare "
                 "releases of one schema.",
                 code="other-release",
@@ -102,7 +102,7 @@ class PublishedCounts(Method):
             raise GeographyError(
                 f"{self.path} has counts of '{name[1]}' for areas of {name[0]} that the comparison does not have. Give "
                 "the geocodes of its geography.",
-                code="unknown-geocode",
+                code="unknown-geounit",
             )
         if answers.null_count():
             raise SchemaError(

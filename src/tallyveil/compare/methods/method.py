@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar
 
@@ -63,4 +64,12 @@ class Method(Table):
 
     def settings(self) -> dict[str, object]:
         """The settings as plain data, for the page and the files."""
-        return self.model_dump(mode="json", by_alias=True, exclude={"kind", "name"}, exclude_none=True)
+        settings = {
+            name: getattr(self, name) for name in type(self).model_fields if name not in ("kind", "name")
+        }
+        exact = (Fraction, Path)
+        return {
+            name: str(value) if isinstance(value, exact) else value
+            for name, value in settings.items()
+            if value is not None
+        }

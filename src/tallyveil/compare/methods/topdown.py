@@ -23,7 +23,7 @@ from tallyveil.compare.published import (
     observed_law,
 )
 from tallyveil.declared import Exact
-from tallyveil.errors import GeographyError
+from tallyveil.errors import ConfigError
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.histograms import read_histogram
 from tallyveil.geography.tables import GEOCODE
@@ -86,7 +86,7 @@ def published_release(
         shared: The input.
         notes: As in `Published`.
     Raises:
-        GeographyError: the release has other finest geounits.
+        ConfigError: the release has other finest geounits.
         StoreError: a file of it is missing or damaged.
     """
     spine = read_geography(root)
@@ -94,7 +94,7 @@ def published_release(
     # The steps of a spine may number the finest geounits anew.
     rows = spine.locate(spine.finest, list(shared.finest.codes))
     if len(rows) != len(counts) or (rows < 0).any():
-        raise GeographyError(
+        raise ConfigError(
             f"the release in {root} has other finest geounits than the geography of the comparison. Compare releases "
             "of one geography.",
             code="other-release",
