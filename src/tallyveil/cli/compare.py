@@ -10,7 +10,7 @@ from tallyveil.cli.frame.tables import not_private_screen, plain_table
 from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from tallyveil.compare.job import Comparison
+    from tallyveil.compare.results import Comparison
 
 
 def compare(

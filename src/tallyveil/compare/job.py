@@ -26,7 +26,8 @@ from tallyveil.compare.losses import losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import TopDown
-from tallyveil.compare.published import Published
+from tallyveil.compare.page import write_comparison_page
+from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
 from tallyveil.errors import ConfigError
 from tallyveil.files.evaluation import WARNING
@@ -57,55 +58,6 @@ EXACT: Final = "exact tables"
 HARMLESS: Final = "TopDown, epsilon 1000"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MethodResult:
-    """What became of one method.
-
-    Attributes:
-        method: With its settings.
-        losses: The table of `losses_of`, as means over the draws.
-        findings: Of the attacks that are shown, over all draws.
-        published: What it published in the last draw.
-        draws: Number of draws.
-        seconds: Processor seconds of publishing once.
-    """
-
-    method: Method
-    losses: pl.DataFrame
-    findings: tuple[Finding, ...]
-    published: Published
-    draws: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
-    """A whole comparison.
-
-    Attributes:
-        file: What was asked for.
-        plan: The release file of the input.
-        shared: The input.
-        results: Of every method, in the order of the file.
-        power: By attack, its headline on exact tables and on a release with an epsilon of 1000.
-        refused: Attacks that did not succeed where they must, each with a sentence.
-        seconds: Processor seconds of everything.
-    """
-
-    file: CompareFile
-    plan: ReleasePlan
-    shared: SharedInput
-    results: tuple[MethodResult, ...]
-    power: Mapping[str, Sequence[float | None]]
-    refused: Mapping[str, str]
-    seconds: float
-
-    @property
-    def shown_attacks(self) -> tuple[Attack, ...]:
-        """Attacks that succeeded where they must."""
-        return tuple(attack for attack in ATTACKS if attack.name not in self.refused)
-
-
 def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Comparison:
     """Compare the methods of a file, and write the page and the numbers.
 
@@ -117,8 +69,6 @@ def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Compariso
         TallyveilError: the file, an input or the folder is wrong. The ledger gets its entry before a count is computed.
     Privacy: none. `out` gets a ledger that says so, and every file is marked.
     """
-    from tallyveil.compare.page import write_comparison_page
-
     file = parse_file(path, CompareFile)
     plan = load_plan(file.release)
     _require_attribute(file, plan)
@@ -174,6 +124,7 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
         shared=shared,
         results=tuple(results),
         power=power,
+        shown_attacks=shown,
         refused=refused,
         seconds=time.process_time() - began,
     )

@@ -25,6 +25,9 @@ FEWEST: Final = 20
 """Areas from which ranks, slopes and indices over the areas are computed. With half as many they say little about a
 method; with twice as many most States would have none at counties."""
 
+ERROR_OF_ALL: Final = "mean absolute error, stand-ins included"
+"""The error of all counts, hidden ones too. The error of shown counts alone would be 0 for every method that hides."""
+
 COLUMNS: Final = {
     "areas": pl.String,
     "query": pl.String,
@@ -78,7 +81,9 @@ def _errors(shared: SharedInput, published: Published) -> Iterator[Loss]:
                 rows = np.flatnonzero(classes == number)
                 if rows.size:
                     part = PublishedTable(
-                        table.counts[rows], None if table.hidden is None else table.hidden[rows]
+                        table.counts[rows],
+                        None if table.hidden is None else table.hidden[rows],
+                        table.stand_in,
                     )
                     yield from (
                         Loss(*name, size.value, measure, value)
@@ -93,6 +98,8 @@ def _measures(true: Integers, table: PublishedTable) -> Iterator[tuple[str, floa
     some = error.size > 0
     size = np.abs(error)
     yield "mean absolute error", float(size.mean()) if some else None
+    # Of all counts: who needs a number puts the stand-in where none is shown.
+    yield ERROR_OF_ALL, float(np.abs(table.filled() - true).mean())
     yield "root mean square error", float(np.sqrt((error**2).mean())) if some else None
     yield (
         "95th percentile of the absolute error",

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
-from tallyveil.compare.losses import value_of
+from tallyveil.compare.losses import ERROR_OF_ALL, value_of
+from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.svg import Picture
 from tallyveil.report.wording import duration, listed, name_title, percent, rounded
 from tallyveil.version import VERSION
-
-if TYPE_CHECKING:
-    from tallyveil.compare.job import Comparison, MethodResult
 
 PAGE: Final = "comparison.html"
 ABSENT: Final = "–"
@@ -33,12 +31,12 @@ class _Column:
     """
 
     title: str
-    value: Callable[["MethodResult"], float | None]
+    value: Callable[[MethodResult], float | None]
     text: Callable[[float], str]
     less: str
 
 
-def _finding(result: "MethodResult", attack: str, measure: str) -> Finding | None:
+def _finding(result: MethodResult, attack: str, measure: str) -> Finding | None:
     """The finding of the better source, where there are several."""
     items = [
         item
@@ -52,18 +50,18 @@ def _number(value: float) -> str:
     return rounded(value, 3).replace("-", "−")
 
 
-def columns_of(comparison: "Comparison") -> tuple[_Column, ...]:
+def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
     """The measures of the director's table: losses first, then what the attackers gained."""
     shared = comparison.shared
     finest, middle = shared.finest.name, shared.areas[max(shared.n_geolevels - 3, 0)].name
     query = (shared.detailed or shared.queries[-1]).name
     parent = shared.areas[max(shared.n_geolevels - 2, 0)].name
 
-    def loss(areas: str, measure: str, part: str = "all") -> Callable[["MethodResult"], float | None]:
+    def loss(areas: str, measure: str, part: str = "all") -> Callable[[MethodResult], float | None]:
         return lambda result: value_of(result.losses, areas, query, measure, part)
 
-    def gain(attack: str, measure: str) -> Callable[["MethodResult"], float | None]:
-        def value(result: "MethodResult") -> float | None:
+    def gain(attack: str, measure: str) -> Callable[[MethodResult], float | None]:
+        def value(result: MethodResult) -> float | None:
             item = _finding(result, attack, measure)
             return None if item is None else item.value
 
@@ -72,13 +70,13 @@ def columns_of(comparison: "Comparison") -> tuple[_Column, ...]:
     columns = [
         _Column(
             f"error of a {name_title(finest)} cell",
-            loss(finest, "mean absolute error"),
+            loss(finest, ERROR_OF_ALL),
             _number,
             f"smaller errors of {name_title(finest)} cells",
         ),
         _Column(
             f"error of a {name_title(middle)} cell",
-            loss(middle, "mean absolute error"),
+            loss(middle, ERROR_OF_ALL),
             _number,
             f"smaller errors of {name_title(middle)} cells",
         ),
@@ -136,7 +134,7 @@ def columns_of(comparison: "Comparison") -> tuple[_Column, ...]:
     return tuple(columns)
 
 
-def write_comparison_page(out: Path, comparison: "Comparison") -> Path:
+def write_comparison_page(out: Path, comparison: Comparison) -> Path:
     """Write the page.
 
     Raises:
@@ -174,32 +172,22 @@ def write_comparison_page(out: Path, comparison: "Comparison") -> Path:
     )
 
 
-def _points(comparison: "Comparison", columns: Sequence[_Column]) -> tuple[SummaryPoint, ...]:
-    first, second = columns[0], columns[-1]
-    values = [(result, first.value(result), second.value(result)) for result in comparison.results]
-    exact = min(
-        (item for item in values if item[1] is not None), key=lambda item: item[1] or 0.0, default=None
-    )
-    best = min(
-        (item for item in values if item[2] is not None), key=lambda item: item[2] or 0.0, default=None
-    )
-    most_exact = (
-        ""
-        if exact is None
-        else f"The smallest {first.title} has {exact[0].method.name} ({first.text(exact[1] or 0.0)}). "
-    )
-    safest = (
-        ""
-        if best is None
-        else f"The least of “{second.title}” has {best[0].method.name} ({second.text(best[2] or 0.0)})."
-    )
+def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[SummaryPoint, ...]:
+    least = []
+    for column in columns:
+        values = [
+            (value, result) for result in comparison.results if (value := column.value(result)) is not None
+        ]
+        if values and (column is columns[0] or column.title.startswith("(")):
+            value, result = min(values, key=lambda pair: pair[0])
+            least.append(f"{column.title}: {result.method.name} ({column.text(value)})")
     return (
         SummaryPoint(
             "What this page is",
             f"{len(comparison.results)} ways of publishing the same tables, with what users lose and what attackers "
             "gain by each. It is for those who may see the records.",
         ),
-        SummaryPoint("Most exact, most safe", most_exact + safest),
+        SummaryPoint("The least of each", "; ".join(least) + ". No method has the least of all."),
         SummaryPoint(
             "How to read it",
             "Two methods are compared fairly at the same loss, or at the same risk, never by one number alone. Which "
@@ -214,7 +202,7 @@ def _points(comparison: "Comparison", columns: Sequence[_Column]) -> tuple[Summa
     )
 
 
-def _figures(comparison: "Comparison") -> list[tuple[str, Picture, str]]:
+def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
     shared = comparison.shared
     finest = shared.finest.name
     query = (shared.detailed or shared.queries[-1]).name
@@ -224,7 +212,7 @@ def _figures(comparison: "Comparison") -> list[tuple[str, Picture, str]]:
         dots = []
         for number, result in enumerate(comparison.results, start=1):
             item = _finding(result, attack.name, attack.headline)
-            loss = value_of(result.losses, finest, query, "mean absolute error")
+            loss = value_of(result.losses, finest, query, ERROR_OF_ALL)
             if item is not None and item.value is not None and loss is not None:
                 low, high = (item.value if end is None else end for end in (item.low, item.high))
                 dots.append(
@@ -246,7 +234,7 @@ def _figures(comparison: "Comparison") -> list[tuple[str, Picture, str]]:
     return figures
 
 
-def _rows(comparison: "Comparison", columns: Sequence[_Column]) -> list[dict[str, Any]]:
+def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, Any]]:
     rows = []
     for number, result in enumerate(comparison.results, start=1):
         texts = [
@@ -266,7 +254,7 @@ def _rows(comparison: "Comparison", columns: Sequence[_Column]) -> list[dict[str
 
 
 def _method(
-    number: int, result: "MethodResult", comparison: "Comparison", columns: Sequence[_Column]
+    number: int, result: MethodResult, comparison: Comparison, columns: Sequence[_Column]
 ) -> dict[str, Any]:
     method, certificate = result.method, result.published.certificate
     kind = (type(method).__doc__ or "").strip().split("\n\n")
@@ -287,7 +275,7 @@ def _method(
     }
 
 
-def _against(result: "MethodResult", comparison: "Comparison", columns: Sequence[_Column]) -> str:
+def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Column]) -> str:
     """Which of this method and its nearest counterpart of another family is better in what, said both ways."""
     first = columns[0]
     here = first.value(result)
@@ -319,7 +307,7 @@ def _against(result: "MethodResult", comparison: "Comparison", columns: Sequence
     )
 
 
-def _attack(attack: Attack, comparison: "Comparison") -> dict[str, Any]:
+def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
     exact, harmless = comparison.power[attack.name]
     return {
         "title": f"({attack.letter}) {attack.name}",

@@ -266,7 +266,7 @@ def _averaged(items: Sequence[Finding]) -> Finding:
     low, high = min(low, centre - reach), max(high, centre + reach)
     # Shares and advantages end at 1; bits that are gained may be more, or less than none.
     if not first.measure.startswith("bits"):
-        low, high = max(low, -1.0), min(high, 1.0)
+        low, high = max(low, -1.0 if "advantage" in first.measure else 0.0), min(high, 1.0)
     return replace(first, value=centre, low=low, high=high)
 
 

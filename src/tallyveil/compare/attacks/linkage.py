@@ -39,7 +39,10 @@ class Linkage(Attack):
         shared = targets.shared
         if shared.schema.size > CELLS_TOGETHER:
             return [Finding(self.name, self.headline, None, None, None, 0)]
-        geounits = chosen_geounits(targets)
+        # Where somebody is alone of a kind and not of the commonest level: elsewhere there is nobody to be found out.
+        single = targets.by_class.sum(axis=2) == 1
+        unusual = targets.by_class.argmax(axis=2) != targets.background.argmax(axis=2)
+        geounits = chosen_geounits(targets, (single & unusual).any(axis=1))
         files = rebuilt(targets, published, geounits)[:, targets.cells]
         generator = targets.draws.generator("linkage")
         rows, classes, levels = np.nonzero(targets.by_class[geounits])

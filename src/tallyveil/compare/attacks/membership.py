@@ -21,14 +21,21 @@ MOST_OTHERS: Final = 80
 """Others in a cell that are considered. Where more are likely, one more or less shows nothing anyway."""
 
 
+RARE: Final = 1.0
+"""Expected others with the same record below which a record is asked about. At twice it exact tables tell less too."""
+
+FEWEST: Final = 60
+"""People from which the attack is tried: half of them choose a threshold."""
+
+
 class Membership(Attack):
     """Who wants to know whether a record is in the data."""
 
     name: ClassVar[str] = "membership"
     letter: ClassVar[str] = "g"
     who: ClassVar[str] = (
-        "Knows a whole record with its finest geounit, and not the others there. A fair coin decided whether it is in "
-        "the data."
+        "Knows a whole record with its finest geounit, which is rare there, and not the others. A fair coin decided "
+        "whether it is in the data."
     )
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = "TopDown: the bound of (a), which is about a stronger attacker."
@@ -40,10 +47,15 @@ class Membership(Attack):
         """As in `Attack`."""
         if tossed is None:
             return []
-        score = _scores(targets, tossed, published)
-        present = targets.pairs.kept
-        if score is None:
+        evidence = _scores(targets, tossed, published)
+        if evidence is None:
             return [Finding(self.name, "advantage", None, None, None, 0, 0.0)]
+        mean, score = evidence
+        # Where many have the same record, one more or less shows nothing, and nobody would ask.
+        rare = mean < RARE
+        if rare.sum() < FEWEST:
+            return [Finding(self.name, "advantage", None, None, None, int(rare.sum()), 0.0)]
+        score, present = score[rare], targets.pairs.kept[rare]
         halves = targets.half(score.size)
         threshold = _best_threshold(score[halves == 0], present[halves == 0])
         judged = halves == 1
@@ -59,8 +71,11 @@ class Membership(Attack):
         ]
 
 
-def _scores(targets: Targets, tossed: Published, published: Published) -> Floats | None:
-    """Logarithms of the likelihood ratio of one person more; None where no published query tells all cells apart."""
+def _scores(targets: Targets, tossed: Published, published: Published) -> tuple[Floats, Floats] | None:
+    """Expected others with the same record, and logarithms of the likelihood ratio of one person more.
+
+    None where no published query tells all cells apart.
+    """
     shared, pairs = targets.tossed, targets.pairs
     detailed = shared.detailed
     if detailed is None or shared.n_geolevels < 2:
@@ -85,7 +100,8 @@ def _scores(targets: Targets, tossed: Published, published: Published) -> Floats
     prior = poisson.logpmf(others[None, :], mean[:, None])
     with_it = prior + published.law.log_likelihood(name, counts + 1, repeated)
     without = prior + published.law.log_likelihood(name, counts, repeated)
-    return np.asarray(np.logaddexp.reduce(with_it, axis=1) - np.logaddexp.reduce(without, axis=1))
+    score = np.logaddexp.reduce(with_it, axis=1) - np.logaddexp.reduce(without, axis=1)
+    return np.asarray(mean), np.asarray(score)
 
 
 def _best_threshold(score: Floats, present: Bools) -> float:

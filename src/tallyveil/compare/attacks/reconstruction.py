@@ -50,7 +50,7 @@ class Reconstruction(Attack):
         """As in `Attack`."""
         if targets.shared.schema.size > CELLS_TOGETHER:
             return [Finding(self.name, self.headline, None, None, None, 0)]
-        geounits = chosen_geounits(targets)
+        geounits = chosen_geounits(targets, targets.shared.counts.sum(axis=1) > 0)
         files = rebuilt(targets, published, geounits)
         true = targets.shared.counts[geounits]
         right = np.minimum(files, true).sum(axis=1)
@@ -73,11 +73,11 @@ class Reconstruction(Attack):
         ]
 
 
-def chosen_geounits(targets: Targets) -> Integers:
-    """Inhabited finest geounits that are rebuilt."""
-    inhabited = np.flatnonzero(targets.shared.counts.sum(axis=1) > 0)
+def chosen_geounits(targets: Targets, eligible: Bools) -> Integers:
+    """Some of the finest geounits that are eligible."""
+    places = np.flatnonzero(eligible)
     generator = targets.draws.generator("reconstruction")
-    return np.sort(generator.choice(inhabited, min(GEOUNITS, inhabited.size), replace=False))
+    return np.sort(generator.choice(places, min(GEOUNITS, places.size), replace=False))
 
 
 def rebuilt(targets: Targets, published: Published, geounits: Integers) -> Integers:

@@ -1,12 +1,16 @@
 """Sampling: tables are estimated from a simple random sample of the records."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.stats import binom
 
+from tallyveil.arrays import Floats, Integers
+from tallyveil.compare.inputs import TableName
 from tallyveil.compare.methods.method import Method, Office
-from tallyveil.compare.published import Published, PublishedTable, SummedQuestions, observed_law
+from tallyveil.compare.published import IMPOSSIBLE, Published, PublishedTable, SummedQuestions
 from tallyveil.declared import Exact
 
 
@@ -39,4 +43,24 @@ class Sampling(Method):
             for name, values in shared.tables_of(sample).items()
         }
         weighted = (2 * sample * q + p) // (2 * p)
-        return Published(tables, observed_law(shared, tables), SummedQuestions(weighted))
+        return Published(tables, _SampleLaw(p, q), SummedQuestions(weighted))
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleLaw:
+    """The number of people in the sample is binomial; a published count tells this number.
+
+    Attributes:
+        p, q: The probability of each person is p / q.
+    """
+
+    p: int
+    q: int
+
+    def log_likelihood(self, name: TableName, true: Integers, published: PublishedTable) -> Floats:
+        """As in `Law`."""
+        # Weights of 1 or more: two numbers of people never have the same published count.
+        number = (2 * published.counts * self.p + self.q) // (2 * self.q)
+        same = (2 * number * self.q + self.p) // (2 * self.p) == published.counts
+        logs = binom.logpmf(number, np.maximum(true, 0), self.p / self.q)
+        return np.where(same & (true >= 0), np.maximum(logs, IMPOSSIBLE), IMPOSSIBLE)

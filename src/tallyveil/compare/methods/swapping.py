@@ -113,9 +113,8 @@ class Swapping(Method):
         )
         sums = np.zeros(size.size, dtype=np.uint64)
         np.add.at(sums, household, number[person])
-        return np.asarray(
-            np.unique(np.stack([sums, size.astype(np.uint64)]), axis=1, return_inverse=True)[1]
-        ).ravel()
+        # Sizes need no place of their own: the sums of different numbers of random numbers differ as surely.
+        return np.asarray(np.unique(sums, return_inverse=True)[1]).ravel()
 
 
 def _first_rows(household: Integers) -> Integers:
