@@ -104,7 +104,7 @@ def test_the_lines_of_a_family_hold():
 
 
 def test_secondary_suppression_leaves_little_and_areas_that_cut_across_tell_more():
-    whole = small_input(60)
+    whole = small_input(36)
     exactly = {
         (secondary, entities): found(
             HiddenCounts(),
@@ -119,6 +119,6 @@ def test_secondary_suppression_leaves_little_and_areas_that_cut_across_tell_more
 
 
 def test_the_method_says_how_much_it_proved():
-    note = publications(Suppression(name="x", threshold=3), targets_of(small_input(60)))[0].notes[-1]
+    note = publications(Suppression(name="x", threshold=3), targets_of(small_input(24)))[0].notes[-1]
     assert "integer programs" in note
     assert "proves" in note
