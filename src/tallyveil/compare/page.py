@@ -257,7 +257,7 @@ def _method(
     number: int, result: MethodResult, comparison: Comparison, columns: Sequence[_Column]
 ) -> dict[str, Any]:
     method, certificate = result.method, result.published.certificate
-    kind = (type(method).__doc__ or "").strip().split("\n\n")
+    kind = (type(method).__doc__ or "").replace("`", "").strip().split("\n\n")
     return {
         "number": number,
         "name": method.name,

@@ -43,6 +43,8 @@ class Linkage(Attack):
         single = targets.by_class.sum(axis=2) == 1
         unusual = targets.by_class.argmax(axis=2) != targets.background.argmax(axis=2)
         geounits = chosen_geounits(targets, (single & unusual).any(axis=1))
+        if not geounits.size:
+            return [Finding(self.name, self.headline, None, None, None, 0)]
         files = rebuilt(targets, published, geounits)[:, targets.cells]
         generator = targets.draws.generator("linkage")
         rows, classes, levels = np.nonzero(targets.by_class[geounits])
