@@ -70,6 +70,10 @@ COMMANDS: Final = {
         "Make a site of a finished release, to look at in the browser: areas, tables, intervals.",
     ),
     "evaluate": ("evaluate", "Compare a release with the true counts. The results are NOT PRIVATE."),
+    "compare": (
+        "compare",
+        "Compare methods of disclosure control on one input. The results are NOT PRIVATE.",
+    ),
     "synth": (
         "synth",
         "Make up a population: records, geography, off-spine entities, facility bounds and a release file.",

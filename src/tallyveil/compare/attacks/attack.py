@@ -1,0 +1,296 @@
+"""What an attack is, what it finds, and how sure its numbers are."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+from scipy.stats import beta
+from scipy.stats import t as student
+
+from tallyveil.arrays import Bools, Floats, Integers
+from tallyveil.compare.draws import Draws
+from tallyveil.compare.inputs import Areas, SharedInput
+from tallyveil.compare.published import Published
+
+COVERAGE: Final = 0.95
+"""Coverage of every interval, the usual one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One number that an attack found out.
+
+    Attributes:
+        attack: Name of the attack.
+        measure: What the number is.
+        value: The number; None where the method left nothing to attack.
+        low, high: Ends of its 95 % interval over people or questions; both are the value where all were tried.
+        tried: Number of people or questions.
+        prior: The same measure for somebody who has none of the published tables.
+        bound: The most that is possible by a theorem; None where there is none.
+    """
+
+    attack: str
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    tried: int
+    prior: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What all attackers share: the input, and which attribute they want to know.
+
+    Attributes:
+        shared: The input.
+        draws: Random numbers of the comparison.
+        sensitive: Attribute that attackers want to know. They know all others.
+        people: Number of people, or of questions, that an attack tries.
+    """
+
+    shared: SharedInput
+    draws: Draws
+    sensitive: str
+    people: int
+
+    @cached_property
+    def axis(self) -> int:
+        """Number of the attribute among those of the schema."""
+        return self.shared.schema.attribute_names.index(self.sensitive)
+
+    @cached_property
+    def by_class(self) -> Integers:
+        """Counts by finest geounit, class of what is known, and sensitive level.
+
+        Shape (n_finest, n_classes, n_levels).
+        """
+        shape = self.shared.schema.shape
+        cube = self.shared.counts.reshape(-1, *shape)
+        moved = np.moveaxis(cube, self.axis + 1, -1)
+        return np.ascontiguousarray(moved).reshape(len(cube), -1, shape[self.axis])
+
+    @cached_property
+    def cells(self) -> Integers:
+        """The cell of each class of what is known and each sensitive level; shape (n_classes, n_levels)."""
+        schema = self.shared.schema
+        cube = np.moveaxis(np.arange(schema.size).reshape(schema.shape), self.axis, -1)
+        return np.ascontiguousarray(cube).reshape(-1, schema.shape[self.axis])
+
+    @cached_property
+    def background(self) -> Floats:
+        """Shares of the sensitive levels by class in the area below the root: what everybody knows beforehand.
+
+        Shape (n_finest, n_classes, n_levels) by finest geounit, without its own people.
+        """
+        areas = self.shared.areas[min(1, self.shared.n_geolevels - 1)]
+        flat = self.by_class.reshape(len(self.by_class), -1)
+        others = areas.sums(flat)[areas.place] - flat
+        # Nobody can be in a structural zero; a trace is left there, so that logarithms stay finite.
+        weights = np.where(self.possible, others.reshape(self.by_class.shape) + 0.5, 1e-9)
+        return shares_of(weights.astype(np.float64))
+
+    @cached_property
+    def possible(self) -> Bools:
+        """Which of `cells` are no structural zeros."""
+        return self.shared.schema.possible(self.cells.ravel()).reshape(self.cells.shape)
+
+    @cached_property
+    def pairs(self) -> "Pairs":
+        """People drawn at random, each with another record, and the coin that says which of the two they have."""
+        generator = self.draws.generator("pairs")
+        counts, n_levels = self.shared.counts, self.cells.shape[1]
+        # The people are numbered cell by cell, so that a number is a person.
+        ends = np.cumsum(counts.ravel())
+        person = np.sort(generator.choice(int(ends[-1]), min(self.people, int(ends[-1])), replace=False))
+        geounits, cells = np.divmod(np.searchsorted(ends, person, side="right"), counts.shape[1])
+        number = np.empty(self.cells.size, dtype=np.int64)
+        number[self.cells.ravel()] = np.arange(self.cells.size)
+        classes, levels = np.divmod(number[cells], n_levels)
+        weights = np.where(self.possible[classes], self.background[geounits, classes], 0.0)
+        weights[np.arange(levels.size), levels] = 0
+        # Who could have no other record is not asked about.
+        asked = weights.sum(axis=1) > 0
+        person, geounits, cells, classes, levels = (
+            values[asked] for values in (person, geounits, cells, classes, levels)
+        )
+        weights = weights[asked]
+        drawn = generator.random(levels.size) * weights.sum(axis=1)
+        # Rounding may put a draw past the last sum.
+        other = (np.cumsum(weights, axis=1) <= drawn[:, None]).sum(axis=1)
+        unsound = (other == n_levels) | (weights[np.arange(other.size), np.minimum(other, n_levels - 1)] == 0)
+        other = np.where(unsound, weights.argmax(axis=1), other)
+        kept = generator.integers(2, size=levels.size).astype(np.bool_)
+        return Pairs(person, geounits, cells, self.cells[classes, other], kept)
+
+    @cached_property
+    def tossed(self) -> SharedInput:
+        """The input in which each person of `pairs` has the record that the coin says.
+
+        An attacker who is asked about people as they are could guess by how common a record is, and would seem to learn
+        from tables what he knew before. With coins that were thrown after everything else, he cannot.
+        """
+        counts = self.shared.counts.copy()
+        moved = np.flatnonzero(~self.pairs.kept)
+        np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
+        np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
+        if self.shared.household is None:
+            return replace(self.shared, counts=counts)
+        # The people stand in the order of their cells, so those who changed cells change their places among the others.
+        cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
+        cells[self.pairs.numbers[moved]] = (
+            self.pairs.geounits[moved] * counts.shape[1] + self.pairs.others[moved]
+        )
+        return replace(
+            self.shared, counts=counts, household=self.shared.household[np.argsort(cells, kind="stable")]
+        )
+
+    def half(self, number: int) -> Integers:
+        """Which of so many people tune the attack (0) and which judge it (1)."""
+        return self.draws.generator("halves").permutation(number) % 2
+
+
+class Pairs(NamedTuple):
+    """People with two records each.
+
+    Attributes:
+        numbers: Number of each person, among all people in the order of geounits and cells; int64, shape (n_people,).
+        geounits: Finest geounit of each person.
+        cells: The cell of the person's record in the input.
+        others: Another cell, which differs in the sensitive attribute alone.
+        kept: Whether the person keeps the record where coins are thrown.
+    """
+
+    numbers: Integers
+    geounits: Integers
+    cells: Integers
+    others: Integers
+    kept: Bools
+
+
+class Attack:
+    """One kind of attacker.
+
+    Attributes:
+        name: Of the attack.
+        letter: By which the page refers to it.
+        who: The attacker and what he knows, in sentences.
+        prior: What he would guess without the tables.
+        bounded: Which bound applies, in a sentence.
+        headline: The measure that the page shows in figures.
+    """
+
+    name: ClassVar[str]
+    letter: ClassVar[str]
+    who: ClassVar[str]
+    prior: ClassVar[str]
+    bounded: ClassVar[str]
+    headline: ClassVar[str]
+    must: ClassVar[float]
+    """Least value of the headline on exact tables; an attack below it is not shown."""
+
+    @abstractmethod
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
+        """Attack what one method published.
+
+        Args:
+            targets: The input, and who is attacked.
+            published: What the method published of the input.
+            tossed: What it published of `targets.tossed`, with other random numbers. The law that an attacker knows is
+                taken from the publication that is not attacked: nobody knows the errors of the very tables that he has.
+                None where a method cannot publish again; attacks that need it then find nothing.
+        """
+
+    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+        """The headline on tables on which the attack must succeed; its findings there are given.
+
+        None where it found nothing to attack.
+        """
+        return self.headline_of(findings)
+
+    def headline_of(self, findings: Sequence[Finding]) -> float | None:
+        """The largest value of the headline among the findings of one method."""
+        values: list[float] = [
+            item.value
+            for item in findings
+            if item.attack == self.name and item.measure.startswith(self.headline) and item.value is not None
+        ]
+        return max(values, default=None)
+
+
+def shares_of(weights: Floats) -> Floats:
+    """Weights divided by their sums over the last axis."""
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def interval(right: float, tried: int) -> tuple[float, float]:
+    """The interval of Clopper and Pearson for a share; ties count half."""
+    tail = (1 - COVERAGE) / 2
+    low = 0.0 if right <= 0 else float(beta.ppf(tail, right, tried - right + 1))
+    high = 1.0 if right >= tried else float(beta.ppf(1 - tail, right + 1, tried - right))
+    return low, high
+
+
+def share(attack: str, measure: str, right: float, tried: int, *, prior: float | None = None) -> Finding:
+    """A share of guesses that were right, with its interval."""
+    if not tried:
+        return Finding(attack, measure, None, None, None, 0, prior)
+    return Finding(attack, measure, right / tried, *interval(right, tried), tried, prior)
+
+
+def over_draws(draws: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """The findings of one attack on several draws of a method, each a mean with an interval.
+
+    The interval is the wider of two: the mean interval over people, and Student's interval over the draws.
+    """
+    return tuple(_averaged(items) for items in zip(*draws, strict=True))
+
+
+def _averaged(items: Sequence[Finding]) -> Finding:
+    first = items[0]
+    values = np.array([item.value for item in items if item.value is not None])
+    # Where one draw left nothing to attack, the others are too few to speak for all.
+    if len(items) == 1 or values.size < len(items):
+        return first if values.size == len(items) else replace(first, value=None, low=None, high=None)
+    centre = float(values.mean())
+    reach = float(
+        student.ppf((1 + COVERAGE) / 2, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size)
+    )
+    low = float(np.mean([centre if item.low is None else item.low for item in items]))
+    high = float(np.mean([centre if item.high is None else item.high for item in items]))
+    low, high = min(low, centre - reach), max(high, centre + reach)
+    # Shares and advantages end at 1; bits that are gained may be more, or less than none.
+    if not first.measure.startswith("bits"):
+        low, high = max(low, -1.0 if "advantage" in first.measure else 0.0), min(high, 1.0)
+    return replace(first, value=centre, low=low, high=high)
+
+
+def mean(attack: str, measure: str, values: Floats, *, prior: float | None = None) -> Finding:
+    """A mean over people, with an interval by its standard error."""
+    if not values.size:
+        return Finding(attack, measure, None, None, None, 0, prior)
+    centre = float(values.mean())
+    # 1.96 standard errors cover 95 % of a normal law, which the mean of hundreds of people has nearly.
+    reach = 1.96 * float(values.std(ddof=1)) / np.sqrt(values.size) if values.size > 1 else float("inf")
+    return Finding(attack, measure, centre, centre - reach, centre + reach, values.size, prior)
+
+
+def bits_of_coin(right: float) -> float:
+    """Bits that a guess of a fair coin tells if it is right with this probability: 1 minus the entropy of the error.
+
+    Source: Cover and Thomas 2006, the binary symmetric channel. It is a lower bound on what the attacker's score tells.
+    """
+    if right <= 0.5:
+        return 0.0
+    wrong = 1 - right
+    return 1.0 + right * float(np.log2(right)) + (wrong * float(np.log2(wrong)) if wrong > 0 else 0.0)
+
+
+def area_above(shared: SharedInput, levels: int) -> Areas:
+    """The geolevel so many levels above the finest, but not above the one below the root, which everybody knows."""
+    return shared.areas[max(shared.n_geolevels - 1 - levels, min(1, shared.n_geolevels - 1))]

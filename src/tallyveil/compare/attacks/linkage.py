@@ -1,0 +1,74 @@
+"""Attack (e): names for rebuilt records, from a file with names such as companies sell.
+
+The file has the finest geounit of each person and all attributes but the sensitive one. Of its entries some name a
+neighbouring geounit, and some have another value of what is known; nobody knows which. For each entry the attacker
+looks up the rebuilt records of its geounit with the same values, and takes their commonest sensitive level for the
+person's. A guess is *confirmed* if it is right.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+
+from tallyveil.compare.attacks.attack import Attack, Finding, Targets, share
+from tallyveil.compare.attacks.reconstruction import CELLS_TOGETHER, chosen_geounits, rebuilt
+from tallyveil.compare.published import Published
+
+WRONG: Final = 0.05
+"""Share of entries with the wrong geounit, and share with a wrong value of what is known. Files that are sold are worse
+in some places and better in others; at twice this share about twice as many matches are lost."""
+
+
+class Linkage(Attack):
+    """Who puts names to rebuilt records."""
+
+    name: ClassVar[str] = "names for records"
+    letter: ClassVar[str] = "e"
+    who: ClassVar[str] = (
+        "Has a file of people with names, geounits and all attributes but one, in which 1 geounit in 20 and 1 known "
+        "value in 20 are wrong, and the records that attack (d) rebuilt."
+    )
+    prior: ClassVar[str] = "the commonest level around, which is never right for these people"
+    bounded: ClassVar[str] = "None is known for shares of people; the bound of (a) holds for each of them."
+    headline: ClassVar[str] = "rare people confirmed"
+    must: ClassVar[float] = 0.7
+
+    def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
+        """As in `Attack`."""
+        shared = targets.shared
+        if shared.schema.size > CELLS_TOGETHER:
+            return [Finding(self.name, self.headline, None, None, None, 0)]
+        # Where somebody is alone of a kind and not of the commonest level: elsewhere there is nobody to be found out.
+        single = targets.by_class.sum(axis=2) == 1
+        unusual = targets.by_class.argmax(axis=2) != targets.background.argmax(axis=2)
+        geounits = chosen_geounits(targets, (single & unusual).any(axis=1))
+        if not geounits.size:
+            return [Finding(self.name, self.headline, None, None, None, 0)]
+        files = rebuilt(targets, published, geounits)[:, targets.cells]
+        generator = targets.draws.generator("linkage")
+        rows, classes, levels = np.nonzero(targets.by_class[geounits])
+        times = targets.by_class[geounits][rows, classes, levels]
+        rows, classes, levels = (np.repeat(values, times) for values in (rows, classes, levels))
+        alone = targets.by_class[geounits].sum(axis=2)[rows, classes] == 1
+        usual = targets.background[geounits].argmax(axis=2)[rows, classes]
+        number = rows.size
+        # A wrong geounit is another one of those that are looked at, as good as any that has nobody of this name.
+        listed = np.where(
+            generator.random(number) < WRONG, generator.integers(geounits.size, size=number), rows
+        )
+        kinds = targets.cells.shape[0]
+        known = np.where(generator.random(number) < WRONG, generator.integers(kinds, size=number), classes)
+        found = files[listed, known]
+        matched = found.sum(axis=1) > 0
+        guess = np.where(matched, found.argmax(axis=1), -1)
+        right = guess == levels
+        rare = alone & (usual != levels)
+        claimed = matched & (guess != targets.background[geounits].argmax(axis=2)[listed, known])
+        return [
+            share(self.name, self.headline, int(right[rare].sum()), int(rare.sum()), prior=0.0),
+            share(self.name, "surprising names right", int(right[claimed].sum()), int(claimed.sum())),
+            share(
+                self.name, "people confirmed", int(right.sum()), number, prior=float((usual == levels).mean())
+            ),
+        ]

@@ -1,0 +1,222 @@
+"""The one input of all methods: true counts of the finest geounits, the areas above them, and the tables wanted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from scipy import sparse
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.arrays import IntegerRows, Integers
+from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.errors import ConfigError
+from tallyveil.geography.entities import EntityFamily
+from tallyveil.geography.spine import Spine
+from tallyveil.geography.tables import GEOCODE, entities_from_columns, read_assignments
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.products.topdown.run.inputs import read_spine
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.schema.schema import Schema
+
+MOST_COUNTS: Final = 1 << 25
+"""Largest number of finest geounits times cells. Every method and attack has a few arrays of this size in memory, of
+256 MiB each at the limit. Twice as many would need twice the memory; half would refuse a State of 421,545 blocks and 64
+cells."""
+
+REASON: Final = "true counts compared with what several methods publish; the results reveal them"
+
+TableName = tuple[str, str]
+"""Which table: the name of the areas, and that of the query."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Areas:
+    """Areas that tables are published for: the geounits of a geolevel, or the entities of a family.
+
+    Attributes:
+        name: Of the geolevel or the family.
+        codes: Geocode or name of each area.
+        place: Number of the area that each finest geounit is in, -1 for none; int64, shape (n_finest,).
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    place: Integers
+
+    @property
+    def n_areas(self) -> int:
+        """Number of areas."""
+        return len(self.codes)
+
+    def sums(self, counts: IntegerRows) -> Integers:
+        """Sums of the finest geounits' counts over each area; shape (n_areas, counts.shape[1])."""
+        inside = np.flatnonzero(self.place >= 0)
+        ones = np.ones(inside.size, dtype=np.int64)
+        shape = (self.n_areas, self.place.size)
+        members = sparse.csr_matrix((ones, (self.place[inside], inside)), shape=shape)
+        return np.asarray(members @ counts)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedInput:
+    """What every method starts from.
+
+    Attributes:
+        schema: The universe.
+        queries: Tables that are published for every area.
+        areas: Geolevels from the root down, then families of entities.
+        n_geolevels: Number of geolevels among the areas. The last of them has the finest geounits.
+        counts: True counts, int64, shape (n_finest, schema.size).
+        household: Number of the household of each person, the people in the order of their geounits and cells; None
+            where households are not known, and each person is one.
+    Privacy: true counts. Whatever is computed from them must be marked as not private.
+    """
+
+    schema: Schema
+    queries: tuple[QueryGroup, ...]
+    areas: tuple[Areas, ...]
+    n_geolevels: int
+    counts: IntegerRows
+    household: Integers | None = None
+
+    @property
+    def people(self) -> tuple[Integers, Integers, Integers]:
+        """Finest geounit, cell and household of every person; people of one household stand together."""
+        flat = np.repeat(np.arange(self.counts.size), self.counts.ravel())
+        geounits, cells = np.divmod(flat, self.counts.shape[1])
+        if self.household is None:
+            return geounits, cells, np.arange(flat.size)
+        order = np.argsort(self.household, kind="stable")
+        return geounits[order], cells[order], self.household[order]
+
+    @property
+    def geolevels(self) -> tuple[Areas, ...]:
+        """The areas that are geolevels."""
+        return self.areas[: self.n_geolevels]
+
+    @property
+    def finest(self) -> Areas:
+        """The finest geounits."""
+        return self.areas[self.n_geolevels - 1]
+
+    @property
+    def detailed(self) -> QueryGroup | None:
+        """A published query whose answers are the cells; None if there is none."""
+        return next((query for query in self.queries if query.is_detailed), None)
+
+    def parents(self, level: int) -> Integers:
+        """Number of the geounit above each geounit of a geolevel below the root."""
+        above, here = self.areas[level - 1].place, self.areas[level].place
+        parents = np.empty(self.areas[level].n_areas, dtype=np.int64)
+        parents[here] = above
+        return parents
+
+    @cached_property
+    def truth(self) -> Mapping[TableName, Integers]:
+        """The true tables."""
+        return self.tables_of(self.counts)
+
+    def tables_of(self, counts: IntegerRows) -> dict[TableName, Integers]:
+        """Every table of any counts of the finest geounits; each of shape (n_areas, query.size)."""
+        tables: dict[TableName, Integers] = {}
+        for areas in self.areas:
+            sums = areas.sums(counts)
+            for query in self.queries:
+                tables[areas.name, query.name] = np.asarray(sums @ answer_matrix(query))
+        return tables
+
+
+def answer_matrix(query: QueryGroup) -> sparse.csr_matrix:
+    """1 where a cell of the schema counts in an answer of the query; shape (n_cells, size)."""
+    cells = np.arange(query.n_cells)
+    matrix = sparse.csr_matrix((query.n_cells, query.size), dtype=np.int64)
+    for layer in query.layers:
+        answers = layer.answers_of(cells)
+        used = np.flatnonzero(answers >= 0)
+        ones = np.ones(used.size, dtype=np.int64)
+        matrix = matrix + sparse.csr_matrix((ones, (used, answers[used])), shape=matrix.shape)
+    return matrix
+
+
+def read_areas(
+    plan: ReleasePlan, entities: Path | None, families: Sequence[str]
+) -> tuple[Spine, list[Areas]]:
+    """The public part of the input: the spine of the geography table, its geolevels, and families of entities.
+
+    Args:
+        plan: Of the release file, whose geography is read.
+        entities: Table with one row for each finest geounit and a column for each family; None for no entities.
+        families: Columns to read.
+    Raises:
+        GeographyError, StoreError, ConfigError: as for a release.
+    """
+    spine = read_spine(plan.geography)
+    finest = np.arange(spine.n_geounits(spine.finest))
+    areas = [
+        Areas(name, tuple(spine.geocodes[level]), spine.ancestors(level) if level < spine.finest else finest)
+        for level, name in enumerate(spine.geolevels)
+    ]
+    if entities is not None:
+        table = read_assignments(entities, list(families), "entities")
+        columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
+        areas += [_of_family(family) for family in entities_from_columns(spine, columns, list(families))]
+    return spine, areas
+
+
+def _of_family(family: EntityFamily) -> Areas:
+    place = np.full(family.n_finest, -1, dtype=np.int64)
+    place[family.members] = np.repeat(np.arange(family.n_entities), family.sizes)
+    return Areas(family.name, family.codes, place)
+
+
+def read_input(
+    plan: ReleasePlan, spine: Spine, areas: Sequence[Areas], tables: Sequence[str], ledger: Ledger
+) -> SharedInput:
+    """Read the records, after the ledger says that their counts are declassified.
+
+    Args:
+        plan: Of the release file, whose records are read.
+        spine, areas: Of `read_areas`.
+        tables: Queries.
+        ledger: Of the comparison. A non-private event is written to it before any count is returned.
+    Raises:
+        ConfigError: there are more counts than `MOST_COUNTS`. Nothing was read then.
+        SchemaError, GeographyError, StoreError: a query or a record does not fit.
+    Privacy: none.
+    """
+    n_finest = spine.n_geounits(spine.finest)
+    if n_finest * plan.schema.size > MOST_COUNTS:
+        raise ConfigError(
+            f"{n_finest:,} finest geounits of {plan.schema.size:,} cells are {n_finest * plan.schema.size:,} counts, "
+            f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
+            "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
+            code="comparison-too-large",
+        )
+    queries = tuple(plan.schema.query(name) for name in tables)
+    records = plan.records
+    truths = declassify_truth(
+        records.path,
+        geocode=records.geocode,
+        count=records.count,
+        columns=dict(records.columns),
+        numbers=records.numbers,
+        schema=plan.schema,
+        spine=spine,
+        ledger=ledger,
+        reason=REASON,
+    )
+    return SharedInput(
+        plan.schema, queries, tuple(areas), spine.n_levels, dense(truths[-1], plan.schema.size)
+    )
+
+
+def dense(counts: PublicCounts, n_cells: int) -> IntegerRows:
+    """Sparse counts with their zeros; int64, shape (n_geounits, n_cells)."""
+    table = np.zeros((counts.n_geounits, n_cells), dtype=np.int64)
+    rows = np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets))
+    table[rows, counts.cells] = counts.counts
+    return table

@@ -1,0 +1,256 @@
+"""The whole comparison: read the input, publish by every method, measure losses, attack, and write page and numbers."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from tallyveil.accounting.ledger.file import Ledger
+from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.compare.attacks.attack import Attack, Finding, Targets, over_draws
+from tallyveil.compare.attacks.hidden_counts import HiddenCounts
+from tallyveil.compare.attacks.knows_others import KnowsOthers
+from tallyveil.compare.attacks.linkage import Linkage
+from tallyveil.compare.attacks.membership import Membership
+from tallyveil.compare.attacks.questions import RepeatedQuestions
+from tallyveil.compare.attacks.rare_attribute import RareAttribute
+from tallyveil.compare.attacks.reconstruction import Reconstruction
+from tallyveil.compare.draws import Draws
+from tallyveil.compare.inputs import SharedInput, read_areas, read_input
+from tallyveil.compare.losses import losses_of
+from tallyveil.compare.methods.exact import Exact
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.topdown import TopDown
+from tallyveil.compare.page import write_comparison_page
+from tallyveil.compare.results import Comparison, MethodResult
+from tallyveil.compare.settings import CompareFile
+from tallyveil.errors import ConfigError
+from tallyveil.files.evaluation import WARNING
+from tallyveil.files.finished import LEDGER
+from tallyveil.plans.from_toml.load import load_plan, parse_file
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.storage.outputs import own_folder, refuse_inputs
+from tallyveil.storage.write import write_file, write_json, write_parquet
+from tallyveil.version import VERSION
+
+ATTACKS: Final[tuple[Attack, ...]] = (
+    KnowsOthers(),
+    RareAttribute(),
+    RepeatedQuestions(),
+    Reconstruction(),
+    Linkage(),
+    HiddenCounts(),
+    Membership(),
+)
+"""Every attack, in the order of the page."""
+
+POWER_AT_1000: Final = 0.8
+"""Part of what an attack finds on exact tables that it must find on a release with an epsilon of 1000, which is nearly
+exact. An attack with less is too weak against noise to be shown. At half of it a blunt attack would pass; closer to 1
+the remaining noise of that release would refuse good ones."""
+
+EXACT: Final = "exact tables"
+HARMLESS: Final = "TopDown, epsilon 1000"
+
+
+def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Comparison:
+    """Compare the methods of a file, and write the page and the numbers.
+
+    Args:
+        path: TOML file (`CompareFile`).
+        out: Folder of the results: new, empty, or of an earlier comparison.
+        progress: Is told what is being done, in words.
+    Raises:
+        TallyveilError: the file, an input or the folder is wrong. The ledger gets its entry before a count is computed.
+    Privacy: none. `out` gets a ledger that says so, and every file is marked.
+    """
+    file = parse_file(path, CompareFile)
+    plan = load_plan(file.release)
+    _require_attribute(file, plan)
+    inputs = [path, file.release, plan.records.path, plan.geography.path]
+    refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
+    with own_folder(out, "compare"):
+        comparison = _compared(file, plan, out, progress)
+        write_numbers(out, comparison)
+        write_comparison_page(out, comparison)
+    return comparison
+
+
+def _require_attribute(file: CompareFile, plan: ReleasePlan) -> None:
+    names = plan.schema.attribute_names
+    if file.attacks.sensitive not in names:
+        raise ConfigError(
+            f"[attacks] sensitive is '{file.attacks.sensitive}', wanted an attribute of the schema: "
+            f"{', '.join(names)}. Nothing was read.",
+            code="bad-key-or-value",
+        )
+
+
+def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callable[[str], None]) -> Comparison:
+    began = time.process_time()
+    entities = file.entities
+    progress("reading the geography")
+    spine, areas = read_areas(
+        plan, entities.path if entities else None, entities.families if entities else ()
+    )
+    declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
+    with Ledger(out / LEDGER, declaration, "compare") as ledger:
+        progress("reading the records")
+        shared = read_input(plan, spine, areas, file.tables or list(plan.tables), ledger)
+    targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
+    with tempfile.TemporaryDirectory(prefix="releases-", dir=out) as work:
+        rooms = _Rooms(targets, plan, Path(work))
+        # One draw is enough to see whether an attack succeeds where it must.
+        controls = [
+            _result(method, rooms, ATTACKS, 1, progress) for method in (Exact(name=EXACT), _harmless(plan))
+        ]
+        power = {
+            attack.name: tuple(
+                attack.power(targets, control.published, control.findings) for control in controls
+            )
+            for attack in ATTACKS
+        }
+        refused = _refused(power)
+        shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
+        results = [_result(method, rooms, shown, file.draws, progress) for method in file.methods]
+    return Comparison(
+        file=file,
+        plan=plan,
+        shared=shared,
+        results=tuple(results),
+        power=power,
+        shown_attacks=shown,
+        refused=refused,
+        seconds=time.process_time() - began,
+    )
+
+
+def _harmless(plan: ReleasePlan) -> TopDown:
+    """A release with an epsilon of 1000, by the published conversion where the budget is rho."""
+    if plan.budget_unit == "epsilon":
+        return TopDown(name=HARMLESS, budget=Fraction(1000))
+    import math
+
+    # epsilon = rho + 2 sqrt(rho ln(1 / delta)), solved for rho. Nothing is claimed of the digits: a test of power only.
+    log = math.log(1 / plan.delta)
+    root = math.sqrt(log + 1000) - math.sqrt(log)
+    return TopDown(name=HARMLESS, budget=Fraction(root**2).limit_denominator(1000))
+
+
+def _result(
+    method: Method, rooms: "_Rooms", attacks: tuple[Attack, ...], draws: int, progress: Callable[[str], None]
+) -> MethodResult:
+    """Publish by a method as often as is asked for, and attack every draw."""
+    losses, findings, seconds = [], [], 0.0
+    number = draws if method.random else 1
+    for draw in range(number):
+        progress(f"{method.name}: draw {draw + 1} of {number}")
+        began = time.process_time()
+        published = method.publish(rooms.office(2 * draw, rooms.targets.shared))
+        seconds += time.process_time() - began
+        tossed = (
+            method.publish(rooms.office(2 * draw + 1, rooms.targets.tossed)) if method.repeatable else None
+        )
+        losses.append(losses_of(rooms.targets.shared, published, rooms.targets.sensitive))
+        findings.append([item for attack in attacks for item in attack.run(rooms.targets, published, tossed)])
+    return MethodResult(
+        method, _mean_losses(losses), over_draws(findings), published, number, seconds / number
+    )
+
+
+def _mean_losses(losses: list[pl.DataFrame]) -> pl.DataFrame:
+    """Means over draws; null where a draw has none. Every draw has the same rows."""
+    values = pl.mean_horizontal(*(frame["value"] for frame in losses), ignore_nulls=False)
+    return losses[0].with_columns(pl.select(values).to_series().alias("value"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rooms:
+    """What methods and attacks work with, draw by draw."""
+
+    targets: Targets
+    plan: ReleasePlan
+    work: Path
+
+    def office(self, draw: int, shared: SharedInput) -> Office:
+        """An office with random numbers of its own, for the input or for the one with coins."""
+        return Office(shared, self.plan, self.targets.draws.again(draw), self.work)
+
+
+def _refused(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
+    """Attacks that are too weak to be shown, with what they found where they must succeed."""
+    refused = {}
+    for attack in ATTACKS:
+        best, noisy = power[attack.name]
+        if best is None or best < attack.must:
+            refused[attack.name] = (
+                f"On exact tables its {attack.headline} is {_number(best)}, wanted {attack.must:.2f} or more."
+            )
+        elif noisy is None or noisy < POWER_AT_1000 * best:
+            refused[attack.name] = (
+                f"On a release with an epsilon of 1000 its {attack.headline} is {_number(noisy)}, wanted "
+                f"{POWER_AT_1000 * best:.2f} or more."
+            )
+    return refused
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.2f}"
+
+
+def write_numbers(out: Path, comparison: Comparison) -> None:
+    """Write losses and findings as tidy tables (Parquet and CSV), and the settings as JSON; raises StoreError."""
+    losses = pl.concat(
+        [
+            result.losses.select(pl.lit(result.method.name).alias("method"), pl.all())
+            for result in comparison.results
+        ]
+    )
+    findings = pl.DataFrame(
+        [
+            {"method": result.method.name, **{name: getattr(item, name) for name in Finding.__slots__}}
+            for result in comparison.results
+            for item in result.findings
+        ],
+        infer_schema_length=None,
+    )
+    tags = {"protected": "false", "warning": WARNING}
+    for name, frame in (("losses", losses), ("attacks", findings)):
+        write_parquet(out / f"{name}.parquet", frame, tags)
+        # A CSV file has no place for tags: each row says it.
+        marked = frame.with_columns(pl.lit("NOT PRIVATE").alias("warning"))
+        write_file(out / f"{name}.csv", marked.write_csv)
+    write_json(out / "comparison.json", _content(comparison))
+
+
+def _content(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "protected": False,
+        "warning": WARNING,
+        "version": VERSION,
+        "key": comparison.file.key,
+        "tables": [query.name for query in comparison.shared.queries],
+        "areas": {areas.name: areas.n_areas for areas in comparison.shared.areas},
+        "sensitive": comparison.file.attacks.sensitive,
+        "people": comparison.file.attacks.people,
+        "draws": comparison.file.draws,
+        "power": {name: list(values) for name, values in comparison.power.items()},
+        "not_shown": dict(comparison.refused),
+        "methods": [
+            {
+                "name": result.method.name,
+                "kind": type(result.method).model_fields["kind"].default,
+                "settings": result.method.settings(),
+                "draws": result.draws,
+                "processor_seconds": round(result.seconds, 3),
+                "notes": list(result.published.notes),
+            }
+            for result in comparison.results
+        ],
+    }

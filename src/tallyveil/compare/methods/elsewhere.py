@@ -1,0 +1,146 @@
+"""What was published elsewhere: a finished release of this program, or a table of counts that anybody made."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from tallyveil.compare.inputs import SharedInput, TableName
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.methods.topdown import published_release
+from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.errors import ConfigError, GeographyError, SchemaError
+from tallyveil.files.finished import MANIFEST
+from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.files.histograms import HISTOGRAM
+from tallyveil.files.manifest import ReleaseKind
+from tallyveil.files.manifest_files import read_manifest, require_unchanged_files
+from tallyveil.plans.fitting import stated_plan
+from tallyveil.schema.query_group import QueryGroup
+from tallyveil.storage.addresses import InputPath
+from tallyveil.storage.read import collect, require_text, scan_table, whole_number
+
+ONCE = (
+    "It was published once. So the attacker is granted its errors in these very tables, which nobody has, and attacks "
+    "that need a second publication are left out."
+)
+
+
+class ReleaseFolder(Method):
+    """A finished release of `tallyveil run`, as it stands in its folder."""
+
+    family: ClassVar[str] = "TopDown"
+    literature: ClassVar[str] = "Abowd et al. 2022"
+    cannot: ClassVar[str] = "As TopDown; its folder says what it promises."
+    strength: ClassVar[str] = "As TopDown."
+    random: ClassVar[bool] = False
+    repeatable: ClassVar[bool] = False
+
+    kind: Literal["release"] = "release"
+    path: InputPath = Field(description="Folder of the release.")
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`.
+
+        Raises:
+            StoreError: the folder holds no finished release, or was changed.
+            ConfigError: the release has another schema, or other finest geounits.
+        """
+        manifest = read_manifest(self.path, ReleaseKind.TOPDOWN)
+        require_unchanged_files(self.path, manifest, {GEOGRAPHY, HISTOGRAM})
+        plan = stated_plan(self.path / MANIFEST, manifest.body["plan"])
+        if plan.schema.digest() != office.shared.schema.digest():
+            raise ConfigError(
+                f"the release in {self.path} has another schema than the release file of the comparison. Compare "
+                "releases of one schema.",
+                code="other-release",
+            )
+        return published_release(self.path, plan, office.shared, notes=(ONCE,))
+
+
+class PublishedCounts(Method):
+    """Counts that anybody published, as a table with a row for each.
+
+    Its columns are areas (a geolevel or a family of entities), geocode, query, answer (the label of the answer) and
+    count. A null count is one that is hidden.
+    """
+
+    family: ClassVar[str] = "elsewhere"
+    literature: ClassVar[str] = ""
+    cannot: ClassVar[str] = "Its makers know what it promises; nothing is known here but the counts."
+    strength: ClassVar[str] = "It is what was really published."
+    random: ClassVar[bool] = False
+    repeatable: ClassVar[bool] = False
+
+    kind: Literal["published"] = "published"
+    path: InputPath = Field(description="Table of the counts (Parquet or CSV).")
+    absent: Literal["hidden", "zero"] = Field(default="hidden", description="What a count without a row is.")
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`.
+
+        Raises:
+            ConfigError, StoreError: the table or a column is missing, or a count is no whole number.
+            GeographyError, SchemaError: a row is of an area or an answer that the comparison does not have.
+        """
+        shared = office.shared
+        frame = read_counts(self.path)
+        tables = {}
+        for name in shared.truth:
+            rows = frame.filter((pl.col("areas") == name[0]) & (pl.col("query") == name[1]))
+            tables[name] = self._table(shared, name, rows)
+        return Published(tables, observed_law(shared, tables), None, notes=(ONCE,))
+
+    def _table(self, shared: SharedInput, name: TableName, rows: pl.DataFrame) -> PublishedTable:
+        areas = next(item for item in shared.areas if item.name == name[0])
+        query = next(item for item in shared.queries if item.name == name[1])
+        places = rows["geocode"].replace_strict(list(areas.codes), range(areas.n_areas), default=None)
+        answers = rows["answer"].replace_strict(labels_of(query), range(query.size), default=None)
+        if places.null_count():
+            raise GeographyError(
+                f"{self.path} has counts of '{name[1]}' for areas of {name[0]} that the comparison does not have. Give "
+                "the geocodes of its geography.",
+                code="unknown-geounit",
+            )
+        if answers.null_count():
+            raise SchemaError(
+                f"{self.path} has answers of '{name[1]}' that this query does not have. It has "
+                f"{', '.join(labels_of(query)[:20])}.",
+                code="unknown-level",
+            )
+        hidden = np.full(shared.truth[name].shape, self.absent == "hidden")
+        counts = np.zeros(shared.truth[name].shape, dtype=np.int64)
+        at = places.cast(pl.Int64).to_numpy(), answers.cast(pl.Int64).to_numpy()
+        hidden[at] = rows["count"].is_null().to_numpy()
+        counts[at] = rows["count"].fill_null(0).to_numpy()
+        return PublishedTable(counts, hidden)
+
+
+def labels_of(query: QueryGroup) -> list[str]:
+    """The label of each answer, as tables of a comparison name it: levels joined by " * ", "" for a total."""
+    named = [factor.labels for factor in query.factors if factor.name is not None]
+    labels = [""]
+    for part in named:
+        labels = [f"{first} * {second}" if first else second for first in labels for second in part]
+    return labels
+
+
+def read_counts(path: Path) -> pl.DataFrame:
+    """A table of counts that somebody published; raises ConfigError or StoreError."""
+    columns = ["areas", "geocode", "query", "answer", "count"]
+    frame = scan_table(path, columns, "published counts")
+    for column in columns[:-1]:
+        require_text(frame, column, path, "published counts")
+    stated = frame.select(
+        *columns[:-1], whole_number("count").alias("count"), pl.col("count").is_null().alias("no count")
+    )
+    table = collect(stated, path, "published counts")
+    if table.filter(pl.col("count").is_null() & ~pl.col("no count")).height:
+        raise ConfigError(
+            f"the column count of {path} has something that is no whole number. Leave it empty where a count is "
+            "hidden.",
+            code="bad-counts",
+        )
+    return table.with_columns(pl.col("answer").fill_null(""))

@@ -1,0 +1,23 @@
+"""The true tables, on which every attack must succeed before it is shown."""
+
+from typing import ClassVar, Literal
+
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.published import ExactLaw, Published, PublishedTable, SummedQuestions
+
+
+class Exact(Method):
+    """No protection: every count is published as it is."""
+
+    family: ClassVar[str] = "exact"
+    literature: ClassVar[str] = ""
+    cannot: ClassVar[str] = "It protects nobody."
+    strength: ClassVar[str] = "Everything is exact."
+    random: ClassVar[bool] = False
+
+    kind: Literal["exact"] = "exact"
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        tables = {name: PublishedTable(true) for name, true in office.shared.truth.items()}
+        return Published(tables, ExactLaw(), SummedQuestions(office.shared.counts))

@@ -1,0 +1,75 @@
+"""What a method is: settings that an office chooses, and a way to publish tables of the shared input."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from tallyveil.compare.draws import Draws
+from tallyveil.compare.inputs import SharedInput
+from tallyveil.compare.published import Published
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.plans.release import ReleasePlan
+from tallyveil.schema.names import PlainName
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Office:
+    """What a method works with.
+
+    Attributes:
+        shared: The input.
+        plan: The release file of the comparison.
+        draws: Random numbers.
+        work: An empty folder for releases that are made on the way; it is removed at the end.
+    """
+
+    shared: SharedInput
+    plan: ReleasePlan
+    draws: Draws
+    work: Path
+
+
+class Method(Table):
+    """[[methods]]: one method with its settings.
+
+    Attributes:
+        family: What the method is called in the literature; methods of one family have one colour.
+        literature: Where it is described.
+        cannot: What the method cannot promise, in a sentence.
+        strength: What it does better than others, in a sentence.
+        random: Whether another draw gives other tables.
+        repeatable: Whether it can publish the input once more with a few records changed, as some attacks need.
+    """
+
+    family: ClassVar[str]
+    literature: ClassVar[str]
+    cannot: ClassVar[str]
+    strength: ClassVar[str]
+    random: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
+
+    name: PlainName = Field(description="Its name in tables and figures, each once.")
+
+    @abstractmethod
+    def publish(self, office: Office) -> Published:
+        """Publish every table of the input.
+
+        Raises:
+            TallyveilError: a setting or a file does not fit the input.
+        """
+
+    def settings(self) -> dict[str, object]:
+        """The settings as plain data, for the page and the files."""
+        settings = {
+            name: getattr(self, name) for name in type(self).model_fields if name not in ("kind", "name")
+        }
+        exact = (Fraction, Path)
+        return {
+            name: str(value) if isinstance(value, exact) else value
+            for name, value in settings.items()
+            if value is not None
+        }

@@ -1,0 +1,152 @@
+"""Cell suppression: small counts are hidden, and further counts so that nobody can compute the first ones."""
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tallyveil.arrays import Bools, IntegerRows, Integers
+from tallyveil.compare.inputs import SharedInput, TableName
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.patterns import least_pattern
+from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.compare.relations import NO_LIMIT, Families, TableCells
+
+
+class Suppression(Method):
+    """Primary and secondary cell suppression: counts from 1 to below a threshold are hidden; zeros are shown.
+
+    The secondary suppressions are found family by family, a parent with its children and all their tables, from the
+    finest geolevel up: each by an integer program that hides as little as possible and an audit of what is hidden. A
+    sum that must be hidden is hidden in the family above as well. Tables of entities off the spine are hidden by the
+    threshold alone.
+    """
+
+    family: ClassVar[str] = "suppression"
+    literature: ClassVar[str] = (
+        "Willenborg and de Waal 2001; Fischetti and Salazar 2001; Hundepool et al. 2012, chapter 4"
+    )
+    cannot: ClassVar[str] = (
+        "It does not hide that somebody is there: a hidden count is above zero. Its audit is of these tables and these "
+        "areas; one more table, or areas that cut across, can tell what was hidden."
+    )
+    strength: ClassVar[str] = (
+        "What is shown is exact, zeros stay zeros, and readers see where something is missing."
+    )
+    random: ClassVar[bool] = False
+
+    kind: Literal["suppression"] = "suppression"
+    threshold: int = Field(ge=2, le=1000, description="Counts from 1 to below this number are hidden.")
+    secondary: bool = Field(
+        default=True, description="Whether further counts are hidden by integer programs."
+    )
+    seconds: int = Field(default=2, ge=1, le=3600, description="Time limit of each integer program.")
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        shared = office.shared
+        hidden = {name: (true > 0) & (true < self.threshold) for name, true in shared.truth.items()}
+        primary = sum(int(part.sum()) for part in hidden.values())
+        notes = [f"{primary:,} counts are below the threshold."]
+        if self.secondary:
+            notes.append(self._hide_more(shared, hidden))
+        # Half of the threshold is the middle of what a primary count can be.
+        stand_in = max(1, self.threshold // 2)
+        tables = {name: PublishedTable(true, hidden[name], stand_in) for name, true in shared.truth.items()}
+        return Published(
+            tables,
+            observed_law(shared, tables),
+            _Withheld(shared.counts, self.threshold),
+            least_hidden=1,
+            notes=tuple(notes),
+        )
+
+    def _hide_more(self, shared: SharedInput, hidden: dict[TableName, Bools]) -> str:
+        """Hide further counts, and say what was done."""
+        began = time.process_time()
+        cost = bound = 0.0
+        programs = 0
+        before = sum(int(part.sum()) for part in hidden.values())
+        proved: dict[tuple[int, int], bool] = {}
+        solved: dict[tuple[int, int], Bools] = {}
+        families = {level: Families(shared, level) for level in range(1, shared.n_geolevels)}
+        # A sum that is hidden for the family above needs hidden parts below, and families together can tell what none
+        # tells alone. So they are visited until nothing more is hidden. The hidden counts only grow, so that this ends.
+        changed = True
+        while changed:
+            changed = False
+            for level in range(shared.n_geolevels - 1, 0, -1):
+                family = families[level]
+                for parent in range(shared.areas[level - 1].n_areas):
+                    flags, place = family.gathered(hidden, parent), (level, parent)
+                    if not flags.any() or (place in solved and np.array_equal(solved[place], flags)):
+                        continue
+                    counts = family.gathered(shared.truth, parent)
+                    pattern = least_pattern(
+                        counts,
+                        family.lines(parent),
+                        flags,
+                        family.price(counts),
+                        least=1,
+                        seconds=float(self.seconds),
+                    )
+                    family.scatter(pattern.hidden, hidden, parent)
+                    programs += 1
+                    changed = True
+                    solved[place], proved[place] = pattern.hidden, pattern.proved
+                    cost, bound = cost + pattern.cost, bound + min(pattern.bound, pattern.cost)
+            changed = changed or _hide_beside(shared, hidden)
+        further = sum(int(part.sum()) for part in hidden.values()) - before
+        gap = 100 * (cost - bound) / cost if cost else 0.0
+        return (
+            f"{further:,} further counts are hidden by {programs:,} integer programs, together within {gap:.1f} % of "
+            f"their proved least costs, in {time.process_time() - began:.0f} s. In {sum(proved.values()):,} of "
+            f"{len(proved):,} families with hidden counts the audit proves that no hidden count follows from what is "
+            "shown of the family. All families together are looked at by interval arithmetic alone, and areas off the "
+            "spine are not; attack (f) does both."
+        )
+
+
+def _hide_beside(shared: SharedInput, hidden: dict[TableName, Bools]) -> bool:
+    """Where interval arithmetic over all geolevels finds a hidden count, hide the cheapest count on each of its lines.
+
+    Returns:
+        Whether anything was hidden.
+    """
+    cells = TableCells(shared, with_entities=False)
+    lines = cells.lines
+    counts = np.concatenate([shared.truth[name].ravel() for name in cells.names])
+    flags = np.concatenate([hidden[name].ravel() for name in cells.names])
+    low, high = lines.narrowed(np.where(flags, 1.0, counts), np.where(flags, NO_LIMIT, counts))
+    known = flags & (low == high)
+    member = np.concatenate([lines.parts, lines.wholes])
+    line = np.concatenate([lines.line, np.arange(lines.n_lines)])
+    touched = np.isin(line, np.unique(line[known[member]]))
+    # Only counts above zero that are shown can be hidden; the smallest of each line comes first.
+    able = touched & ~flags[member] & (counts[member] > 0)
+    order = np.lexsort((counts[member][able], line[able]))
+    first = np.unique(line[able][order], return_index=True)[1]
+    chosen = member[able][order][first]
+    for name in cells.names:
+        numbers = cells.numbers(name)
+        hidden[name] |= np.isin(numbers, chosen)
+    return bool(chosen.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Withheld:
+    """An office that answers questions about unions, and hides answers below its threshold."""
+
+    counts: IntegerRows
+    threshold: int
+
+    def answers(self, members: Bools, cell: int) -> PublishedTable:
+        """As in `Questions`."""
+        counts = members.astype(np.int64) @ self.counts[:, cell]
+        return PublishedTable(counts, (counts > 0) & (counts < self.threshold))
+
+    def restricted(self, geounits: Integers) -> "_Withheld":
+        """As in `Questions`."""
+        return _Withheld(self.counts[geounits], self.threshold)

@@ -1,0 +1,174 @@
+"""TopDown: a release of this program with a test key, at any budget."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from tallyveil.accounting.guarantee import compose
+from tallyveil.accounting.numbers import at_most, claim_text, delta_text
+from tallyveil.budget.strategy import Mechanism
+from tallyveil.compare.inputs import SharedInput, dense
+from tallyveil.compare.methods.method import Method, Office
+from tallyveil.compare.published import (
+    Certificate,
+    NoisyAnswers,
+    Published,
+    PublishedTable,
+    SummedQuestions,
+    observed_law,
+)
+from tallyveil.declared import Exact
+from tallyveil.errors import ConfigError
+from tallyveil.files.geography import read_geography, read_shares
+from tallyveil.files.histograms import read_histogram
+from tallyveil.geography.tables import GEOCODE
+from tallyveil.measurements.store import StoredMeasurements
+from tallyveil.noise.key import insecure_key
+from tallyveil.plans.inputs import RecordsInput
+from tallyveil.plans.release import ReleasePlan, StatedPlan
+from tallyveil.products.topdown.run.run import run_release
+from tallyveil.storage.write import write_parquet
+
+COUNT: Final = "__count"
+"""Column of counts in the table that a release is made from; no attribute can have this name."""
+
+
+class TopDown(Method):
+    """Differential privacy by TopDown, as `tallyveil run` makes it from the release file of the comparison.
+
+    Each budget divides itself by the shares of the release file. The noise follows from the key of the comparison, so
+    the releases made here protect nobody.
+    """
+
+    family: ClassVar[str] = "TopDown"
+    literature: ClassVar[str] = "Abowd et al. 2022; Cumings-Menon et al. 2023"
+    cannot: ClassVar[str] = (
+        "It does not keep empty areas empty or small areas exact: noise in counts that may not be negative adds people "
+        "where few are. Its bound is about one record, holds beside the counts that are published exactly, and says "
+        "little at a large budget."
+    )
+    strength: ClassVar[str] = (
+        "Its bound holds for every attacker and for all questions together, tables add up, and errors do not grow with "
+        "the area."
+    )
+
+    kind: Literal["topdown"] = "topdown"
+    budget: Exact | None = Field(
+        default=None,
+        gt=0,
+        description="Rho or epsilon, in the unit of the release file; without it the budget of the release file.",
+    )
+
+    def publish(self, office: Office) -> Published:
+        """As in `Method`."""
+        root = office.work / f"{self.kind}-{len(list(office.work.iterdir()))}"
+        records = write_records(office.shared, root.with_suffix(".parquet"))
+        plan = replace(with_budget(office.plan, self.budget), records=records)
+        # The text of the key names no budget: releases at different budgets have unrelated noise all the same, because
+        # the key of a run is bound to its plan.
+        run_release(plan, root, test_key=insecure_key(f"compare {office.draws.text}"))
+        return published_release(root, plan, office.shared)
+
+
+def published_release(
+    root: Path, plan: StatedPlan, shared: SharedInput, notes: tuple[str, ...] = ()
+) -> Published:
+    """What a finished release publishes of the shared input's areas.
+
+    Args:
+        root: Its folder.
+        plan: Its plan.
+        shared: The input.
+        notes: As in `Published`.
+    Raises:
+        ConfigError: the release has other finest geounits.
+        StoreError: a file of it is missing or damaged.
+    """
+    spine = read_geography(root)
+    counts = dense(read_histogram(root, spine.geolevels[-1], plan.schema, spine), plan.schema.size)
+    # The steps of a spine may number the finest geounits anew.
+    rows = spine.locate(spine.finest, list(shared.finest.codes))
+    if len(rows) != len(counts) or (rows < 0).any():
+        raise ConfigError(
+            f"the release in {root} has other finest geounits than the geography of the comparison. Compare releases "
+            "of one geography.",
+            code="other-release",
+        )
+    counts = counts[rows]
+    tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
+    noisy: tuple[NoisyAnswers, ...] = ()
+    if plan.measurements == "full":
+        noisy = _noisy(plan, shared, StoredMeasurements(root, spine, read_shares(root, spine)))
+    return Published(
+        tables,
+        observed_law(shared, tables),
+        SummedQuestions(counts),
+        noisy=noisy,
+        certificate=_certificate(plan),
+        notes=notes,
+    )
+
+
+def with_budget(plan: ReleasePlan, budget: Fraction | None) -> ReleasePlan:
+    """The plan with another budget and the same shares; its release has all measurements and nothing superfluous."""
+    factor = Fraction(1) if budget is None else budget / plan.spent
+    drawn = tuple(replace(item, budget=item.budget * factor) for item in plan.subspace)
+    scaled = replace(plan, declared=max(plan.declared, plan.spent * factor), subspace=drawn)
+    strategy = replace(plan.strategy, total=plan.strategy.total * factor)
+    return replace(
+        scaled.with_strategy(strategy),
+        measurements="full",
+        microdata=False,
+        tables=(),
+        intervals=None,
+        names=False,
+        geometry=False,
+        entities=None,
+    )
+
+
+def write_records(shared: SharedInput, path: Path) -> RecordsInput:
+    """Write the input as a table of counts, and say how a release reads it."""
+    schema = shared.schema
+    geounits, cells = np.nonzero(shared.counts)
+    levels = schema.decode(cells)
+    columns = {
+        attribute.name: pl.Series(list(attribute.levels)).gather(levels[:, number])
+        for number, attribute in enumerate(schema.attributes)
+    }
+    geocodes = pl.Series(list(shared.finest.codes)).gather(geounits)
+    frame = pl.DataFrame({GEOCODE: geocodes, **columns, COUNT: shared.counts[geounits, cells]})
+    write_parquet(path, frame, {})
+    return RecordsInput(
+        geocode=GEOCODE, count=COUNT, columns=tuple((name, name) for name in columns), path=path
+    )
+
+
+def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) -> tuple[NoisyAnswers, ...]:
+    """The noisy answers at the geolevels that readers know; none for other laws than the discrete Gaussian."""
+    if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
+        return ()
+    answers = []
+    for areas in shared.geolevels:
+        if areas.name not in plan.strategy.geolevels:
+            continue
+        for query in plan.strategy.queries(areas.name):
+            size = plan.query(query).size
+            measured = stored.measure(areas.name, query, 0, areas.n_areas, np.arange(size))
+            answers.append(NoisyAnswers((areas.name, query), measured.values, measured.variances))
+    return tuple(answers)
+
+
+def _certificate(plan: StatedPlan) -> Certificate:
+    guarantee = compose(plan.event(), neighbours=plan.neighbours)
+    epsilon = claim_text(guarantee.epsilon(plan.delta).upper)
+    return Certificate(
+        min(1.0, guarantee.advantage().upper),
+        f"{plan.budget_unit} = {at_most(plan.spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(plan.delta)}",
+        guarantee.invariants,
+    )

@@ -1,0 +1,89 @@
+"""The file of `tallyveil compare`: one input, the methods with their settings, and what attackers want to know."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from tallyveil.compare.methods.cell_key import CellKey
+from tallyveil.compare.methods.coarsening import Coarsening
+from tallyveil.compare.methods.controlled_rounding import ControlledRounding
+from tallyveil.compare.methods.elsewhere import PublishedCounts, ReleaseFolder
+from tallyveil.compare.methods.exact import Exact
+from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.sampling import Sampling
+from tallyveil.compare.methods.suppression import Suppression
+from tallyveil.compare.methods.swapping import Swapping
+from tallyveil.compare.methods.topdown import TopDown
+from tallyveil.declared import Name
+from tallyveil.plans.from_toml.tables import Table
+from tallyveil.schema.names import PlainName
+from tallyveil.storage.addresses import InputPath
+
+MOST_METHODS = 24
+"""Largest number of methods: the dots of more could not be told apart in a figure."""
+
+AnyMethod = Annotated[
+    CellKey
+    | Coarsening
+    | ControlledRounding
+    | Exact
+    | PublishedCounts
+    | RandomRounding
+    | ReleaseFolder
+    | Rounding
+    | Sampling
+    | Suppression
+    | Swapping
+    | TopDown,
+    Field(discriminator="kind"),
+]
+"""One of the methods, by its `kind`."""
+
+
+class EntitiesTable(Table):
+    """[entities]: areas off the spine that tables are published for."""
+
+    path: InputPath = Field(
+        description="Table with a column geocode and one for each family (Parquet or CSV)."
+    )
+    families: list[Name] = Field(min_length=1, max_length=8, description="Columns that name the entities.")
+
+
+class AttacksTable(Table):
+    """[attacks]: what attackers want to know, and how many people they try."""
+
+    sensitive: Name = Field(description="Attribute that attackers want to know. They know all others.")
+    people: int = Field(
+        default=4000,
+        ge=200,
+        le=200_000,
+        description="People that an attack tries; half of them tune it, and the others judge it.",
+    )
+
+
+class CompareFile(Table):
+    """The whole file."""
+
+    release: InputPath = Field(
+        description="Release file, whose records, geography, schema and shares are those of the comparison."
+    )
+    key: Name = Field(description="Text from which all random numbers follow.")
+    tables: list[Name] | None = Field(
+        default=None, min_length=1, description="Queries. Default: the tables of the release file."
+    )
+    entities: EntitiesTable | None = None
+    draws: int = Field(
+        default=5,
+        ge=1,
+        le=50,
+        description="Draws of every method that is random; numbers are means over them.",
+    )
+    attacks: AttacksTable
+    methods: list[AnyMethod] = Field(min_length=1, max_length=MOST_METHODS)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names: list[PlainName] = [method.name for method in self.methods]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"methods are named twice: {', '.join(twice)}. Give each a name of its own")
+        return self

@@ -1,0 +1,124 @@
+"""Secondary suppression: by an audit of its own, no hidden count follows where the method says so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+from tests.comparisons import found, publications, small_input, targets_of
+
+from tallyveil.compare.attacks.hidden_counts import HiddenCounts
+from tallyveil.compare.methods.suppression import Suppression
+from tallyveil.compare.patterns import follows, least_pattern
+from tallyveil.compare.relations import Families, Lines, TableCells
+
+
+def two_ways(table):
+    """A table with its sums, as one vector, and the lines among them."""
+    whole = np.pad(table, ((0, 1), (0, 1)))
+    whole[-1, :-1], whole[:-1, -1], whole[-1, -1] = table.sum(axis=0), table.sum(axis=1), table.sum()
+    numbers = np.arange(whole.size).reshape(whole.shape)
+    wholes = np.concatenate([numbers[-1], numbers[:, -1]])
+    columns, rows = numbers[:-1].T, numbers[:, :-1]
+    parts = np.concatenate([columns.ravel(), rows.ravel()])
+    by_column = np.repeat(np.arange(columns.shape[0]), columns.shape[1])
+    by_row = np.repeat(np.arange(rows.shape[0]), rows.shape[1])
+    line = np.concatenate([by_column, columns.shape[0] + by_row])
+    return whole.ravel(), Lines(wholes, parts, line)
+
+
+def limits(counts, lines, hidden, least, number):
+    """The least and the greatest value of a hidden count: by another solver interface, one program for each."""
+    matrix = np.zeros((lines.n_lines, counts.size))
+    np.add.at(matrix, (lines.line, lines.parts), 1)
+    np.add.at(matrix, (np.arange(lines.n_lines), lines.wholes), -1)
+    bounds = Bounds(np.where(hidden, least, counts), np.where(hidden, 1000, counts))
+    ends = []
+    for sign in (1, -1):
+        cost = np.zeros(counts.size)
+        cost[number] = sign
+        answer = milp(
+            cost, constraints=LinearConstraint(matrix, 0, 0), bounds=bounds, integrality=np.ones(counts.size)
+        )
+        ends.append(sign * round(answer.fun))
+    return ends
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(8, 100))]
+)
+def test_the_audit_agrees_with_one_program_for_each_hidden_count(seed):
+    generator = np.random.default_rng(seed)
+    counts, lines = two_ways(
+        generator.poisson(generator.choice([0.7, 2, 6]), size=generator.integers(2, 5, size=2))
+    )
+    primary = (counts > 0) & (counts < 3)
+    pattern = least_pattern(counts, lines, primary, 1.0 + np.log1p(counts), least=1, seconds=5)
+    assert (pattern.hidden >= primary).all()
+    assert (counts[pattern.hidden] > 0).all()
+    assert pattern.bound <= pattern.cost + 1e-6 or not pattern.proved
+    for hidden in (primary, pattern.hidden):
+        alone = [
+            number
+            for number in np.flatnonzero(hidden)
+            if len(set(limits(counts, lines, hidden, 1, number))) == 1
+        ]
+        assert np.flatnonzero(follows(counts, lines, hidden, 1)).tolist() == alone
+    if pattern.proved:
+        assert not alone
+
+
+def test_the_worked_case():
+    """1 + 1 + 5 = 7 with the ones hidden: the 5 or the sum has to go as well, and the cheaper one does."""
+    counts, lines = (
+        np.array([1, 1, 5, 7]),
+        Lines(np.array([3]), np.array([0, 1, 2]), np.zeros(3, dtype=np.int64)),
+    )
+    primary = np.array([True, True, False, False])
+    assert follows(counts, lines, primary, 1).tolist() == primary.tolist()
+    pattern = least_pattern(counts, lines, primary, np.array([1.0, 1.0, 2.0, 3.0]), least=1, seconds=5)
+    assert pattern.hidden.tolist() == [True, True, True, False]
+    assert pattern.proved
+
+
+def test_limits_hold_the_truth_and_meet_only_at_it():
+    shared = small_input(60)
+    cells = TableCells(shared)
+    true = np.concatenate([shared.truth[name].ravel() for name in cells.names]).astype(float)
+    lines = cells.lines
+    assert np.array_equal(np.bincount(lines.line, true[lines.parts], lines.n_lines), true[lines.wholes])
+    hidden = np.random.default_rng(1).random(true.size) < 0.3
+    low, high = lines.narrowed(np.where(hidden, 0, true), np.where(hidden, 1e15, true))
+    assert (low <= true).all()
+    assert (high >= true).all()
+
+
+def test_the_lines_of_a_family_hold():
+    shared = small_input(60)
+    family = Families(shared, 2)
+    for parent in range(5):
+        counts, lines = family.gathered(shared.truth, parent), family.lines(parent)
+        assert np.array_equal(
+            np.bincount(lines.line, counts[lines.parts], lines.n_lines), counts[lines.wholes]
+        )
+
+
+def test_secondary_suppression_leaves_little_and_areas_that_cut_across_tell_more():
+    whole = small_input(36)
+    exactly = {
+        (secondary, entities): found(
+            HiddenCounts(),
+            Suppression(name="x", threshold=3, secondary=secondary),
+            targets_of(whole if entities else replace(whole, areas=whole.geolevels)),
+        )[HiddenCounts.headline].value
+        for secondary, entities in ((False, False), (True, False), (True, True))
+    }
+    assert exactly[False, False] > 0.5
+    assert exactly[True, False] < 0.02
+    assert exactly[True, True] > 0.1
+
+
+def test_the_method_says_how_much_it_proved():
+    note = publications(Suppression(name="x", threshold=3), targets_of(small_input(24)))[0].notes[-1]
+    assert "integer programs" in note
+    assert "proves" in note
