@@ -71,17 +71,14 @@ def test_the_contract_names_every_confidential_module():
 
 def test_the_contract_names_every_room_in_front():
     """Only the run of a product, and what people call, may bring both sides together."""
-<<<<<<< HEAD
-    above = {"tallyveil.api", "tallyveil.cli", "tallyveil.desk", "tallyveil.selftest", "tallyveil.__main__"}
-=======
     above = {
         "tallyveil.api",
         "tallyveil.cli",
         "tallyveil.compare",
+        "tallyveil.desk",
         "tallyveil.selftest",
         "tallyveil.__main__",
     }
->>>>>>> item-compare
     floors = CONTRACTS["contracts"][0]["layers"]
     below = floors[
         floors.index("tallyveil.synthetic") :
