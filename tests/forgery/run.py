@@ -114,7 +114,10 @@ def made_from_releases(release: Path, programme: Path, place: Path) -> Iterator[
     (inputs := place / "redistricting").mkdir()
     small_jobs.redistricting(inputs, "pl94-persons")
     persons = tallyveil.run(
-        inputs / small_jobs.COUNTRY / "release.toml", place / "persons", workers=1, insecure_test_key="forgery"
+        inputs / small_jobs.COUNTRY / "release.toml",
+        place / "persons",
+        workers=1,
+        insecure_test_key="forgery",
     ).path
     tallyveil.publish_pl94(persons, place / "pl94", csv=True)
     yield Derived(place / "pl94", (persons,), list(of_publication(place / "pl94", "redistricting tables")))
