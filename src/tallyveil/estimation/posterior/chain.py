@@ -27,6 +27,7 @@ class Chain:
         sweep: Sweeps done.
         state: The counts.
         parameters: Parameters of the prior.
+        is_held: Whether sweeps leave the common parameters as they are.
     """
 
     problem: PosteriorProblem
@@ -35,6 +36,7 @@ class Chain:
     state: State
     parameters: Parameters
     sweep: int = 0
+    is_held: bool = False
 
     @classmethod
     def begin(cls, problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> "Chain":
@@ -53,7 +55,7 @@ class Chain:
                 Philox(key=np.array([self.key, self.number], np.uint64), counter=[0, 0, 0, self.sweep])
             )
             self.move(rng)
-            self.parameters = updated(rng, self.problem, self.state, self.parameters)
+            self.parameters = updated(rng, self.problem, self.state, self.parameters, is_held=self.is_held)
 
     def move(self, rng: Generator) -> None:
         """Do the moves of one sweep; the parameters stay as they are."""
@@ -65,10 +67,11 @@ class Chain:
         attributes = list(_attributes(self.problem))
         for row in [1] * SIBLINGS + coarser:
             shift_between_blocks(rng, problem, prior, state, row, 1, 1)
-        # Limits may leave a block with cells that its siblings do not have: people then change both at once.
-        changed = attributes[self.sweep % len(attributes)]
-        for row in [1, *coarser]:
-            shift_between_blocks(rng, problem, prior, state, row, *changed)
+        if self.problem.is_limited:
+            # Limits may leave a block with cells that its siblings do not have: people then change both at once.
+            changed = attributes[self.sweep % len(attributes)]
+            for row in [1, *coarser]:
+                shift_between_blocks(rng, problem, prior, state, row, *changed)
         for stride, size in attributes:
             shift_between_cells(rng, problem, prior, state, stride, size)
         add_or_remove(rng, problem, prior, state)

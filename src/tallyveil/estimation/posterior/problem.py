@@ -73,6 +73,11 @@ class PosteriorProblem:
         return slice(int(self.kernel.steps.group[-1, 0]), len(self.step))
 
     @property
+    def is_limited(self) -> bool:
+        """Whether public limits hold below the root."""
+        return bool((self.kernel.limits.geolevel < len(self.kernel.tree.ancestor) - 1).any())
+
+    @property
     def has_class(self) -> NDArray[np.bool_]:
         """Columns of the groups whose divisions have a concentration of each block."""
         return np.asarray(self.step == self.kernel.steps.classed - 1, bool)
@@ -104,7 +109,18 @@ class PosteriorProblem:
                 "the counts from which a chain begins are negative or break a public limit. Please report this.",
                 code="check-failed",
             )
-        return State(count, residual, limited, np.empty(WINDOW + 1), np.empty(WINDOW))
+        tract, is_vacant = tree.ancestor[tree.tract], count[:, 0] == 0
+        n = int(tract.max()) + 1
+        return State(
+            count,
+            residual,
+            limited,
+            np.bincount(tract[self.is_free & is_vacant], minlength=n).astype(np.int32),
+            np.bincount(tract[self.is_free & ~is_vacant], minlength=n).astype(np.int32),
+            np.empty(WINDOW + 1),
+            np.empty(WINDOW),
+            np.empty((4, len(steps.group))),
+        )
 
 
 def posterior_problem(
@@ -156,7 +172,7 @@ def _tree(spine: Spine) -> Tree:
     ancestor = np.array([spine.ancestors(level) for level in finest_first], np.int32)
     offsets = [spine.finest_offsets(level) for level in finest_first]
     level_begin = np.concatenate([[0], np.cumsum([len(begin) for begin in offsets])])
-    return Tree(ancestor, np.concatenate(offsets), level_begin)
+    return Tree(ancestor, np.concatenate(offsets), level_begin, min(2, len(ancestor) - 1))
 
 
 def _answers(

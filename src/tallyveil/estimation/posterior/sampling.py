@@ -231,14 +231,14 @@ def _columns(problem: PosteriorProblem) -> int:
 
 def _parameters(chain: Chain) -> Floats:
     """The parameters of which there are few, most as logarithms."""
-    parameters, problem = chain.parameters, chain.problem
+    parameters, common, problem = chain.parameters, chain.parameters.common, chain.problem
     telling = chain.state.people[:, 0] > 1  # the classes of other blocks say nothing
     logs = [
         np.log(CLASSES[parameters.block_class[telling]]).mean(keepdims=True),
-        np.log([parameters.size_shape, parameters.size_spread, parameters.empty_near]),
-        [parameters.size_centre, parameters.empty_mean, float((chain.state.people[:, 0] == 0).sum())],
-        *(np.log(near[:-1]) for near in parameters.near),
-        np.log(parameters.concentration[problem.divided & ~problem.has_class]),
+        np.log([common.size_shape, common.size_spread, common.empty_near]),
+        [common.size_centre, common.empty_mean, float((chain.state.people[:, 0] == 0).sum())],
+        *(np.log(near[:-1]) for near in common.near),
+        np.log(common.concentration[problem.divided & ~problem.has_class]),
     ]
     return np.concatenate(logs)
 

@@ -86,7 +86,11 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
     problem = problem_of(["1111", "1112", "1121", "1211"], 3, gaussian=gaussian)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
-    parameters = replace(parameters, block_class=np.array([0, 2, 3, 5]), size_shape=1.3)
+    parameters = replace(
+        parameters,
+        block_class=np.array([0, 2, 3, 1]),
+        common=replace(parameters.common, size_shape=1.3, empty_mean=0.4, empty_near=3.0),
+    )
     got, expected = distance(problem, states[0], states, 6_000, parameters)
     assert len(states) == 816
     # A chain's visits are correlated: some times the distance of independent draws.
@@ -185,19 +189,19 @@ def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
 
 def statistics(parameters, sizes):
     """Functions of parameters and counts that the joint test compares."""
+    common = parameters.common
     logs = [
         *(shares[0, g] for shares in parameters.shares for g in (1, 3)),
-        *(np.log(near[step]) for near in parameters.near for step in (0, 1)),
-        *np.log(parameters.concentration[1:3]),
-        parameters.log_class_share[0, 2],
-        parameters.log_class_share[1, 4],
+        *(np.log(near[step]) for near in common.near for step in (0, 1)),
+        *np.log(common.concentration[1:3]),
+        common.log_class_share[0, 2],
+        common.log_class_share[1, 3],
         *np.log(parameters.size_mean[:2]),
-        np.log(parameters.size_shape),
-        parameters.size_centre,
-        np.log(parameters.size_spread),
-        parameters.empty_mean,
-        parameters.empty[0],
-        np.log(parameters.empty_near),
+        np.log(common.size_shape),
+        common.size_centre,
+        np.log(common.size_spread),
+        common.empty_mean,
+        np.log(common.empty_near),
         np.minimum(np.log1p(sizes), 10).mean(),
         (sizes == 0).mean(),
         np.log(CLASSES[parameters.block_class]).mean(),
