@@ -98,11 +98,30 @@ def log_likelihood(problem: PosteriorProblem, counts: Any) -> float:
     return log_p
 
 
-def drawn_parameters(rng: np.random.Generator, problem: PosteriorProblem) -> Parameters:
-    """Parameters drawn from their prior."""
+def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
+    """Parameters that all areas share, drawn from their prior."""
+    gamma_shape, gamma_scale = CONCENTRATION
+    n_steps, n_rows = len(problem.kernel.steps.group), len(problem.kernel.tree.ancestor)
+    return Common(
+        near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
+        concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
+        log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
+        size_shape=float(np.exp(rng.normal(0, 1.5))),
+        size_centre=rng.normal(*SIZE_CENTRE),
+        size_spread=(SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5,
+        empty_mean=rng.beta(1, 1),
+        empty_near=rng.gamma(gamma_shape, gamma_scale),
+    )
+
+
+def drawn_parameters(
+    rng: np.random.Generator, problem: PosteriorProblem, held: Common | None = None
+) -> Parameters:
+    """Parameters drawn from their prior; those of areas given the common ones if these are held."""
+    common = held or drawn_common(rng, problem)
     parent, step, ancestor = problem.kernel.steps.parent, problem.step, problem.kernel.tree.ancestor
-    n_steps, n = len(problem.kernel.steps.group), [int(row.max()) + 1 for row in ancestor]
-    (gamma_shape, gamma_scale), divided = CONCENTRATION, np.unique(parent[1:])
+    n = [int(row.max()) + 1 for row in ancestor]
+    added, divided = added_weights(problem), np.unique(parent[1:])
 
     def divide(weights: Any) -> Any:
         row = np.ones(len(parent))
@@ -110,33 +129,16 @@ def drawn_parameters(rng: np.random.Generator, problem: PosteriorProblem) -> Par
             row[parent == g] = rng.dirichlet(weights[parent == g])
         return row
 
-    added = added_weights(problem)
     shares = [np.array([divide(added)])]
-    near = []
     for row in range(len(ancestor) - 2, 0, -1):
-        near.append(rng.gamma(gamma_shape, gamma_scale, n_steps))
         above = {int(u): int(v) for u, v in zip(ancestor[row], ancestor[row + 1], strict=True)}
-        weights = near[-1][np.maximum(step - 1, 0)]
+        weights = common.near[row - 1][np.maximum(step - 1, 0)]
         shares.append(np.array([divide(weights * shares[-1][above[u]] + added) for u in range(n[row])]))
-    class_shares = rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)
-    centre = rng.normal(*SIZE_CENTRE)
-    spread = (SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5
-    mean, empty_near = rng.beta(1, 1), rng.gamma(gamma_shape, gamma_scale)
-    common = Common(
-        near=tuple(reversed(near)),
-        concentration=rng.gamma(gamma_shape, gamma_scale, len(parent)),
-        log_class_share=np.log(class_shares),
-        size_shape=float(np.exp(rng.normal(0, 1.5))),
-        size_centre=centre,
-        size_spread=spread,
-        empty_mean=mean,
-        empty_near=empty_near,
-    )
     return Parameters(
         common=common,
         shares=tuple(reversed(shares)),
         block_class=np.zeros(problem.n_blocks, int),
-        size_mean=np.exp(rng.normal(centre, spread, n[1])),
+        size_mean=np.exp(rng.normal(common.size_centre, common.size_spread, n[1])),
     )
 
 

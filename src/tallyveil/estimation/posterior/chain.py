@@ -1,14 +1,14 @@
 """A chain: sweeps of moves, each followed by an update of the prior's parameters."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.random import Generator, Philox
 
 from tallyveil.arrays import Int32s
-from tallyveil.estimation.posterior.prior import Parameters, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_between_blocks, shift_between_cells
 
@@ -44,6 +44,10 @@ class Chain:
         state = problem.state(counts)
         return cls(problem, key, number, state, first_parameters(problem, state))
 
+    def hold(self, common: Common) -> None:
+        """Take common parameters, and leave them as they are from now on."""
+        self.parameters, self.is_held = replace(self.parameters, common=common), True
+
     def counts(self) -> Int32s:
         """The present table; shape (blocks, cells)."""
         return self.state.people[:, self.problem.cells].copy()
@@ -61,9 +65,9 @@ class Chain:
         """Do the moves of one sweep; the parameters stay as they are."""
         problem, state = self.problem.kernel, self.state
         prior = kernel_prior(self.problem, self.parameters)
-        # Coarser geolevels take turns: sums of families are known well, so that few such moves succeed.
-        n_coarser = len(problem.tree.ancestor) - 2
-        coarser = [2 + self.sweep % n_coarser] if n_coarser else []
+        # The coarsest geolevels take turns: blocks that lie far apart in memory take longer to move between.
+        n_rows = len(problem.tree.ancestor)
+        coarser = [2, *([3 + self.sweep % (n_rows - 3)] if n_rows > 3 else [])]
         attributes = list(_attributes(self.problem))
         for row in [1] * SIBLINGS + coarser:
             shift_between_blocks(rng, problem, prior, state, row, 1, 1)

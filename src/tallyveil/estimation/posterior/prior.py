@@ -204,7 +204,7 @@ def updated(
 
 
 def averaged(drawn: Sequence[Common]) -> Common:
-    """The mean of some draws of the common parameters: of logarithms, but of shares and of `size_centre` as they are."""
+    """The mean of some draws of the common parameters: of logarithms, but for shares and `size_centre`."""
 
     def mean(logs: Callable[[Common], Floats]) -> Floats:
         return np.asarray(np.mean([logs(common) for common in drawn], axis=0))

@@ -23,9 +23,9 @@ cell c is
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
 where size(N) = (N + 1) f(N + 1) / f(N) = (N + shape) rise for N > 0, with f the law of the sizes of occupied blocks.
-The factorials of the multinomial coefficients cancel but for x + 1. A move whose window reaches N = 0, or two size classes,
-has factors besides: the first person of a block makes a block of its tract occupied that was empty, of which the tract
-says how likely it is; and the block's class of concentration is more or less frequent in the other size class.
+The factorials of the multinomial coefficients cancel but for x + 1. A move whose window reaches N = 0, or two size
+classes, has factors besides: the first person of a block makes a block of its tract occupied that was empty, of which
+the tract says how likely it is; and the block's class is more or less frequent in the other size class.
 
 The probability that a block of a tract is empty is integrated out: with v empty and o occupied ones, the next block is
 empty with a probability in proportion to `none + v`, and occupied in proportion to `some + o` (Polya's urn). Were it
@@ -375,7 +375,7 @@ def _slopes(
 
     Returns:
         With Gaussian noise the first of these slopes, and by how much each is smaller than the one before. With Laplace
-        noise both are 0, and the slopes are in `slopes`.
+        noise both mean nothing, and the slopes are in `slopes`.
     """
     answers = problem.answers
     linear = 0.0
@@ -389,17 +389,21 @@ def _slopes(
         if u == v and i == j:
             continue
         step, at = answers.precision_step[t], answers.precision_begin[t]
-        for geounit, answer, sign in ((u, i, 1), (v, j, -1)):
-            if answer < 0:
-                continue
-            w = answers.precision[at + step * geounit]
-            r = residual[answers.begin[t] + geounit * answers.size[t] + answer]
-            if answers.gaussian:
-                linear -= w * sign * r
-                square += w
-            else:
+        begin, size = answers.begin[t], answers.size[t]
+        if i >= 0:
+            w, r = answers.precision[at + step * u], residual[begin + u * size + i]
+            linear -= w * r
+            square += w
+            if not answers.gaussian:
                 for k in range(low, high):
-                    slopes[k - low] += w * (abs(r + sign * k) - abs(r + sign * (k + 1)))
+                    slopes[k - low] += w * (abs(r + k) - abs(r + (k + 1)))
+        if j >= 0:
+            w, r = answers.precision[at + step * v], residual[begin + v * size + j]
+            linear += w * r
+            square += w
+            if not answers.gaussian:
+                for k in range(low, high):
+                    slopes[k - low] += w * (abs(r - k) - abs(r - (k + 1)))
     return linear - (low + 0.5) * square, square
 
 
