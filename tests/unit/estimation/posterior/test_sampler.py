@@ -215,64 +215,64 @@ def statistics(parameters, sizes):
     return np.array(logs)
 
 
-def largest_z(independent, successive):
+def largest_z(first, second):
     """The largest difference of the means of statistics and of their squares, in standard errors."""
-    a, b, largest = np.array(independent), np.array(successive), 0.0
+    largest = 0.0
     for moment in (1, 2):
-        first, second = a**moment, b**moment
-        # The error of correlated draws by means of batches.
-        batches = second.reshape(50, -1, second.shape[1]).mean(axis=1)
-        error = np.sqrt(first.var(axis=0) / len(first) + batches.var(axis=0, ddof=1) / 50)
-        difference = np.abs(first.mean(axis=0) - second.mean(axis=0))
-        largest = max(largest, (difference / np.where(error > 0, error, 1.0)).max())
+        a, b = np.array(first) ** moment, np.array(second) ** moment
+        error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
+        difference = np.abs(a.mean(axis=0) - b.mean(axis=0))
+        largest = max(largest, float((difference / np.where(error > 0, error, 1.0)).max()))
     return largest
 
 
+STEPS = 10
+
+
 def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
-    """Statistics of independent draws of parameters and counts, and of draws in turn (Geweke 2004).
+    """Statistics of draws of parameters and counts from their joint law, and of other such draws after STEPS updates
+    of parameters and counts in turn (Geweke 2004). Each begins anew, so that all are independent.
 
     Args:
-        size: A measure of their numbers.
+        size: Number of draws from the joint law; a fourth of it of those that are updated.
         is_held: Whether the common parameters are the same in all draws.
         wrong: Changes what an update returns.
     """
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
     problem = problem_of(blocks, None)
     rng = np.random.default_rng(41)
-    held = drawn_parameters(rng, problem).common
+    held = drawn_parameters(rng, problem).common if is_held else None
 
-    def drawn():
-        return drawn_parameters(rng, problem, held if is_held else None)
+    def counted(parameters):
+        counts, classes = drawn_counts(rng, problem, parameters)
+        return replace(parameters, block_class=classes), counts
 
-    independent, successive = [], []
-    for _ in range(2 * size):
-        parameters = drawn()
-        counts, classes = drawn_counts(rng, problem, parameters)
-        independent.append(statistics(replace(parameters, block_class=classes), counts.sum(axis=1)))
-    parameters = drawn()
-    for _ in range(5 * size):
-        counts, classes = drawn_counts(rng, problem, parameters)
-        parameters = replace(parameters, block_class=classes)
-        parameters = wrong(updated(rng, problem, problem.state(counts), parameters, is_held=is_held))
-        successive.append(statistics(parameters, counts.sum(axis=1)))
-    return independent, successive
+    before, after = [], []
+    for _ in range(size):
+        parameters, counts = counted(drawn_parameters(rng, problem, held))
+        before.append(statistics(parameters, counts.sum(axis=1)))
+    for _ in range(size // 4):
+        parameters, counts = counted(drawn_parameters(rng, problem, held))
+        for _ in range(STEPS):
+            parameters = wrong(updated(rng, problem, problem.state(counts), parameters, is_held=is_held))
+            parameters, counts = counted(parameters)
+        after.append(statistics(parameters, counts.sum(axis=1)))
+    return before, after
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-@pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("size", [1_000, pytest.param(20_000, marks=pytest.mark.nightly)])
 def test_parameters_and_counts_have_their_joint_law(size, is_held):
-    """Counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
-    assert largest_z(*joint_draws(size if not is_held else size // 2, is_held=is_held)) < 4.5
+    assert largest_z(*joint_draws(size, is_held=is_held)) < 4.5
 
 
 def test_a_wrong_update_is_noticed():
     """The joint test has the power to see means of sizes that are 15 % too large after each update."""
-    wrong = joint_draws(
-        250,
-        is_held=True,
-        wrong=lambda parameters: replace(parameters, size_mean=1.15 * parameters.size_mean),
-    )
-    assert largest_z(*wrong) > 6
+
+    def wrong(parameters):
+        return replace(parameters, size_mean=1.15 * parameters.size_mean)
+
+    assert largest_z(*joint_draws(500, is_held=True, wrong=wrong)) > 6
 
 
 def test_common_parameters_are_averaged_as_they_are_learned():
