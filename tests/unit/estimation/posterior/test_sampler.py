@@ -222,7 +222,8 @@ def largest_z(first, second):
         a, b = np.array(first) ** moment, np.array(second) ** moment
         error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
         difference = np.abs(a.mean(axis=0) - b.mean(axis=0))
-        largest = max(largest, float((difference / np.where(error > 0, error, 1.0)).max()))
+        # What is held is the same in all draws, but for rounding.
+        largest = max(largest, float((difference / np.where(error > 1e-9, error, 1.0)).max()))
     return largest
 
 
