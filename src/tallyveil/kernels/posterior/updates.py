@@ -229,7 +229,7 @@ def _log_mean(persons: int, occupied: int, mean: float, shape: float) -> float:
     """
     log_stop = np.log(shape / (mean + shape))
     log_some = np.log(-np.expm1(shape * log_stop))
-    return occupied * (shape * log_stop - log_some) + persons * np.log(mean / (mean + shape))
+    return float(occupied * (shape * log_stop - log_some) + persons * np.log(mean / (mean + shape)))
 
 
 @njit(nogil=True, cache=True)
