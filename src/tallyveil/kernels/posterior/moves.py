@@ -269,14 +269,21 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
 
 @hot
 def _factors(
-    problem: Problem, state: State, prior: Prior, b: int, c: int, step: int, top: Floats, bottom: Floats
+    problem: Problem,
+    state: State,
+    prior: Prior,
+    place: tuple[int, int],
+    step: int,
+    top: Floats,
+    bottom: Floats,
 ) -> int:
-    """Numbers from which the prior's ratio with one person more in cell c of block b follows: with k persons more than
-    now it is the product of top + k over the product of bottom + k, for sizes above 0 and but for `rise`. Returns how
-    many there are of each.
+    """Numbers from which the prior's ratio with one person more in a place (block and cell) follows. With k persons
+    more than now it is the product of top + k over the product of bottom + k, for sizes above 0 and but for `rise`.
+    Returns how many there are of each.
 
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
+    b, c = place
     steps, family = problem.steps, problem.tree.ancestor[1, b]
     last = steps.group.shape[0]
     j = 0
@@ -476,7 +483,7 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     likelier, falls = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE)), np.exp(-fall)
     n = high - low
     tops, bottoms, tops2, bottoms2 = state.factors
-    m = _factors(problem, state, prior, b, c, step, tops, bottoms)
+    m = _factors(problem, state, prior, (b, c), step, tops, bottoms)
     m2 = 0
     scale = 1.0
     is_edge = False
@@ -502,7 +509,7 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
             else:
                 vacant2, occupied2 = state.vacant[tract2] - was_empty, state.occupied[tract2] + was_empty
     if b2 != NOWHERE:
-        m2 = _factors(problem, state, prior, b2, c2, step, tops2, bottoms2)
+        m2 = _factors(problem, state, prior, (b2, c2), step, tops2, bottoms2)
     weight = total = weights[0] = 1.0
     for i in range(n):
         k = float(low + i)
