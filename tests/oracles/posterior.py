@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from tallyveil.estimation.posterior.prior import (
-    BASE,
     CLASSES,
     CONCENTRATION,
     SIZE_CENTRE,
     SIZE_CLASS,
     SIZE_SPREAD,
+    Common,
     Parameters,
-    tract_row,
+    added_weights,
 )
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 
@@ -38,30 +38,38 @@ def log_division(counts: Any, weights: Any) -> float:
     )
 
 
-def log_size(n: int, mean: float, shape: float, empty: float) -> float:
-    """Logarithm of the probability of a block's size."""
-    if n == 0:
-        return log(empty)
+def log_size(n: int, mean: float, shape: float) -> float:
+    """Logarithm of the probability of an occupied block's size."""
     stop = shape / (mean + shape)
     log_p = lgamma(n + shape) - lgamma(shape) - lgamma(n + 1) + shape * log(stop) + n * log(1 - stop)
-    return log(1 - empty) + log_p - log(1 - stop**shape)
+    return log_p - log(1 - stop**shape)
+
+
+def log_empty(problem: PosteriorProblem, common: Common, sizes: Any) -> float:
+    """Logarithm of the probability of which blocks are empty; the tracts' probabilities have beta laws."""
+    tract = problem.kernel.tree.ancestor[problem.kernel.tree.tract]
+    none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
+    log_p = 0.0
+    for t in np.unique(tract):
+        free = sizes[(tract == t) & problem.is_free]
+        empty, occupied = int((free == 0).sum()), int((free > 0).sum())
+        log_p += lgamma(none + empty) - lgamma(none) + lgamma(some + occupied) - lgamma(some)
+        log_p += lgamma(none + some) - lgamma(none + some + len(free))
+    return log_p
 
 
 def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) -> float:
     """Logarithm of the probability of a table of counts and of the blocks' classes, given the other parameters."""
     group, parent = problem.kernel.steps.group, problem.kernel.steps.parent
     ancestor = problem.kernel.tree.ancestor
-    log_p = 0.0
+    common = parameters.common
+    log_p = log_empty(problem, common, np.asarray(counts).sum(axis=1))
     for b, row in enumerate(counts):
         family, n = ancestor[1, b], int(row.sum())
-        log_p += log_size(
-            n,
-            parameters.size_mean[family],
-            parameters.size_shape,
-            parameters.empty[ancestor[tract_row(problem), b]],
-        )
+        if n > 0:
+            log_p += log_size(n, parameters.size_mean[family], common.size_shape)
         of_block = parameters.block_class[b]
-        log_p += parameters.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block]
+        log_p += common.log_class_share[SIZE_CLASS[min(n, len(SIZE_CLASS) - 1)], of_block]
         columns = np.zeros(len(parent), int)
         for step in group:
             np.add.at(columns, step, row)
@@ -69,7 +77,7 @@ def log_prior(problem: PosteriorProblem, parameters: Parameters, counts: Any) ->
             children = np.flatnonzero(parent == g)
             if len(children):
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
-                a = CLASSES[of_block] if classed else parameters.concentration[g]
+                a = CLASSES[of_block] if classed else common.concentration[g]
                 log_p += log_division(
                     columns[children].tolist(), (a * parameters.shares[0][family, children]).tolist()
                 )
@@ -90,11 +98,30 @@ def log_likelihood(problem: PosteriorProblem, counts: Any) -> float:
     return log_p
 
 
-def drawn_parameters(rng: np.random.Generator, problem: PosteriorProblem) -> Parameters:
-    """Parameters drawn from their prior."""
+def drawn_common(rng: np.random.Generator, problem: PosteriorProblem) -> Common:
+    """Parameters that all areas share, drawn from their prior."""
+    gamma_shape, gamma_scale = CONCENTRATION
+    n_steps, n_rows = len(problem.kernel.steps.group), len(problem.kernel.tree.ancestor)
+    return Common(
+        near=tuple(rng.gamma(gamma_shape, gamma_scale, n_steps) for _ in range(n_rows - 2)),
+        concentration=rng.gamma(gamma_shape, gamma_scale, len(problem.step)),
+        log_class_share=np.log(rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)),
+        size_shape=float(np.exp(rng.normal(0, 1.5))),
+        size_centre=rng.normal(*SIZE_CENTRE),
+        size_spread=(SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5,
+        empty_mean=rng.beta(1, 1),
+        empty_near=rng.gamma(gamma_shape, gamma_scale),
+    )
+
+
+def drawn_parameters(
+    rng: np.random.Generator, problem: PosteriorProblem, held: Common | None = None
+) -> Parameters:
+    """Parameters drawn from their prior; those of areas given the common ones if these are held."""
+    common = held or drawn_common(rng, problem)
     parent, step, ancestor = problem.kernel.steps.parent, problem.step, problem.kernel.tree.ancestor
-    n_steps, n = len(problem.kernel.steps.group), [int(row.max()) + 1 for row in ancestor]
-    (gamma_shape, gamma_scale), divided = CONCENTRATION, np.unique(parent[1:])
+    n = [int(row.max()) + 1 for row in ancestor]
+    added, divided = added_weights(problem), np.unique(parent[1:])
 
     def divide(weights: Any) -> Any:
         row = np.ones(len(parent))
@@ -102,30 +129,16 @@ def drawn_parameters(rng: np.random.Generator, problem: PosteriorProblem) -> Par
             row[parent == g] = rng.dirichlet(weights[parent == g])
         return row
 
-    shares = [np.array([divide(np.full(len(parent), BASE))])]
-    near = []
+    shares = [np.array([divide(added)])]
     for row in range(len(ancestor) - 2, 0, -1):
-        near.append(rng.gamma(gamma_shape, gamma_scale, n_steps))
         above = {int(u): int(v) for u, v in zip(ancestor[row], ancestor[row + 1], strict=True)}
-        weights = near[-1][np.maximum(step - 1, 0)]
-        shares.append(np.array([divide(weights * shares[-1][above[u]]) for u in range(n[row])]))
-    class_shares = rng.dirichlet(np.full(len(CLASSES), 0.5), int(SIZE_CLASS.max()) + 1)
-    centre = rng.normal(*SIZE_CENTRE)
-    spread = (SIZE_SPREAD[1] / rng.standard_gamma(SIZE_SPREAD[0])) ** 0.5
-    mean, empty_near = rng.beta(1, 1), rng.gamma(gamma_shape, gamma_scale)
+        weights = common.near[row - 1][np.maximum(step - 1, 0)]
+        shares.append(np.array([divide(weights * shares[-1][above[u]] + added) for u in range(n[row])]))
     return Parameters(
+        common=common,
         shares=tuple(reversed(shares)),
-        near=tuple(reversed(near)),
-        concentration=rng.gamma(gamma_shape, gamma_scale, len(parent)),
-        log_class_share=np.log(class_shares),
         block_class=np.zeros(problem.n_blocks, int),
-        size_mean=np.exp(rng.normal(centre, spread, n[1])),
-        size_shape=float(np.exp(rng.normal(0, 1.5))),
-        size_centre=centre,
-        size_spread=spread,
-        empty=rng.beta(empty_near * mean, empty_near * (1 - mean), n[tract_row(problem)]),
-        empty_mean=mean,
-        empty_near=empty_near,
+        size_mean=np.exp(rng.normal(common.size_centre, common.size_spread, n[1])),
     )
 
 
@@ -141,17 +154,20 @@ def drawn_counts(
     counts = np.zeros((problem.n_blocks, group.shape[1]), np.int32)
     classes = np.zeros(problem.n_blocks, int)
     parts = [(g, np.flatnonzero(parent == g)) for g in np.unique(parent[1:])]
+    common, tract = parameters.common, ancestor[problem.kernel.tree.tract]
+    none, some = common.empty_near * common.empty_mean, common.empty_near * (1 - common.empty_mean)
+    empty = rng.beta(none, some, int(tract.max()) + 1)
     for b in range(problem.n_blocks):
-        family, r = ancestor[1, b], parameters.size_shape
+        family, r = ancestor[1, b], common.size_shape
         columns = np.zeros(len(parent), int)
-        if rng.random() >= parameters.empty[ancestor[tract_row(problem), b]]:
+        if rng.random() >= empty[tract[b]]:
             columns[0] = _size(rng, parameters.size_mean[family], r)
-        class_shares = np.exp(parameters.log_class_share[SIZE_CLASS[min(columns[0], len(SIZE_CLASS) - 1)]])
+        class_shares = np.exp(common.log_class_share[SIZE_CLASS[min(columns[0], len(SIZE_CLASS) - 1)]])
         classes[b] = rng.choice(len(CLASSES), p=class_shares / class_shares.sum())
         for g, children in parts:
             if columns[g]:
                 classed = problem.step[g] == problem.kernel.steps.classed - 1
-                a = CLASSES[classes[b]] if classed else parameters.concentration[g]
+                a = CLASSES[classes[b]] if classed else common.concentration[g]
                 shares = rng.dirichlet(a * parameters.shares[0][family, children] + 1e-12)
                 columns[children] = rng.multinomial(columns[g], shares)
         counts[b] = columns[group[-1]]

@@ -55,6 +55,7 @@ class Draws:
             f"{self._stated.number} draws of {self._stated.release}, counts of every {self._stated.geolevel}",
             *mark_lines(self.warnings),
             self._stated.statement,
+            self._stated.misfit,
         ]
         return "\n".join(lines)
 
@@ -175,7 +176,7 @@ def make_draws(
         seed: Another seed gives other draws.
         experimental_blocks: Whether the counts of the finest geolevel are written, instead of those of the one above.
             Their intervals are too narrow for rare groups.
-        sweeps: Sweeps of a chain after which it is given up; None for 26,624.
+        sweeps: Sweeps of a chain after which it is given up; None for 14,336.
         workers: Chains that run at once; None for one per core. Draws do not depend on it.
         observer: Receives reports of progress.
     Returns:

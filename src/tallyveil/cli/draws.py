@@ -12,7 +12,7 @@ def draws(
     release: FinishedRelease,
     *,
     out: FilesOut,
-    number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 104.")] = 100,
+    number: Annotated[int, typer.Option("--number", min=1, help="Number of draws, at most 120.")] = 100,
     seed: Seed = 1,
     experimental_blocks: Annotated[
         bool,
@@ -26,9 +26,9 @@ def draws(
         int | None,
         typer.Option(
             "--sweeps",
-            min=832,
-            help="Sweeps after which chains that disagree are given up. They are compared after 832, and then "
-            "after twice as many each time. Default: 26,624.",
+            min=640,
+            help="Sweeps after which chains that disagree are given up. They are compared after 640 for the first "
+            "time. Default: 14,336.",
         ),
     ] = None,
     workers: Workers = None,
@@ -61,8 +61,8 @@ def draws(
     agreed = made.description["convergence"]
     lines = [
         *repr(made).splitlines(),
-        f"{made.description['chains']} chains of {agreed['sweeps']:,} sweeps agree: R-hat of parameters and coarse "
-        f"counts at most {agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
+        f"{made.description['chains']} chains of {agreed['sweeps']:,} sweeps agree: R-hat of coarse counts "
+        f"at most {agreed['reduction']:.3f}, their effective sample size at least {agreed['effective']:.0f}",
         str(out),
     ]
     give({"out": str(out), **made.description}, lines, quiet=quiet, as_json=as_json)

@@ -20,7 +20,9 @@ sizes near nobody still change slowly, as `EMPTY` says."""
 EMPTY: Final = 0.25
 """Share of blocks without people from which learning begins. The noisy answers hardly tell nobody from few people, so
 that steps change this share slowly. On Rhode Island a smaller start leaves more empty blocks with people, and fewer
-inhabited blocks are made empty."""
+inhabited blocks are made empty; but it makes the noisy answers less likely. After 9 steps with a fifth of the families,
+the logarithm of their likelihood is 12 larger from 0.4, 28 smaller from 0.1 and 75 smaller from 0.02. The share is then
+0.05 to 0.23, and still grows from every start; in truth it is 0.28."""
 
 FEW: Final = 5
 """One family in so many is used to choose the concentration."""

@@ -1,14 +1,14 @@
 """A chain: sweeps of moves, each followed by an update of the prior's parameters."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.random import Generator, Philox
 
 from tallyveil.arrays import Int32s
-from tallyveil.estimation.posterior.prior import Parameters, first_parameters, kernel_prior, updated
+from tallyveil.estimation.posterior.prior import Common, Parameters, first_parameters, kernel_prior, updated
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import State, add_or_remove, shift_between_blocks, shift_between_cells
 
@@ -27,6 +27,7 @@ class Chain:
         sweep: Sweeps done.
         state: The counts.
         parameters: Parameters of the prior.
+        is_held: Whether sweeps leave the common parameters as they are.
     """
 
     problem: PosteriorProblem
@@ -35,12 +36,17 @@ class Chain:
     state: State
     parameters: Parameters
     sweep: int = 0
+    is_held: bool = False
 
     @classmethod
     def begin(cls, problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> "Chain":
         """A chain that begins from a table of counts; raises SolverError if these break a limit."""
         state = problem.state(counts)
         return cls(problem, key, number, state, first_parameters(problem, state))
+
+    def hold(self, common: Common) -> None:
+        """Take common parameters, and leave them as they are from now on."""
+        self.parameters, self.is_held = replace(self.parameters, common=common), True
 
     def counts(self) -> Int32s:
         """The present table; shape (blocks, cells)."""
@@ -53,22 +59,23 @@ class Chain:
                 Philox(key=np.array([self.key, self.number], np.uint64), counter=[0, 0, 0, self.sweep])
             )
             self.move(rng)
-            self.parameters = updated(rng, self.problem, self.state, self.parameters)
+            self.parameters = updated(rng, self.problem, self.state, self.parameters, is_held=self.is_held)
 
     def move(self, rng: Generator) -> None:
         """Do the moves of one sweep; the parameters stay as they are."""
         problem, state = self.problem.kernel, self.state
         prior = kernel_prior(self.problem, self.parameters)
-        # Coarser geolevels take turns: sums of families are known well, so that few such moves succeed.
-        n_coarser = len(problem.tree.ancestor) - 2
-        coarser = [2 + self.sweep % n_coarser] if n_coarser else []
+        # The coarsest geolevels take turns: blocks that lie far apart in memory take longer to move between.
+        n_rows = len(problem.tree.ancestor)
+        coarser = [2, *([3 + self.sweep % (n_rows - 3)] if n_rows > 3 else [])]
         attributes = list(_attributes(self.problem))
         for row in [1] * SIBLINGS + coarser:
             shift_between_blocks(rng, problem, prior, state, row, 1, 1)
-        # Limits may leave a block with cells that its siblings do not have: people then change both at once.
-        changed = attributes[self.sweep % len(attributes)]
-        for row in [1, *coarser]:
-            shift_between_blocks(rng, problem, prior, state, row, *changed)
+        if self.problem.is_limited:
+            # Limits may leave a block with cells that its siblings do not have: people then change both at once.
+            changed = attributes[self.sweep % len(attributes)]
+            for row in [1, *coarser]:
+                shift_between_blocks(rng, problem, prior, state, row, *changed)
         for stride, size in attributes:
             shift_between_cells(rng, problem, prior, state, stride, size)
         add_or_remove(rng, problem, prior, state)

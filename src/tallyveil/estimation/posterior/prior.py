@@ -1,21 +1,24 @@
 """The model of how blocks resemble each other, and the updates of its parameters.
 
 *Sizes.* Unless public limits decide it, a block is empty with a probability that its tract shares; these
-probabilities are beta variables around that of the whole area. Else its size has a negative binomial law without 0,
-whose mean (before 0 is left out) its family shares: the blocks of one geounit of the geolevel above. The logarithms of
-the means are normal, and all families share the shape.
+probabilities are beta variables around that of the whole area, and are integrated out. Else its size has a negative
+binomial law without 0, whose mean (before 0 is left out) its family shares: the blocks of one geounit of the geolevel
+above. The logarithms of the means are normal, and all families share the shape.
 
 *Composition.* The persons of a block are divided in steps, one attribute after the other, down to the cells. Each
 division is Dirichlet-multinomial. Its shares are those of the family, which are Dirichlet around those of the geounit
-above, and so on up to the whole area. For the attribute with the most levels, each block has a concentration of
-its own, one of six values called classes. At 1/2 nearly all people of a block have one level; at 512 the block is
-divided like its family. How frequent each class is depends on the size of the block. The divisions of other steps have
-one concentration for each group that is divided.
+above, and so on up to the whole area. At each of these geolevels the Dirichlet law has a weight of `BASE` for every
+group besides. For the attribute with the most levels, each block has a concentration of its own, one of four values
+called classes. At 1/2 nearly all people of a block have one level; at 256 the block is divided like its family. How
+frequent each class is depends on the size of the block. The divisions of other steps have one concentration for each
+group that is divided.
 
 All of this is learned from the noisy measurements alone. Every parameter has a proper law, so that the joint law of
-parameters, counts and measurements exists and the sampler can be tested against it (Geweke).
+parameters, counts and measurements exists and the sampler can be tested against it (Geweke). Parameters of single areas
+are drawn in all sweeps. `Common` ones, which all areas share, are drawn while they are learned, and may then be held.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,21 +29,24 @@ from tallyveil.arrays import Floats, Int32s, Integers, NarrowArray
 from tallyveil.estimation.posterior.problem import PosteriorProblem
 from tallyveil.kernels.posterior.moves import Prior, State
 from tallyveil.kernels.posterior.updates import (
+    Groups,
+    SizeSums,
     draw_shares,
-    draw_sizes,
     log_classes,
     log_divisions,
     tables_of,
     walk_class_shares,
+    walk_size_means,
+    walk_size_shape,
 )
 
-CLASSES: Final = np.array([0.5, 2, 8, 32, 128, 512])
-"""Concentrations of the classes, a factor of 4 apart. With a factor of 2, a block hardly tells two neighbouring classes
-apart, and their shares wander without end; with 8, blocks of one group and mixed ones share a class."""
+CLASSES: Final = np.array([0.5, 4, 32, 256])
+"""Concentrations of the classes, a factor of 8 apart. With a factor of 4, a block hardly tells two neighbouring classes
+apart, and their shares wander without end."""
 
-SIZE_BEGINS: Final = np.array([0, 10, 20, 40, 80, 160, 320])
+SIZE_BEGINS: Final = np.array([0, 20, 100])
 """Sizes from which a size class begins. Small blocks are of one group more often than large ones; blocks of fewer than
-10 persons say too little about their concentration to be told apart from each other."""
+20 persons say too little about their concentration to be told apart from each other."""
 
 CONCENTRATION: Final = (1.0, 50.0)
 """Shape and scale of the Gamma law of every other concentration, in persons: anything between 2 and 200 is likely."""
@@ -56,7 +62,9 @@ TURNS: Final = 4
 turn costs a hundredth of a sweep."""
 
 BASE: Final = 0.5
-"""Weight of each group in the Dirichlet law of the whole area's shares, as of Jeffreys' prior."""
+"""Weight of each group in the Dirichlet law of shares, as of Jeffreys' prior: for the whole area all of it, below it
+besides the shares of the geounit above. Without it, the share of a rare group in most areas would be below 1e-10, from
+where a chain returns once in a hundred sweeps."""
 
 LEAST: Final = 1e-9
 """Probabilities are kept this far from 0 and 1, so that their ratio is finite. A country has fewer blocks than 1e9."""
@@ -70,53 +78,62 @@ other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
-    """Parameters of the prior at one moment of a chain.
+class Common:
+    """Parameters that all areas share.
 
     Attributes:
-        shares: For each geolevel above the blocks, finest first, the share of each group in its parent; shape
-            (geounits, columns).
         near: Concentration of the divisions of each step's groups around the shares of the geounit above, for each
             geolevel but the root, finest first; shape (steps,).
         concentration: Concentration of the division of each group; shape (columns,).
         log_class_share: Logarithm of the share of each class of concentration; shape (size classes, classes).
-        block_class: Class of concentration of each block.
-        size_mean: Mean of each family's negative binomial law of sizes, before 0 is left out of it. The mean size of
-            its occupied blocks is larger.
-        size_shape: Its shape.
-        size_centre: Mean of the logarithms of the means.
-        size_spread: Their standard deviation.
-        empty: Probability that a block is empty, of each tract.
-        empty_mean: Their mean.
+        size_shape: Shape of the negative binomial laws of sizes.
+        size_centre: Mean of the logarithms of their means.
+        size_spread: Standard deviation of these.
+        empty_mean: Mean of the tracts' probabilities that a block is empty.
         empty_near: How closely they follow it.
     """
 
-    shares: tuple[Floats, ...]
     near: tuple[Floats, ...]
     concentration: Floats
     log_class_share: Floats
-    block_class: Integers
-    size_mean: Floats
     size_shape: float
     size_centre: float
     size_spread: float
-    empty: Floats
     empty_mean: float
     empty_near: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """Parameters of the prior at one moment of a chain.
+
+    Attributes:
+        common: Those that all areas share.
+        shares: For each geolevel above the blocks, finest first, the share of each group in its parent; shape
+            (geounits, columns).
+        block_class: Class of concentration of each block.
+        size_mean: Mean of each family's negative binomial law of sizes, before 0 is left out of it. The mean size of
+            its occupied blocks is larger.
+    """
+
+    common: Common
+    shares: tuple[Floats, ...]
+    block_class: Integers
+    size_mean: Floats
 
 
 SIZE_CLASS: Final = np.searchsorted(SIZE_BEGINS, np.arange(SIZE_BEGINS[-1] + 1), side="right") - 1
 
 
-def tract_row(problem: PosteriorProblem) -> int:
-    """Row of `Tree.ancestor` of the geounits that share a probability of empty blocks."""
-    return min(2, len(problem.kernel.tree.ancestor) - 1)
+def added_weights(problem: PosteriorProblem) -> Floats:
+    """Weight of each group in the Dirichlet law of shares besides those of the geounit above; shape (columns,)."""
+    return np.where(problem.possible, BASE, 0.0)
 
 
 def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     """Parameters from which a chain begins: everywhere the shares of the whole area."""
     tree, parent = problem.kernel.tree, problem.kernel.steps.parent
-    total = state.people.sum(axis=0, dtype=np.float64) + np.where(problem.possible, BASE, 0.0)
+    total = state.people.sum(axis=0, dtype=np.float64) + added_weights(problem)
     whole = np.bincount(parent[1:], total[1:], minlength=len(parent))
     share = np.concatenate([[1.0], total[1:] / np.maximum(whole[parent[1:]], BASE)])
     n_geounits = [int(rows.max()) + 1 for rows in tree.ancestor]
@@ -125,45 +142,47 @@ def first_parameters(problem: PosteriorProblem, state: State) -> Parameters:
     size = max(1.0, float(state.people[:, 0].sum()) / occupied)
     empty = float(np.clip(1.0 - occupied / max(1, int(problem.is_free.sum())), 0.01, 0.99))
     return Parameters(
+        common=Common(
+            near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
+            concentration=np.full(len(parent), 20.0),
+            log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
+            size_shape=1.0,
+            size_centre=float(np.log(size)),
+            size_spread=1.0,
+            empty_mean=empty,
+            empty_near=4.0,
+        ),
         shares=tuple(np.tile(np.maximum(share, LEAST), (n, 1)) for n in n_geounits[1:]),
-        near=tuple(np.full(n_steps, 20.0) for _ in n_geounits[2:]),
-        concentration=np.full(len(parent), 20.0),
-        log_class_share=np.full((len(SIZE_BEGINS), len(CLASSES)), -np.log(len(CLASSES))),
         block_class=np.full(problem.n_blocks, len(CLASSES) // 2),
         size_mean=np.full(n_geounits[1], size),
-        size_shape=1.0,
-        size_centre=float(np.log(size)),
-        size_spread=1.0,
-        empty=np.full(n_geounits[tract_row(problem)], empty),
-        empty_mean=empty,
-        empty_near=4.0,
     )
 
 
 def kernel_prior(problem: PosteriorProblem, parameters: Parameters) -> Prior:
     """The parameters as the compiled moves take them."""
-    mean, shape = parameters.size_mean, parameters.size_shape
+    common, mean = parameters.common, parameters.size_mean
+    shape = common.size_shape
     rise = mean / (mean + shape)
     stop = shape * np.log1p(-rise)
-    # f(1) of the negative binomial law without 0, over that of an empty block.
-    one = np.log(shape) + stop + np.log(rise) - np.log(-np.expm1(stop))
-    ancestor = problem.kernel.tree.ancestor
-    empty = parameters.empty[ancestor[tract_row(problem)]]
-    first = np.exp(one[ancestor[1]] + np.log1p(-empty) - np.log(empty))
     return Prior(
         parameters.shares[0],
-        parameters.concentration,
+        common.concentration,
         CLASSES[parameters.block_class],
         rise,
-        first,
+        # f(1) of the negative binomial law without 0
+        np.exp(np.log(shape) + stop + np.log(rise) - np.log(-np.expm1(stop))),
         shape,
+        common.empty_near * common.empty_mean,
+        common.empty_near * (1.0 - common.empty_mean),
         SIZE_CLASS,
-        parameters.log_class_share,
+        common.log_class_share,
         parameters.block_class,
     )
 
 
-def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters) -> Parameters:
+def updated(
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, *, is_held: bool = False
+) -> Parameters:
     """Update every parameter given the counts and the others: by a draw from its law where this is a standard one,
     else by steps of a random walk (Metropolis). Each update leaves the posterior as it is.
 
@@ -172,29 +191,58 @@ def updated(rng: Generator, problem: PosteriorProblem, state: State, parameters:
         problem: What is measured.
         state: The counts.
         parameters: The parameters before.
+        is_held: Whether the common parameters stay as they are.
     """
-    shares, near, concentration = _compositions(rng, problem, state, parameters)
-    log_class_share, block_class = _classes(rng, problem, state, shares[0], parameters.log_class_share)
-    mean, shape, centre, spread = _sizes(rng, problem, state, parameters)
-    empty, empty_mean, empty_near = _emptiness(rng, problem, state, parameters)
-    return Parameters(
-        shares=shares,
-        near=near,
-        concentration=concentration,
-        log_class_share=log_class_share,
-        block_class=block_class,
-        size_mean=mean,
-        size_shape=shape,
+    common = parameters.common
+    shares, near, concentration = _compositions(rng, problem, state, parameters, is_held)
+    log_class_share, block_class = _classes(rng, problem, state, shares[0], common.log_class_share, is_held)
+    mean, shape, centre, spread = _sizes(rng, problem, state, parameters, is_held)
+    if not is_held:
+        empty_mean, empty_near = _emptiness(rng, state, common)
+        common = Common(near, concentration, log_class_share, shape, centre, spread, empty_mean, empty_near)
+    return Parameters(common, shares, block_class, mean)
+
+
+def averaged(drawn: Sequence[Common]) -> Common:
+    """The mean of some draws of the common parameters: of logarithms, but for shares and `size_centre`."""
+
+    def mean(logs: Callable[[Common], Floats]) -> Floats:
+        return np.asarray(np.mean([logs(common) for common in drawn], axis=0))
+
+    single = mean(
+        lambda common: np.array(
+            [
+                np.log(common.size_shape),
+                common.size_centre,
+                np.log(common.size_spread),
+                np.log(common.empty_mean / (1.0 - common.empty_mean)),
+                np.log(common.empty_near),
+            ]
+        )
+    )
+    shape, centre, spread, odds, empty_near = single.tolist()
+    return Common(
+        near=tuple(
+            np.exp(np.mean([np.log(near) for near in nears], axis=0))
+            for nears in zip(*(common.near for common in drawn), strict=True)
+        ),
+        concentration=np.exp(mean(lambda common: np.log(common.concentration))),
+        log_class_share=np.log(mean(lambda common: np.exp(common.log_class_share))),
+        size_shape=float(np.exp(shape)),
         size_centre=centre,
-        size_spread=spread,
-        empty=empty,
-        empty_mean=empty_mean,
-        empty_near=empty_near,
+        size_spread=float(np.exp(spread)),
+        empty_mean=float(1.0 / (1.0 + np.exp(-odds))),
+        empty_near=float(np.exp(empty_near)),
     )
 
 
 def _classes(
-    rng: Generator, problem: PosteriorProblem, state: State, shares: Floats, log_class_share: Floats
+    rng: Generator,
+    problem: PosteriorProblem,
+    state: State,
+    shares: Floats,
+    log_class_share: Floats,
+    is_held: bool,
 ) -> tuple[Floats, Integers]:
     """Logarithms of the shares of the classes of concentration, and the class of every block."""
     classed = problem.kernel.steps.classed
@@ -203,12 +251,13 @@ def _classes(
     logs = log_classes(state.people, family, (first, parts, end), shares, CLASSES)
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))
     size_class = SIZE_CLASS[np.minimum(state.people[:, 0], len(SIZE_CLASS) - 1)]
-    # Blocks of one person and of none say nothing about the shares.
-    telling = state.people[:, 0] > 1
     class_shares = np.exp(log_class_share)
-    # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
-    for size in range(len(class_shares)):
-        walk_class_shares(rng, likely[telling & (size_class == size)], class_shares[size], CLASS_WALKS)
+    if not is_held:
+        # Blocks of one person and of none say nothing about the shares.
+        telling = state.people[:, 0] > 1
+        # The classes are summed out: given the classes, shares of neighbouring ones would hardly move.
+        for size in range(len(class_shares)):
+            walk_class_shares(rng, likely[telling & (size_class == size)], class_shares[size], CLASS_WALKS)
     cumulated = np.cumsum(class_shares[size_class] * likely, axis=1)
     level = rng.random(len(likely)) * cumulated[:, -1]
     block_class = np.minimum((cumulated <= level[:, None]).sum(axis=1), len(CLASSES) - 1)
@@ -219,7 +268,7 @@ def _walked(
     rng: Generator,
     count: NarrowArray,
     above: Int32s,
-    parent: Int32s,
+    groups: Groups,
     mean: Floats,
     old: Floats,
     tied: Integers,
@@ -230,7 +279,7 @@ def _walked(
         rng: Generator.
         count: Persons, or tables, of each group of each geounit.
         above: The geounit above each.
-        parent: Column of the group that each group is part of.
+        groups: How groups are divided.
         mean: Shares of the geounits above.
         old: The concentrations; shape (columns,).
         tied: Number of the concentration of each column; -1 for one that does not move. Columns of one number move
@@ -242,7 +291,7 @@ def _walked(
     for width in WALKS:
         steps = width * rng.standard_normal(int(tied.max()) + 1)
         new = np.where(moves, old * np.exp(steps[tied]), old)
-        logs = log_divisions(count, above, parent, mean, old, new)[moves]
+        logs = log_divisions(count, above, groups, mean, old, new)[moves]
         likelier = np.bincount(number, logs, len(first))
         # The Gamma law, with the walk's logarithm as the variable.
         begin, end = old[moves][first], new[moves][first]
@@ -253,52 +302,66 @@ def _walked(
 
 
 def _compositions(
-    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, is_held: bool
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...], Floats]:
     """Shares at every geolevel, and concentrations."""
     ancestor, parent = problem.kernel.tree.ancestor, problem.kernel.steps.parent
     spine, divided, has_class = problem.spine, problem.divided, problem.has_class
+    common, added = parameters.common, added_weights(problem)
+    of_blocks, of_areas = Groups(parent, np.zeros(len(parent))), Groups(parent, added)
     # For each geolevel from that of the families to the one below the root, the geounit above each.
     aboves = [spine.parents(level).astype(np.int32) for level in range(spine.finest - 1, 0, -1)]
     alone = divided & ~has_class
     own = np.where(alone, np.cumsum(alone) - 1, -1)
-    concentration = parameters.concentration
-    if own.max() >= 0:
+    concentration = common.concentration
+    if own.max() >= 0 and not is_held:
         concentration = _walked(
-            rng, state.people, ancestor[1], parent, parameters.shares[0], concentration, own
+            rng, state.people, ancestor[1], of_blocks, parameters.shares[0], concentration, own
         )
     of_class = np.where(has_class, CLASSES[:, None], concentration)
     levels = [
         tables_of(
-            rng, state.people, ancestor[1], parent, parameters.shares[0], of_class, parameters.block_class
+            rng,
+            state.people,
+            ancestor[1],
+            of_blocks,
+            parameters.shares[0],
+            of_class,
+            parameters.block_class,
         )
     ]
     near = []
     everywhere = np.where(divided, problem.step, -1)
-    for above, shares, old in zip(aboves, parameters.shares[1:], parameters.near, strict=True):
-        walked = _walked(rng, levels[-1], above, parent, shares, old[problem.step], everywhere)
+    for above, shares, old in zip(aboves, parameters.shares[1:], common.near, strict=True):
+        walked = old[problem.step]
+        if not is_held:
+            walked = _walked(rng, levels[-1], above, of_areas, shares, walked, everywhere)
         near.append(np.array([walked[problem.step == step][0] for step in range(len(old))]))
         same = np.zeros(len(above), np.int64)
-        levels.append(tables_of(rng, levels[-1], above, parent, shares, walked[None, :], same))
-    base = np.where(problem.possible, BASE, 0.0)
-    drawn = [draw_shares(rng, base + levels[-1], parent)]
+        levels.append(tables_of(rng, levels[-1], above, of_areas, shares, walked[None, :], same))
+    drawn = [draw_shares(rng, added + levels[-1], parent)]
     for above, old, tables in zip(aboves[::-1], near[::-1], levels[-2::-1], strict=True):
         around = old[np.maximum(problem.step - 1, 0)] * drawn[-1][above]
-        drawn.append(draw_shares(rng, around + tables, parent))
+        drawn.append(draw_shares(rng, around + added + tables, parent))
     return tuple(reversed(drawn)), tuple(near), concentration
 
 
 def _sizes(
-    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
+    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters, is_held: bool
 ) -> tuple[Floats, float, float, float]:
     """Means of the families' laws of sizes, the shape, and centre and spread of the means."""
-    begin = problem.spine.child_offsets[-1]
-    mean, shape = parameters.size_mean.copy(), parameters.size_shape
-    centre, spread = parameters.size_centre, parameters.size_spread
+    common, begin = parameters.common, problem.spine.child_offsets[-1][:-1]
+    mean, shape = parameters.size_mean.copy(), common.size_shape
+    centre, spread = common.size_centre, common.size_spread
     sizes = state.people[:, 0].astype(np.int64)
+    families = SizeSums(np.add.reduceat(sizes, begin), np.add.reduceat((sizes > 0).astype(np.int64), begin))
+    distinct, n_blocks = np.unique(sizes[sizes > 0], return_counts=True)
     (prior_centre, prior_sd), (prior_shape, prior_scale) = SIZE_CENTRE, SIZE_SPREAD
     for _ in range(TURNS):
-        shape = draw_sizes(rng, sizes, begin, mean, shape, centre, spread)
+        walk_size_means(rng, families, mean, shape, centre, spread)
+        if is_held:
+            continue
+        shape = walk_size_shape(rng, families, distinct, n_blocks, mean, shape)
         logs = np.log(mean)
         precision = len(logs) / spread**2 + 1.0 / prior_sd**2
         expected = (logs.sum() / spread**2 + prior_centre / prior_sd**2) / precision
@@ -308,25 +371,17 @@ def _sizes(
     return mean, float(shape), centre, spread
 
 
-def _emptiness(
-    rng: Generator, problem: PosteriorProblem, state: State, parameters: Parameters
-) -> tuple[Floats, float, float]:
-    """Probabilities of empty blocks, their mean, and how closely they follow it."""
-    tract = problem.kernel.tree.ancestor[tract_row(problem)]
-    occupied = state.people[:, 0] > 0
-    n = len(parameters.empty)
-    # Where public limits decide it, a block says nothing about others.
-    some = np.bincount(tract[occupied & problem.is_free], minlength=n)
-    none = np.bincount(tract[~occupied & problem.is_free], minlength=n)
+def _emptiness(rng: Generator, state: State, common: Common) -> tuple[float, float]:
+    """Mean of the tracts' probabilities of empty blocks, and how closely they follow it."""
+    none, some = state.vacant.astype(np.int64), state.occupied.astype(np.int64)
     # Empty and occupied blocks are a division like that of persons, in two groups.
     count = np.stack([none + some, none, some], axis=1)
-    parent, zero = np.array([-1, 0, 0], np.int32), np.zeros(n, np.int32)
+    groups, zero = Groups(np.array([-1, 0, 0], np.int32), np.zeros(3)), np.zeros(len(none), np.int32)
     tied = np.array([0, -1, -1])
-    expected, near = parameters.empty_mean, np.full(3, parameters.empty_near)
+    expected, near = common.empty_mean, np.full(3, common.empty_near)
     for _ in range(TURNS):
         mean = np.array([[1.0, expected, 1.0 - expected]])
-        near = _walked(rng, count, zero, parent, mean, near, tied)
-        tables = tables_of(rng, count, zero, parent, mean, near[None, :], zero.astype(np.int64))
+        near = _walked(rng, count, zero, groups, mean, near, tied)
+        tables = tables_of(rng, count, zero, groups, mean, near[None, :], zero.astype(np.int64))
         expected = float(np.clip(rng.beta(*(1.0 + tables[0, 1:])), LEAST, 1.0 - LEAST))
-    empty = rng.beta(near[0] * expected + none, near[0] * (1.0 - expected) + some)
-    return np.clip(empty, LEAST, 1.0 - LEAST), expected, float(near[0])
+    return expected, float(near[0])

@@ -49,6 +49,8 @@ class PosteriorProblem:
         spine: The hierarchy.
         kernel: The same for the compiled moves.
         measured: Noisy answers, in the order of the residuals.
+        queries: The query of each table of noisy answers.
+        precisions: 1 / variance of the noise, in the order of the kernel's `precision`.
         is_free: Blocks that limits allow to be empty and to have people; shape (blocks,).
         possible: Whether a group of a step has a possible cell; shape (columns,).
         step: Step of each column of the state's counts.
@@ -58,6 +60,8 @@ class PosteriorProblem:
     spine: Spine
     kernel: Problem
     measured: Int32s
+    queries: tuple[str, ...]
+    precisions: Floats
     is_free: NDArray[np.bool_]
     possible: NDArray[np.bool_]
     step: Int32s
@@ -73,6 +77,11 @@ class PosteriorProblem:
         return slice(int(self.kernel.steps.group[-1, 0]), len(self.step))
 
     @property
+    def is_limited(self) -> bool:
+        """Whether public limits hold below the root."""
+        return bool((self.kernel.limits.geolevel < len(self.kernel.tree.ancestor) - 1).any())
+
+    @property
     def has_class(self) -> NDArray[np.bool_]:
         """Columns of the groups whose divisions have a concentration of each block."""
         return np.asarray(self.step == self.kernel.steps.classed - 1, bool)
@@ -81,6 +90,12 @@ class PosteriorProblem:
     def divided(self) -> NDArray[np.bool_]:
         """Columns of the groups that are divided: those of all steps but the last."""
         return np.asarray(self.step < self.step[-1], bool)
+
+    def precisions_of(self, table: int) -> Floats:
+        """1 / variance of the noise of a table's geounits: one for all, or one for each, 0 for an unmeasured one."""
+        begin = self.kernel.answers.precision_begin
+        end = begin[table + 1] if table + 1 < len(begin) else len(self.precisions)
+        return self.precisions[begin[table] : end]
 
     def state(self, counts: Int32s) -> State:
         """The state of a table of counts.
@@ -104,7 +119,18 @@ class PosteriorProblem:
                 "the counts from which a chain begins are negative or break a public limit. Please report this.",
                 code="check-failed",
             )
-        return State(count, residual, limited, np.empty(WINDOW + 1), np.empty(WINDOW))
+        tract, is_vacant = tree.ancestor[tree.tract], count[:, 0] == 0
+        n = int(tract.max()) + 1
+        return State(
+            count,
+            residual,
+            limited,
+            np.bincount(tract[self.is_free & is_vacant], minlength=n).astype(np.int32),
+            np.bincount(tract[self.is_free & ~is_vacant], minlength=n).astype(np.int32),
+            np.empty(WINDOW + 1),
+            np.empty(WINDOW),
+            np.empty((4, len(steps.group))),
+        )
 
 
 def posterior_problem(
@@ -133,7 +159,7 @@ def posterior_problem(
         StoreError: measurements are missing.
     """
     tree = _tree(spine)
-    answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
+    queries, precisions, answers, measured = _answers(spine, levels, rows, schema.size, gaussian)
     cells = np.arange(schema.size)
     steps, step = _steps(schema, first)
     kernel_limits = _limits(spine, schema, limits)
@@ -145,6 +171,8 @@ def posterior_problem(
         spine,
         Problem(tree, answers, kernel_limits, steps),
         measured,
+        queries,
+        precisions,
         _free(tree, kernel_limits),
         possible,
         step,
@@ -156,12 +184,12 @@ def _tree(spine: Spine) -> Tree:
     ancestor = np.array([spine.ancestors(level) for level in finest_first], np.int32)
     offsets = [spine.finest_offsets(level) for level in finest_first]
     level_begin = np.concatenate([[0], np.cumsum([len(begin) for begin in offsets])])
-    return Tree(ancestor, np.concatenate(offsets), level_begin)
+    return Tree(ancestor, np.concatenate(offsets), level_begin, min(2, len(ancestor) - 1))
 
 
 def _answers(
     spine: Spine, levels: Sequence[LevelModel], rows: AnswerRows, n_cells: int, gaussian: bool
-) -> tuple[Answers, Int32s]:
+) -> tuple[tuple[str, ...], Floats, Answers, Int32s]:
     geolevel, queries, n_values = [], [], []
     precision, precision_step, measured = [], [], []
     for number in range(spine.finest, -1, -1):
@@ -173,7 +201,7 @@ def _answers(
             geolevel.append(spine.finest - number)
             queries.append(query)
             n_values.append(n_geounits * query.size)
-            precision.append(inverse_parameters(of_query, gaussian=gaussian))
+            precision.append(of_query)
             precision_step.append(int(len(of_query) > 1))
             values = rows.rows(number, [query], 0, n_geounits)
             if int(np.abs(values.astype(np.int64)).max(initial=0)) > LARGEST:
@@ -183,17 +211,19 @@ def _answers(
                     code="draws-unsuited",
                 )
             measured.append(values.astype(np.int32).ravel())
+    precisions = np.concatenate([*precision, np.zeros(0)])
     kernel = Answers(
         np.array(geolevel, np.int64),
         answer_tables(queries, n_cells),
         _begins(n_values),
         np.array([query.size for query in queries], np.int64),
-        np.concatenate([*precision, np.zeros(0)]),
+        inverse_parameters(precisions, gaussian=gaussian),
         _begins([len(part) for part in precision]),
         np.array(precision_step, np.int64),
         gaussian,
     )
-    return kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
+    names = tuple(query.name for query in queries)
+    return names, precisions, kernel, np.concatenate([*measured, np.zeros(0, np.int32)])
 
 
 def inverse_parameters(precisions: Floats, *, gaussian: bool) -> Floats:

@@ -1,15 +1,19 @@
 """Chains until they agree: what is watched, and the draws that are taken from them.
 
-Chains begin from tables that were moved apart and run for a number of sweeps. The first half is thrown away. If what is
-left does not pass the rule of `convergence`, the chains run as long again. Draws are states of the second half, evenly
-spaced.
+First the parameters that all areas share are learned: chains that draw them run from the released counts, and the mean
+of what they drew is then held. The law of the draws is the posterior given these values. To draw them as well would
+take a hundred times as long, since measurements of single blocks say little about them.
+
+Then chains begin from tables that were moved apart. From FIRST_SEGMENTS on they are compared now and then; the first
+quarter of what they did is thrown away. Draws are states of the rest, evenly spaced, as soon as it passes the rule of
+`convergence`.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +28,36 @@ from tallyveil.estimation.posterior.convergence import (
     effective_sizes,
     split_reduction,
 )
-from tallyveil.estimation.posterior.prior import CLASSES
+from tallyveil.estimation.posterior.prior import CLASSES, Common, averaged
 from tallyveil.estimation.posterior.problem import PosteriorProblem
+from tallyveil.estimation.posterior.residuals import Residuals, residuals_of, squared_residuals
 from tallyveil.schema.counts import PublicCounts
 from tallyveil.subspace.diagnostics import scale_reduction
 
+Result = TypeVar("Result")
+
 CHAINS: Final = 4
-SEGMENTS: Final = 52
-"""Parts of the sweeps done so far, each of which ends with a state that may become a draw: 26 of each chain, 104 of
-all. With more, states are so near each other that they say little more. A quarter of it is a whole number."""
+LEARNING: Final = 160
+"""Sweeps of each chain from which the common parameters are learned, without the first quarter, in which they come
+from far away. Twice as many would double the time, for values that differ little."""
+SEGMENTS: Final = 56
+"""Parts of the sweeps done so far, each of which ends with a state that may become a draw. With these many, they are
+joined in pairs, and chains go on with parts that are twice as long."""
+FIRST_SEGMENTS: Final = 40
+"""Segments with which chains are compared: 30 of each chain are left, from which draws are taken. With more, states are
+so near each other that they say little more."""
+MORE_SEGMENTS: Final = 8
+"""Segments after which they are compared again. Of 40, 48 and 56 a quarter, and half of what is left, are whole."""
+THROWN: Final = 4
+"""One part of so many is thrown away. With the common parameters held, the slowest quantity forgets where it was in
+about 20 sweeps."""
 ROWS: Final = 16
-"""Moments of a segment at which parameters and coarse counts are kept, 208 of each quarter of a chain. The largest
-R-hat of some thousand quantities of independent draws is then about 1.008; with half as many moments it would be above
+"""Moments of a segment at which parameters and coarse counts are kept, 240 of each half of a chain. The largest
+R-hat of some thousand quantities of independent draws is then about 1.007; with half as many moments it would be above
 1.01."""
-FIRST_SWEEPS: Final = SEGMENTS * ROWS
-"""Sweeps before the chains are compared for the first time. About 100 are needed to forget where they began."""
-LONGEST: Final = 32 * FIRST_SWEEPS
+FIRST_SWEEPS: Final = FIRST_SEGMENTS * ROWS
+"""Sweeps before the chains are compared for the first time."""
+LONGEST: Final = 16 * SEGMENTS * ROWS
 """Sweeps after which chains that still disagree are given up."""
 FAR_SWEEPS: Final = 20
 """Sweeps by which chains are moved apart, with measurements of blocks and families that weigh less."""
@@ -47,7 +65,7 @@ FAR_WEIGHTS: Final = (1.0, 0.3, 0.1, 0.0)
 """What these measurements weigh for each chain. With 0 the model alone says where people are."""
 LISTENING: Final = 0.2
 """Seconds after which Ctrl-C is noticed: it seems immediate, and waking up costs nothing."""
-MOST_DRAWS: Final = CHAINS * SEGMENTS // 2
+MOST_DRAWS: Final = CHAINS * (FIRST_SEGMENTS - FIRST_SEGMENTS // THROWN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,13 +73,14 @@ class Convergence:
     """What was compared when chains had run for some sweeps.
 
     Attributes:
-        sweeps: Sweeps of each chain, of which the first half was thrown away.
-        reduction: Largest split R-hat of the parameters of which there are few, and of the watched counts from the root
-            down to two geolevels above the blocks. Watched are groups of all steps to the classed one.
+        sweeps: Sweeps of each chain, of which the first quarter was thrown away.
+        reduction: Largest split R-hat of the mean logarithm of the blocks' concentrations, of the number of empty
+            blocks, and of the watched counts from the root down to two geolevels above the blocks. Watched are groups
+            of all steps to the classed one.
         at_families: 99th percentile of the split R-hat of the families' watched counts with a mean above 0.01.
         at_blocks: The same of the blocks' totals.
-        effective: Smallest effective sample size of parameters and coarse counts.
-        n_watched: Number of parameters and coarse counts.
+        effective: Smallest effective sample size of these.
+        n_watched: Number of these.
     """
 
     sweeps: int
@@ -86,11 +105,12 @@ class _Segment:
     """What is remembered of some consecutive sweeps of one chain.
 
     Attributes:
-        series: Parameters and coarse counts at ROWS moments, evenly spaced; shape (ROWS, quantities), float32.
+        series: Watched quantities at ROWS moments, evenly spaced; shape (ROWS, quantities), float32.
         sums: Sum over the sweeps of the total of each block; shape (blocks,).
         squares: Sum of its square.
         family_sums: Sum of the watched counts of each family; shape (families, columns).
         family_squares: Sum of their squares.
+        squares_of_residuals: Mean squares of the residuals at the end, as `squared_residuals` has them.
         state: The counts at the end.
     """
 
@@ -99,7 +119,25 @@ class _Segment:
     squares: Floats
     family_sums: Floats
     family_squares: Floats
+    squares_of_residuals: Floats
     state: PublicCounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """What chains that agree have drawn.
+
+    Attributes:
+        draws: The draws: counts of the finest geolevel.
+        convergence: What was compared.
+        common: The common parameters that were learned and held.
+        residuals: Squared residuals of the states from which draws are taken.
+    """
+
+    draws: list[PublicCounts]
+    convergence: Convergence
+    common: Common
+    residuals: list[Residuals]
 
 
 @dataclass(slots=True, eq=False)
@@ -129,10 +167,18 @@ class _Watched:
             family_sums += of_families
             family_squares += of_families.astype(np.float64) ** 2
             if sweep % (sweeps // ROWS) == 0:
-                row = np.concatenate([_parameters(self.chain), *_coarse(problem, of_families)])
+                row = np.concatenate([_summaries(self.chain), *_coarse(problem, of_families)])
                 series.append(row.astype(np.float32))
         self.segments.append(
-            _Segment(np.array(series), sums, squares, family_sums, family_squares, _sparse(self.chain))
+            _Segment(
+                np.array(series),
+                sums,
+                squares,
+                family_sums,
+                family_squares,
+                squared_residuals(problem, state.residual),
+                _sparse(self.chain),
+            )
         )
 
     def halve(self) -> None:
@@ -146,6 +192,7 @@ class _Watched:
                 first.squares + second.squares,
                 first.family_sums + second.family_sums,
                 first.family_squares + second.family_squares,
+                second.squares_of_residuals,
                 second.state,
             )
             for first, second in pairs
@@ -161,7 +208,7 @@ def sample(
     longest: int = LONGEST,
     workers: int = 1,
     advanced: Callable[[int], None] = lambda sweeps: None,
-) -> tuple[list[PublicCounts], Convergence]:
+) -> Sampled:
     """Draw tables of counts from the posterior.
 
     Args:
@@ -173,42 +220,70 @@ def sample(
         workers: Chains that run at once. Draws do not depend on it.
         advanced: Told of finished sweeps.
     Returns:
-        The draws, and what was compared.
+        The draws, and what chains say about them.
     Raises:
         SolverError: the chains do not agree after `longest` sweeps.
     """
     stopped = Event()
     with ThreadPoolExecutor(max_workers=max(1, min(workers, CHAINS))) as pool:
         try:
-            chains = list(pool.map(lambda i: _Watched(_far(problem, key, i, counts)), range(CHAINS)))
-            per_segment = FIRST_SWEEPS // SEGMENTS
+            common = _learned(pool, problem, key, counts, stopped)
+            far = [pool.submit(_far, problem, key, i, counts, common) for i in range(CHAINS)]
+            chains = [_Watched(chain) for chain in _results(far)]
+            per_segment = FIRST_SWEEPS // FIRST_SEGMENTS
+            done = 0
             while True:
-                for _ in range(SEGMENTS - len(chains[0].segments)):
-                    running = [pool.submit(watched.run, per_segment, stopped) for watched in chains]
-                    # Libraries may let the wait for a thread go on after a signal: Python then looks at Ctrl-C only
-                    # between two waits.
-                    while wait(running, timeout=LISTENING).not_done:
-                        pass
-                    for future in running:
-                        future.result()
-                    advanced(per_segment)
-                convergence = _compared(
-                    [watched.segments[SEGMENTS // 2 :] for watched in chains], per_segment
-                )
+                _results([pool.submit(watched.run, per_segment, stopped) for watched in chains])
+                advanced(per_segment)
+                done += 1
+                if done < FIRST_SEGMENTS or done % MORE_SEGMENTS:
+                    continue
+                kept = [watched.segments[done // THROWN :] for watched in chains]
+                convergence = _compared(kept, done * per_segment, per_segment)
                 if convergence.passed:
-                    return _spread(chains, number), convergence
-                if 2 * convergence.sweeps > longest:
+                    states = [segment.squares_of_residuals for segments in kept for segment in segments]
+                    return Sampled(_spread(kept, number), convergence, common, residuals_of(problem, states))
+                if (done + MORE_SEGMENTS) * per_segment > longest:
                     raise _not_converged(convergence)
-                for watched in chains:
-                    watched.halve()
-                per_segment *= 2
+                if done == SEGMENTS:
+                    for watched in chains:
+                        watched.halve()
+                    done //= 2
+                    per_segment *= 2
         finally:
             # The pool waits for its threads: after Ctrl-C they end with the sweep they are at.
             stopped.set()
 
 
-def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> Chain:
-    """A chain that begins away from the others."""
+def _results(running: Sequence[Future[Result]]) -> list[Result]:
+    """Wait for what threads do."""
+    # Libraries may let the wait for a thread go on after a signal: Python then looks at Ctrl-C only between two waits.
+    while wait(running, timeout=LISTENING).not_done:
+        pass
+    return [future.result() for future in running]
+
+
+def _learned(
+    pool: ThreadPoolExecutor, problem: PosteriorProblem, key: int, counts: Int32s, stopped: Event
+) -> Common:
+    """The common parameters, from chains that draw them."""
+
+    def drawn(number: int) -> list[Common]:
+        # Numbers of their own, so that no randomness is used twice.
+        chain = Chain.begin(problem, key, 2 * CHAINS + number, counts)
+        commons = []
+        for _ in range(LEARNING):
+            if stopped.is_set():
+                break
+            chain.run(1)
+            commons.append(chain.parameters.common)
+        return commons[LEARNING // THROWN :]
+
+    return averaged([x for xs in _results([pool.submit(drawn, i) for i in range(CHAINS)]) for x in xs])
+
+
+def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s, common: Common) -> Chain:
+    """A chain that begins away from the others, and holds the common parameters."""
     answers = problem.kernel.answers
     fine = np.repeat(answers.geolevel <= 1, np.diff([*answers.precision_begin, len(answers.precision)]))
     weights = np.where(fine, FAR_WEIGHTS[number], 1.0)
@@ -218,9 +293,10 @@ def _far(problem: PosteriorProblem, key: int, number: int, counts: Int32s) -> Ch
     )
     # Its sweeps have numbers of their own chain, so that no randomness is used twice.
     away = Chain.begin(loose, key, CHAINS + number, counts)
+    away.hold(common)
     away.run(FAR_SWEEPS)
     chain = Chain.begin(problem, key, number, away.counts())
-    chain.parameters = away.parameters
+    chain.parameters, chain.is_held = away.parameters, True
     return chain
 
 
@@ -229,18 +305,12 @@ def _columns(problem: PosteriorProblem) -> int:
     return int(np.searchsorted(problem.step, problem.kernel.steps.classed, side="right"))
 
 
-def _parameters(chain: Chain) -> Floats:
-    """The parameters of which there are few, most as logarithms."""
-    parameters, problem = chain.parameters, chain.problem
-    telling = chain.state.people[:, 0] > 1  # the classes of other blocks say nothing
-    logs = [
-        np.log(CLASSES[parameters.block_class[telling]]).mean(keepdims=True),
-        np.log([parameters.size_shape, parameters.size_spread, parameters.empty_near]),
-        [parameters.size_centre, parameters.empty_mean, float((chain.state.people[:, 0] == 0).sum())],
-        *(np.log(near[:-1]) for near in parameters.near),
-        np.log(parameters.concentration[problem.divided & ~problem.has_class]),
-    ]
-    return np.concatenate(logs)
+def _summaries(chain: Chain) -> Floats:
+    """What is watched of all blocks together."""
+    size = chain.state.people[:, 0]
+    telling = size > 1  # the classes of other blocks say nothing
+    classes = CLASSES[chain.parameters.block_class[telling]]
+    return np.array([float(np.log(classes).sum()) / max(1, len(classes)), float((size == 0).sum())])
 
 
 def _coarse(problem: PosteriorProblem, of_families: Integers) -> Iterator[Floats]:
@@ -251,8 +321,8 @@ def _coarse(problem: PosteriorProblem, of_families: Integers) -> Iterator[Floats
         yield summed.ravel().astype(np.float64)
 
 
-def _compared(chains: list[list[_Segment]], per_segment: int) -> Convergence:
-    """What the second halves of all chains say."""
+def _compared(chains: list[list[_Segment]], sweeps: int, per_segment: int) -> Convergence:
+    """What the segments that are kept of all chains say."""
     series = np.stack([np.concatenate([s.series for s in segments]) for segments in chains]).astype(
         np.float64
     )
@@ -260,7 +330,7 @@ def _compared(chains: list[list[_Segment]], per_segment: int) -> Convergence:
     parts = [part for segments in chains for part in (segments[:half], segments[half:])]
     n = half * per_segment
     return Convergence(
-        sweeps=2 * len(chains[0]) * per_segment,
+        sweeps=sweeps,
         reduction=float(split_reduction(series).max()),
         at_families=_percentile(parts, n, "family_sums", "family_squares"),
         at_blocks=_percentile(parts, n, "sums", "squares"),
@@ -281,13 +351,12 @@ def _percentile(parts: list[list[_Segment]], n: int, sums: str, squares: str) ->
     return float(np.quantile(factors, 0.99)) if factors.size else 1.0
 
 
-def _spread(chains: list[_Watched], number: int) -> list[PublicCounts]:
-    """Draws evenly from all chains, and from each evenly over its second half."""
-    states = [[segment.state for segment in watched.segments[SEGMENTS // 2 :]] for watched in chains]
+def _spread(chains: list[list[_Segment]], number: int) -> list[PublicCounts]:
+    """Draws evenly from all chains, and from each evenly over what is kept of it."""
     draws = []
-    for i, of_chain in enumerate(states):
+    for i, segments in enumerate(chains):
         n = len(range(i, number, CHAINS))
-        draws.append([of_chain[(2 * k + 1) * len(of_chain) // (2 * n)] for k in range(n)])
+        draws.append([segments[(2 * k + 1) * len(segments) // (2 * n)].state for k in range(n)])
     return [draws[k % CHAINS][k // CHAINS] for k in range(number)]
 
 

@@ -22,9 +22,14 @@ cell c is
 
     size(N) / (x + 1) * product over steps of (n_child + a p_child) / (n_parent + a),
 
-where size(0) = f(1) / f(0), and size(N) = (N + 1) f(N + 1) / f(N) for N > 0, with f the law of sizes. The factorials
-of the multinomial coefficients cancel but for x + 1. If N and N + 1 are in different size classes, the ratio is also
-multiplied by the share of the block's class of concentration in the size class of N + 1, over that in the one of N.
+where size(N) = (N + 1) f(N + 1) / f(N) = (N + shape) rise for N > 0, with f the law of the sizes of occupied blocks.
+The factorials of the multinomial coefficients cancel but for x + 1. A move whose window reaches N = 0, or two size
+classes, has factors besides: the first person of a block makes a block of its tract occupied that was empty, of which
+the tract says how likely it is; and the block's class is more or less frequent in the other size class.
+
+The probability that a block of a tract is empty is integrated out: with v empty and o occupied ones, the next block is
+empty with a probability in proportion to `none + v`, and occupied in proportion to `some + o` (Polya's urn). Were it
+drawn instead, it would hold the number of empty blocks near where it is.
 
 **Which pairs.** A reflection i -> (s - i) mod n with a random s pairs all n blocks (or levels of an attribute) at once,
 each two of them with probability 1 / n. It does not depend on the state. A pair of empty places is left as it is, so
@@ -108,11 +113,13 @@ class Tree(NamedTuple):
         ancestor: Geounit of each block at each geolevel; shape (geolevels, blocks). Row 0 counts the blocks.
         begin: First block of each geounit, of one geolevel after the other, each with one entry more at its end.
         level_begin: Where each geolevel begins in `begin`; one entry more at the end.
+        tract: Row of `ancestor` of the geounits that share a probability of empty blocks.
     """
 
     ancestor: Int32Rows
     begin: Integers
     level_begin: Integers
+    tract: int
 
 
 class Steps(NamedTuple):
@@ -138,8 +145,10 @@ class Prior(NamedTuple):
         concentration: Concentration of each group's division.
         block_concentration: That of the classed step's divisions, of each block.
         rise: mean / (mean + shape) of each family's law of sizes.
-        first: f(1) / f(0) of each block's law of sizes.
+        first: Probability of one person in an occupied block, of each family.
         shape: Shape of the negative binomial law of sizes.
+        none: Weight of empty blocks in each tract, before any is counted.
+        some: The same of occupied ones.
         size_class: Class of each size; sizes beyond the end have the last one.
         log_share: Logarithm of the share of each class of concentration among the blocks of each size class.
         block_class: Class of concentration of each block.
@@ -151,6 +160,8 @@ class Prior(NamedTuple):
     rise: Floats
     first: Floats
     shape: float
+    none: float
+    some: float
     size_class: Integers
     log_share: FloatRows
     block_class: Integers
@@ -163,15 +174,21 @@ class State(NamedTuple):
         people: Persons of each group of each block; shape (blocks, columns).
         residual: Answer - measurement, of the tables of `Answers`.
         limited: Values of the answers of `Limits`.
+        vacant: Empty blocks of each tract, without those that limits hold empty.
+        occupied: Occupied ones, without those that limits hold occupied.
         weights: Room for the weights of a window.
         slopes: Room for what Laplace noise adds to the logarithms of neighbouring ones.
+        factors: Room for the factors of the prior's ratios; shape (4, steps).
     """
 
     people: Int32Rows
     residual: Int32s
     limited: Int32s
+    vacant: Int32s
+    occupied: Int32s
     weights: Floats
     slopes: Floats
+    factors: FloatRows
 
 
 class Places(NamedTuple):
@@ -203,7 +220,7 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
     tree, answers, limits, steps = problem
     return (
         Problem(
-            Tree(uncounted(tree.ancestor), uncounted(tree.begin), uncounted(tree.level_begin)),
+            Tree(uncounted(tree.ancestor), uncounted(tree.begin), uncounted(tree.level_begin), tree.tract),
             Answers(
                 uncounted(answers.geolevel),
                 uncounted(answers.answer_of),
@@ -231,6 +248,8 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(prior.rise),
             uncounted(prior.first),
             prior.shape,
+            prior.none,
+            prior.some,
             uncounted(prior.size_class),
             uncounted(prior.log_share),
             uncounted(prior.block_class),
@@ -239,47 +258,80 @@ def _views(problem: Problem, prior: Prior, state: State) -> tuple[Problem, Prior
             uncounted(state.people),
             uncounted(state.residual),
             uncounted(state.limited),
+            uncounted(state.vacant),
+            uncounted(state.occupied),
             uncounted(state.weights),
             uncounted(state.slopes),
+            uncounted(state.factors),
         ),
     )
 
 
 @hot
-def _one_more(
-    problem: Problem, state: State, prior: Prior, b: int, c: int, step: int, shift: int
-) -> tuple[float, float]:
-    """Ratio of the prior with one person more in cell c of block b, after `shift` more were added to this cell, as
-    numerator and denominator: one division for a whole move costs less than one for each factor.
+def _factors(
+    problem: Problem,
+    state: State,
+    prior: Prior,
+    place: tuple[int, int],
+    step: int,
+    top: Floats,
+    bottom: Floats,
+) -> int:
+    """Numbers from which the prior's ratio with one person more in a place (block and cell) follows. With k persons
+    more than now it is the product of top + k over the product of bottom + k, for sizes above 0 and but for `rise`.
+    Returns how many there are of each.
 
     Factors of steps before `step` are left out: there, the other place of the move is in the same group.
     """
+    b, c = place
     steps, family = problem.steps, problem.tree.ancestor[1, b]
-    parent = steps.group[step - 1, c] if step > 0 else np.int32(0)
-    bottom = 1.0
+    last = steps.group.shape[0]
+    j = 0
     if step == 0:
-        n = state.people[b, 0] + shift
-        ratio = (n + prior.shape) * prior.rise[family] if n > 0 else prior.first[b]
-        at, last = prior.size_class[min(n, prior.size_class.size - 1)], prior.size_class.size - 1
-        following = prior.size_class[min(n + 1, last)]
-        if at != following:
-            of_block = prior.block_class[b]
-            ratio *= np.exp(prior.log_share[following, of_block] - prior.log_share[at, of_block])
-        step = 1
-        whole = float(n)
-    else:
-        ratio = 1.0
-        whole = -1.0
-    for i in range(step, steps.group.shape[0]):
+        top[0] = state.people[b, 0] + prior.shape
+        j = 1
+    for i in range(max(step, 1), last):
+        parent, group = steps.group[i - 1, c], steps.group[i, c]
         a = prior.block_concentration[b] if i == steps.classed else prior.concentration[parent]
-        group = steps.group[i, c]
-        n = state.people[b, group] + shift
-        ratio *= n + a * prior.mean[family, group]
+        top[j] = state.people[b, group] + a * prior.mean[family, group]
         # The first group that differs has the same parent in both places, where nothing changes.
-        if whole >= 0:
-            bottom *= whole + a
-        parent, whole = group, float(n)
-    return float(ratio), float(bottom * (whole + 1.0))
+        if j > 0:
+            bottom[j - 1] = state.people[b, parent] + a
+        j += 1
+    bottom[j - 1] = state.people[b, steps.group[last - 1, c]] + 1.0
+    return j
+
+
+@hot
+def _size_factor(problem: Problem, prior: Prior, b: int, n: int, vacant: int, occupied: int) -> float:
+    """What multiplies the prior's ratio with one person more in block b where it has n, besides the factors that hold
+    for all sizes.
+
+    Args:
+        problem, prior: The law.
+        b, n: The block, and its persons.
+        vacant: Empty blocks of the tract.
+        occupied: Occupied ones.
+    """
+    factor = 1.0
+    if n == 0:
+        family = problem.tree.ancestor[1, b]
+        # The block is among the empty ones.
+        factor = (prior.some + occupied) / (prior.none + vacant - 1)
+        factor *= prior.first[family] / (prior.shape * prior.rise[family])
+    last = prior.size_class.size - 1
+    at, following = prior.size_class[min(n, last)], prior.size_class[min(n + 1, last)]
+    if at != following:
+        of_block = prior.block_class[b]
+        factor *= np.exp(prior.log_share[following, of_block] - prior.log_share[at, of_block])
+    return float(factor)
+
+
+@hot
+def _has_one_factor(prior: Prior, least: int, most: int) -> bool:
+    """Whether all sizes from `least` to `most` are above 0 and in one size class."""
+    last = prior.size_class.size - 1
+    return least > 0 and prior.size_class[min(least, last)] == prior.size_class[min(most, last)]
 
 
 @hot
@@ -330,7 +382,7 @@ def _slopes(
 
     Returns:
         With Gaussian noise the first of these slopes, and by how much each is smaller than the one before. With Laplace
-        noise both are 0, and the slopes are in `slopes`.
+        noise both mean nothing, and the slopes are in `slopes`.
     """
     answers = problem.answers
     linear = 0.0
@@ -344,24 +396,44 @@ def _slopes(
         if u == v and i == j:
             continue
         step, at = answers.precision_step[t], answers.precision_begin[t]
-        for geounit, answer, sign in ((u, i, 1), (v, j, -1)):
-            if answer < 0:
-                continue
-            w = answers.precision[at + step * geounit]
-            r = residual[answers.begin[t] + geounit * answers.size[t] + answer]
-            if answers.gaussian:
-                linear -= w * sign * r
-                square += w
-            else:
+        begin, size = answers.begin[t], answers.size[t]
+        if i >= 0:
+            w, r = answers.precision[at + step * u], residual[begin + u * size + i]
+            linear -= w * r
+            square += w
+            if not answers.gaussian:
                 for k in range(low, high):
-                    slopes[k - low] += w * (abs(r + sign * k) - abs(r + sign * (k + 1)))
+                    slopes[k - low] += w * (abs(r + k) - abs(r + (k + 1)))
+        if j >= 0:
+            w, r = answers.precision[at + step * v], residual[begin + v * size + j]
+            linear += w * r
+            square += w
+            if not answers.gaussian:
+                for k in range(low, high):
+                    slopes[k - low] += w * (abs(r - k) - abs(r - (k + 1)))
     return linear - (low + 0.5) * square, square
+
+
+@hot
+def _count_occupied(state: State, tract: int, b: int, k: int) -> None:
+    """Count block b of a tract as empty or occupied before it gets k persons."""
+    n = state.people[b, 0]
+    if n == 0 and k > 0:
+        state.vacant[tract] -= 1
+        state.occupied[tract] += 1
+    elif n > 0 and n + k == 0:
+        state.vacant[tract] += 1
+        state.occupied[tract] -= 1
 
 
 @hot
 def _apply(problem: Problem, state: State, k: int, places: Places) -> None:
     """Shift k persons from the second place to the first."""
-    steps, ancestor = problem.steps, problem.tree.ancestor
+    steps, ancestor, row = problem.steps, problem.tree.ancestor, problem.tree.tract
+    if places.b != places.b2:
+        _count_occupied(state, ancestor[row, places.b], places.b, k)
+        if places.b2 != NOWHERE:
+            _count_occupied(state, ancestor[row, places.b2], places.b2, -k)
     for i in range(steps.group.shape[0]):
         state.people[places.b, steps.group[i, places.c]] += k
         if places.b2 != NOWHERE:
@@ -410,13 +482,59 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
     is_steep = gaussian and abs(slope) > MOST_SLOPE
     likelier, falls = np.exp(min(max(slope, -MOST_SLOPE), MOST_SLOPE)), np.exp(-fall)
     n = high - low
+    tops, bottoms, tops2, bottoms2 = state.factors
+    m = _factors(problem, state, prior, (b, c), step, tops, bottoms)
+    m2 = 0
+    scale = 1.0
+    is_edge = False
+    if b != b2:
+        # Persons of each block with the least shift. Where these change, more than the factors may.
+        size, size2 = state.people[b, 0] + low, 0
+        family, tract, tract2 = problem.tree.ancestor[1, b], problem.tree.ancestor[problem.tree.tract, b], -1
+        vacant, occupied = state.vacant[tract], state.occupied[tract]
+        vacant2, occupied2 = 0, 0
+        scale = prior.rise[family]
+        is_edge = not _has_one_factor(prior, size, size + n)
+        if size == 0 and low < 0:
+            vacant += 1
+            occupied -= 1
+        if b2 != NOWHERE:
+            size2, tract2 = state.people[b2, 0] - low, problem.tree.ancestor[problem.tree.tract, b2]
+            scale /= prior.rise[problem.tree.ancestor[1, b2]]
+            is_edge = is_edge or not _has_one_factor(prior, size2 - n, size2)
+            was_empty = int(size2 + low == 0 and low < 0)
+            if tract2 == tract:
+                vacant -= was_empty
+                occupied += was_empty
+            else:
+                vacant2, occupied2 = state.vacant[tract2] - was_empty, state.occupied[tract2] + was_empty
+    if b2 != NOWHERE:
+        m2 = _factors(problem, state, prior, (b2, c2), step, tops2, bottoms2)
     weight = total = weights[0] = 1.0
     for i in range(n):
-        top, bottom = _one_more(problem, state, prior, b, c, step, low + i)
-        if b2 != NOWHERE:
-            bottom2, top2 = _one_more(problem, state, prior, b2, c2, step, -low - i - 1)
-            top *= top2
-            bottom *= bottom2
+        k = float(low + i)
+        top, bottom = scale, 1.0
+        for j in range(m):
+            top *= tops[j] + k
+            bottom *= bottoms[j] + k
+        for j in range(m2):
+            top *= bottoms2[j] - 1.0 - k
+            bottom *= tops2[j] - 1.0 - k
+        if is_edge:
+            top *= _size_factor(problem, prior, b, size + i, vacant, occupied)
+            if size + i == 0:
+                vacant -= 1
+                occupied += 1
+            if b2 != NOWHERE:
+                is_last = int(size2 - i == 1)
+                if tract2 == tract:
+                    vacant += is_last
+                    occupied -= is_last
+                    bottom *= _size_factor(problem, prior, b2, size2 - i - 1, vacant, occupied)
+                else:
+                    vacant2 += is_last
+                    occupied2 -= is_last
+                    bottom *= _size_factor(problem, prior, b2, size2 - i - 1, vacant2, occupied2)
         if is_steep:
             likelier = np.exp(min(max(slope - i * fall, -MOST_SLOPE), MOST_SLOPE))
         elif not gaussian:
@@ -427,8 +545,8 @@ def shift(rng: Any, problem: Problem, prior: Prior, state: State, places: Places
         if weight > LARGE:
             # Weights are known up to a factor only: that of the present shift becomes 1.
             total /= weight
-            for k in range(i + 1):
-                weights[k] /= weight
+            for place in range(i + 1):
+                weights[place] /= weight
             weight = 1.0
         weights[i + 1] = weight
         total += weight

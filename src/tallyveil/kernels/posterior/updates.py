@@ -5,14 +5,15 @@ blocks, and a block's division of a group is Dirichlet-multinomial around its fa
 laws. Given the counts it is drawn by the auxiliary *tables* of Teh et al. 2006 (the Chinese restaurant): where n
 persons fall into a group whose expected weight is w = concentration * share, the number of tables is the sum of
 independent 0/1 variables with probabilities w / (w + i), i = 0 .. n - 1. Given the tables, shares have a Dirichlet law
-(prior weight + tables). The tables of one geolevel are the persons of the next. Concentrations are moved by random
-walks with the tables summed out.
+(prior weight + tables). Where a part of the weight is not due to the shares above but the same everywhere, each table
+belongs to this part as often as its share of the weight says. The other tables of one geolevel are the persons of the
+next. Concentrations are moved by random walks with the tables summed out.
 
 Oracle: `tests.oracles.posterior` draws parameters and counts from their joint law, which updates must keep (Geweke).
 """
 
 from math import lgamma
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,18 @@ from tallyveil.kernels.compiled import internal, njit
 LEAST_SHARE: Final = 1e-30
 """Smaller shares are raised to this, so that logarithms and ratios stay finite. It is too small to matter: twice as
 much would change probabilities by 1e-30."""
+
+
+class Groups(NamedTuple):
+    """How groups are divided.
+
+    Attributes:
+        parent: Column of the group that each group is part of; -1 for column 0.
+        added: Weight of each group in the Dirichlet law of its geounit's shares, besides what the geounit above says.
+    """
+
+    parent: Int32s
+    added: Floats
 
 
 @internal
@@ -35,7 +48,12 @@ def _n_tables(rng: Any, n: int, weight: float) -> int:
 
 @njit(nogil=True, cache=True)
 def log_divisions(
-    count: NarrowArray, above: Int32s, parent: Int32s, mean: FloatRows, old: Floats, new: Floats
+    count: NarrowArray,
+    above: Int32s,
+    groups: Groups,
+    mean: FloatRows,
+    old: Floats,
+    new: Floats,
 ) -> Floats:
     """For each group, the logarithm of how much likelier its divisions are with the new concentrations than with the
     old.
@@ -43,13 +61,17 @@ def log_divisions(
     Args:
         count: Persons, or tables, of each group of each geounit; shape (geounits, columns).
         above: The geounit whose shares each geounit's divisions are around.
-        parent: Column of the group that each group is part of.
+        groups: How groups are divided.
         mean: Shares of the geounits above.
         old: Concentration of each group's division.
         new: The new ones; where they are equal nothing is computed.
     """
+    parent, added = groups.parent, groups.added
     logs = np.zeros(parent.size)
     whole = np.zeros(parent.size, np.int64)
+    besides = np.zeros(parent.size)
+    for g in range(1, parent.size):
+        besides[parent[g]] += added[g]
     for u in range(count.shape[0]):
         whole[:] = 0
         for g in range(1, parent.size):
@@ -57,12 +79,13 @@ def log_divisions(
             p = parent[g]
             if n > 0 and old[p] != new[p]:
                 whole[p] += n
-                w, w_new = old[p] * mean[above[u], g], new[p] * mean[above[u], g]
+                w, w_new = old[p] * mean[above[u], g] + added[g], new[p] * mean[above[u], g] + added[g]
                 logs[p] += lgamma(n + w_new) - lgamma(w_new) - lgamma(n + w) + lgamma(w)
         for g in range(parent.size):
             n = whole[g]
             if n > 0:
-                logs[g] += lgamma(new[g]) - lgamma(n + new[g]) - lgamma(old[g]) + lgamma(n + old[g])
+                before, after = old[g] + besides[g], new[g] + besides[g]
+                logs[g] += lgamma(after) - lgamma(n + after) - lgamma(before) + lgamma(n + before)
     return logs
 
 
@@ -71,29 +94,34 @@ def tables_of(
     rng: Any,
     count: NarrowArray,
     above: Int32s,
-    parent: Int32s,
+    groups: Groups,
     mean: FloatRows,
     concentration: FloatRows,
     row: Integers,
 ) -> IntegerRows:
-    """Tables of every group of every geounit, summed over the geounits of each geounit above.
+    """Tables of every group of every geounit that are due to the shares above, summed over the geounits of each geounit
+    above.
 
     Args:
         rng: Generator.
         count: Persons of each group, or tables of the geolevel below; shape (geounits, columns).
         above: The geounit above each.
-        parent: Column of the group that each group is part of.
+        groups: How groups are divided.
         mean: Shares of the geounits above; shape (geounits above, columns).
         concentration: Concentration of each group's division; each row holds for some of the geounits.
         row: The row for each geounit.
     """
+    parent, added = groups.parent, groups.added
     tables = np.zeros(mean.shape, np.int64)
     for u in range(count.shape[0]):
         for g in range(1, parent.size):
             n = count[u, g]
             if n > 0:
-                weight = concentration[row[u], parent[g]] * mean[above[u], g]
-                tables[above[u], g] += _n_tables(rng, n, weight)
+                of_above = concentration[row[u], parent[g]] * mean[above[u], g]
+                n_tables = _n_tables(rng, n, of_above + added[g])
+                if added[g] > 0:
+                    n_tables = rng.binomial(n_tables, of_above / (of_above + added[g]))
+                tables[above[u], g] += n_tables
     return tables
 
 
@@ -182,57 +210,82 @@ def walk_class_shares(rng: Any, likely: FloatRows, shares: Floats, widths: Float
                     shares[k], shares[other] = new, rest
 
 
+class SizeSums(NamedTuple):
+    """What the sizes of the blocks of each family say of their mean.
+
+    Attributes:
+        persons: Persons of each family.
+        occupied: Its occupied blocks.
+    """
+
+    persons: Integers
+    occupied: Integers
+
+
 @internal
-def _log_size(size: Integers, first: int, last: int, mean: float, shape: float) -> float:
-    """Logarithm of the law of the sizes above 0 of blocks first .. last - 1: a negative binomial without 0."""
+def _log_mean(persons: int, occupied: int, mean: float, shape: float) -> float:
+    """Logarithm of the law of the sizes of some occupied blocks, a negative binomial without 0, as far as the mean
+    decides it: their number and their persons suffice.
+    """
     log_stop = np.log(shape / (mean + shape))
-    log_go = np.log(mean / (mean + shape))
     log_some = np.log(-np.expm1(shape * log_stop))
-    log = 0.0
-    for b in range(first, last):
-        n = size[b]
-        if n > 0:
-            log += (
-                lgamma(n + shape) - lgamma(shape) - lgamma(n + 1.0) + shape * log_stop + n * log_go - log_some
-            )
-    return log
+    return float(occupied * (shape * log_stop - log_some) + persons * np.log(mean / (mean + shape)))
 
 
 @njit(nogil=True, cache=True)
-def draw_sizes(
-    rng: Any, size: Integers, begin: Integers, mean: Floats, shape: float, centre: float, spread: float
-) -> float:
-    """A random-walk step for the mean of the sizes of each family, and some for the shape that all share.
+def walk_size_means(
+    rng: Any, families: SizeSums, mean: Floats, shape: float, centre: float, spread: float
+) -> None:
+    """Random walks of the mean of the sizes of each family.
 
     Args:
         rng: Generator.
-        size: Persons of each block.
-        begin: First block of each family.
-        mean: Mean of each family's negative binomial law, before 0 is left out of it; changed.
+        families: What is known of each family.
+        mean: Mean of its negative binomial law, before 0 is left out of it; changed.
         shape: Shape of the law.
         centre, spread: Mean and standard deviation of the logarithm of a mean.
-    Returns:
-        The shape.
     """
-    for f in range(begin.size - 1):
+    persons, occupied = families.persons, families.occupied
+    for f in range(mean.size):
         old = np.log(mean[f])
         # About one standard deviation where a family has 5 blocks, and where it has 60.
-        for width in (0.5, 0.15):
+        for width in (0.5, 0.15, 0.5, 0.15):
             new = old + width * rng.standard_normal()
-            log = _log_size(size, begin[f], begin[f + 1], np.exp(new), shape)
-            log -= _log_size(size, begin[f], begin[f + 1], np.exp(old), shape)
+            log = _log_mean(persons[f], occupied[f], np.exp(new), shape)
+            log -= _log_mean(persons[f], occupied[f], np.exp(old), shape)
             log -= ((new - centre) ** 2 - (old - centre) ** 2) / (2.0 * spread**2)
             if np.log(1.0 - rng.random()) < log:
                 old = new
         mean[f] = np.exp(old)
+
+
+@njit(nogil=True, cache=True)
+def walk_size_shape(
+    rng: Any, families: SizeSums, sizes: Integers, n_blocks: Integers, mean: Floats, shape: float
+) -> float:
+    """Random walks of the shape of the law of sizes, which all families share.
+
+    Args:
+        rng: Generator.
+        families, mean: As for `walk_size_means`.
+        sizes: The sizes above 0 that blocks have.
+        n_blocks: Number of blocks of each of these sizes.
+        shape: The shape before.
+    Returns:
+        The shape.
+    """
+    persons, occupied = families.persons, families.occupied
     # The same for 100, 4,000 and 100,000 blocks.
     for width in (0.3, 0.05, 0.01):
-        new_shape = shape * np.exp(width * rng.standard_normal())
+        new = shape * np.exp(width * rng.standard_normal())
         # log shape ~ N(0, 1.5^2): shapes from 1/20 (a few blocks have most people) to 20 (all are alike) are likely.
-        log = -(np.log(new_shape) ** 2 - np.log(shape) ** 2) / (2.0 * 1.5**2)
-        for f in range(begin.size - 1):
-            log += _log_size(size, begin[f], begin[f + 1], mean[f], new_shape)
-            log -= _log_size(size, begin[f], begin[f + 1], mean[f], shape)
+        log = -(np.log(new) ** 2 - np.log(shape) ** 2) / (2.0 * 1.5**2)
+        for f in range(mean.size):
+            log += _log_mean(persons[f], occupied[f], mean[f], new)
+            log -= _log_mean(persons[f], occupied[f], mean[f], shape)
+        for i in range(sizes.size):
+            n = sizes[i]
+            log += n_blocks[i] * (lgamma(n + new) - lgamma(new) - lgamma(n + shape) + lgamma(shape))
         if np.log(1.0 - rng.random()) < log:
-            shape = new_shape
+            shape = new
     return shape

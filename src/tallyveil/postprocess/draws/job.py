@@ -10,7 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from tallyveil.errors import ConfigError, StoreError
+from tallyveil.estimation.posterior.prior import Common
+from tallyveil.estimation.posterior.residuals import Residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, FIRST_SWEEPS, MOST_DRAWS, sample
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.histograms import histogram_path, read_histogram, write_histogram
@@ -27,7 +31,7 @@ from tallyveil.storage.write import file_digest, write_json, write_text
 COMMAND: Final = "draws"
 DESCRIPTION: Final = "draws.json"
 README: Final = "README.txt"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _WHAT: Final = "draws of a release"
 MODEL: Final = (
     "Draws are from a model, and not only from the noisy measurements: counts are whole and not negative, and blocks "
@@ -50,6 +54,9 @@ class DrawsDescription:
         seed: What was given as the seed.
         chains: Number of chains.
         convergence: What was compared before draws were taken.
+        parameters: The parameters of the model that all areas share, learned from the measurements and then held.
+        residuals: Of each query at each geolevel, the mean squares of the differences between measurements and draws.
+        misfit: What they say of the model.
         statement: What the draws are.
         protected, warnings: The marks of the release.
     """
@@ -63,6 +70,9 @@ class DrawsDescription:
     seed: int
     chains: int
     convergence: dict[str, Any]
+    parameters: dict[str, Any]
+    residuals: list[dict[str, Any]]
+    misfit: str
     statement: str
     protected: bool
     warnings: list[str]
@@ -129,7 +139,7 @@ def make_draws(
         problem, released = posterior_of(release)
         key = int.from_bytes(hashlib.sha256(f"draws\0{digest}\0{seed}".encode()).digest()[:8])
         with watch.stage("sample", longest):
-            draws, convergence = sample(
+            sampled = sample(
                 problem,
                 released,
                 key,
@@ -139,7 +149,7 @@ def make_draws(
                 advanced=watch.advanced,
             )
         with watch.stage("write draws", number):
-            for i, counts in enumerate(_summed(release, draws, level)):
+            for i, counts in enumerate(_summed(release, sampled.draws, level)):
                 write_histogram(out / _name(i), counts, release.schema, original, release.tags)
                 watch.advanced(1)
         geolevel = original.geolevels[level]
@@ -153,7 +163,10 @@ def make_draws(
             files=[file_digest(histogram_path(out / name, geolevel)) for name in names],
             seed=seed,
             chains=CHAINS,
-            convergence=asdict(convergence),
+            convergence=asdict(sampled.convergence),
+            parameters=_lists(sampled.common),
+            residuals=[asdict(residuals) for residuals in sampled.residuals],
+            misfit=_misfit(sampled.residuals),
             statement=MODEL,
             protected=marks.protected,
             warnings=list(marks.warnings),
@@ -162,6 +175,28 @@ def make_draws(
         # Last: a folder without it is not finished.
         write_json(out / DESCRIPTION, asdict(description))
     return description
+
+
+def _misfit(residuals: list[Residuals]) -> str:
+    """What squared residuals say of the model."""
+    ratios = [ratio for item in residuals for ratio in item.ratio]
+    said = (
+        "Squared differences between measurements and draws are "
+        f"{min(ratios):.2f} to {max(ratios):.2f} times the variance of the noise; 1 is expected if the model holds."
+    )
+    wrong = [f"{item.query} at {item.geolevel}" for item in residuals if not item.fits]
+    if not wrong:
+        return said
+    return f"{said} THE MODEL DOES NOT FIT: they differ from 1 by more than chance for {', '.join(wrong)}."
+
+
+def _lists(common: Common) -> dict[str, Any]:
+    """Parameters as JSON has them."""
+    values = asdict(common)
+    values["near"] = [near.tolist() for near in common.near]
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
+    }
 
 
 def _name(i: int) -> str:
@@ -188,6 +223,7 @@ def _readme(description: DrawsDescription, *, experimental: bool) -> str:
         *description.warnings,
         *(warning if experimental else []),
         description.statement,
+        description.misfit,
         "",
         "Each folder draw-NNN has histogram/GEOLEVEL.parquet: a row for each cell with people, and its count.",
         "Draws follow from the published noisy measurements. They cost no privacy-loss budget.",

@@ -12,8 +12,9 @@ from tests.oracles.posterior import drawn_counts, drawn_parameters, log_likeliho
 
 from tallyveil.estimation.intervals.model import LevelModel
 from tallyveil.estimation.posterior.chain import Chain
-from tallyveil.estimation.posterior.prior import CLASSES, first_parameters, updated
+from tallyveil.estimation.posterior.prior import CLASSES, averaged, first_parameters, updated
 from tallyveil.estimation.posterior.problem import LimitRows, posterior_problem
+from tallyveil.estimation.posterior.residuals import residuals_of, squared_residuals
 from tallyveil.estimation.posterior.sampling import CHAINS, sample
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.schema.schema import schema_from_mapping
@@ -62,11 +63,15 @@ def problem_of(blocks, total, *, gaussian=True, limits=(), precision=0.3, seed=0
     return posterior_problem(SCHEMA, spine, levels, Rows(values), limits, ["race"], gaussian=gaussian)
 
 
-def distance(problem, start, states, sweeps, parameters=None):
-    """Total variation between visited states and their law, and what it would be for independent draws."""
-    chain = Chain.begin(problem, 5, 0, start)
-    parameters = parameters or first_parameters(problem, chain.state)
-    chain.parameters = parameters
+def distance(problem, start, states, sweeps, parameters=None, sampled=None):
+    """Total variation between visited states and their law, and what it would be for independent draws.
+
+    The chain has the law of `sampled`, a problem and parameters, where these are given.
+    """
+    parameters = parameters or first_parameters(problem, problem.state(start))
+    of_chain, parameters_of_chain = sampled or (problem, parameters)
+    chain = Chain.begin(of_chain, 5, 0, start)
+    chain.parameters = parameters_of_chain
     weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
     law = np.exp(weights - weights.max())
     law /= law.sum()
@@ -86,7 +91,11 @@ def test_every_table_is_visited_as_often_as_its_law_says(gaussian):
     problem = problem_of(["1111", "1112", "1121", "1211"], 3, gaussian=gaussian)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
     parameters = drawn_parameters(np.random.default_rng(8), problem)
-    parameters = replace(parameters, block_class=np.array([0, 2, 3, 5]), size_shape=1.3)
+    parameters = replace(
+        parameters,
+        block_class=np.array([0, 2, 3, 1]),
+        common=replace(parameters.common, size_shape=1.3, empty_mean=0.4, empty_near=3.0),
+    )
     got, expected = distance(problem, states[0], states, 6_000, parameters)
     assert len(states) == 816
     # A chain's visits are correlated: some times the distance of independent draws.
@@ -140,28 +149,29 @@ def test_people_come_and_go_where_their_number_is_not_exact():
     assert np.abs(visits / visits.sum() - expected).max() < 0.025
 
 
-def test_a_wrong_likelihood_or_prior_is_noticed():
+def other_law(problem, parameters, what):
+    """Problem and parameters with one thing changed."""
+    common = parameters.common
+    if what == "likelihood":
+        answers = problem.kernel.answers
+        answers = answers._replace(precision=answers.precision * 1.3)
+        return replace(problem, kernel=problem.kernel._replace(answers=answers)), parameters
+    if what == "how closely tracts follow the share of empty blocks":
+        return problem, replace(parameters, common=replace(common, empty_near=40 * common.empty_near))
+    return problem, replace(parameters, common=replace(common, size_shape=8 * common.size_shape))
+
+
+@pytest.mark.parametrize(
+    "what", ["likelihood", "how closely tracts follow the share of empty blocks", "shape of sizes"]
+)
+def test_a_wrong_likelihood_or_prior_is_noticed(what):
     problem = problem_of(["1111", "1112", "1121", "1211"], 3)
     states = [np.array(x, np.int32).reshape(4, 4) for x in tables(3, 16)]
-    other = replace(
-        problem,
-        kernel=problem.kernel._replace(
-            answers=problem.kernel.answers._replace(precision=problem.kernel.answers.precision * 1.3)
-        ),
-    )
     parameters = first_parameters(problem, problem.state(states[0]))
-    chain = Chain.begin(other, 5, 0, states[0])
-    chain.parameters = parameters
-    weights = np.array([log_prior(problem, parameters, x) + log_likelihood(problem, x) for x in states])
-    law = np.exp(weights - weights.max()) / np.exp(weights - weights.max()).sum()
-    number = {x.tobytes(): i for i, x in enumerate(states)}
-    rng = np.random.default_rng(5)
-    visits = np.zeros(len(states))
-    for _ in range(12_000):
-        chain.move(rng)
-        visits[number[chain.counts().tobytes()]] += 1
-    expected = 0.5 * np.sqrt(2 * law * (1 - law) / (np.pi * 12_000)).sum()
-    assert 0.5 * np.abs(visits / 12_000 - law).sum() > 2.5 * expected
+    got, expected = distance(
+        problem, states[0], states, 6_000, parameters, other_law(problem, parameters, what)
+    )
+    assert got > 2.0 * expected
 
 
 def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
@@ -185,19 +195,19 @@ def test_an_interruption_ends_with_the_sweep_that_runs(monkeypatch):
 
 def statistics(parameters, sizes):
     """Functions of parameters and counts that the joint test compares."""
+    common = parameters.common
     logs = [
         *(shares[0, g] for shares in parameters.shares for g in (1, 3)),
-        *(np.log(near[step]) for near in parameters.near for step in (0, 1)),
-        *np.log(parameters.concentration[1:3]),
-        parameters.log_class_share[0, 2],
-        parameters.log_class_share[1, 4],
+        *(np.log(near[step]) for near in common.near for step in (0, 1)),
+        *np.log(common.concentration[1:3]),
+        common.log_class_share[0, 2],
+        common.log_class_share[1, 3],
         *np.log(parameters.size_mean[:2]),
-        np.log(parameters.size_shape),
-        parameters.size_centre,
-        np.log(parameters.size_spread),
-        parameters.empty_mean,
-        parameters.empty[0],
-        np.log(parameters.empty_near),
+        np.log(common.size_shape),
+        common.size_centre,
+        np.log(common.size_spread),
+        common.empty_mean,
+        np.log(common.empty_near),
         np.minimum(np.log1p(sizes), 10).mean(),
         (sizes == 0).mean(),
         np.log(CLASSES[parameters.block_class]).mean(),
@@ -205,28 +215,95 @@ def statistics(parameters, sizes):
     return np.array(logs)
 
 
-@pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
-def test_parameters_and_counts_have_their_joint_law(size):
-    """Geweke 2004: counts given parameters and parameters given counts, drawn in turn, have the law of both at once."""
+def largest_z(first, second):
+    """The largest difference of the means of statistics and of their squares, in standard errors."""
+    largest = 0.0
+    for moment in (1, 2):
+        a, b = np.array(first) ** moment, np.array(second) ** moment
+        error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
+        difference = np.abs(a.mean(axis=0) - b.mean(axis=0))
+        # What is held is the same in all draws, but for rounding.
+        largest = max(largest, float((difference / np.where(error > 1e-9, error, 1.0)).max()))
+    return largest
+
+
+STEPS = 10
+
+
+def joint_draws(size, *, is_held, wrong=lambda parameters: parameters):
+    """Statistics of draws of parameters and counts from their joint law, and of other such draws after STEPS updates
+    of parameters and counts in turn (Geweke 2004). Each begins anew, so that all are independent.
+
+    Args:
+        size: Number of draws from the joint law; a fourth of it of those that are updated.
+        is_held: Whether the common parameters are the same in all draws.
+        wrong: Changes what an update returns.
+    """
     blocks = ["".join(code) for code in product("1", "12", "12", "123")]
     problem = problem_of(blocks, None)
     rng = np.random.default_rng(41)
-    independent, successive = [], []
-    for _ in range(2 * size):
-        parameters = drawn_parameters(rng, problem)
+    held = drawn_parameters(rng, problem).common if is_held else None
+
+    def counted(parameters):
         counts, classes = drawn_counts(rng, problem, parameters)
-        independent.append(statistics(replace(parameters, block_class=classes), counts.sum(axis=1)))
-    parameters = drawn_parameters(rng, problem)
-    for _ in range(5 * size):
-        counts, classes = drawn_counts(rng, problem, parameters)
-        parameters = replace(parameters, block_class=classes)
-        parameters = updated(rng, problem, problem.state(counts), parameters)
-        successive.append(statistics(parameters, counts.sum(axis=1)))
-    a, b = np.array(independent), np.array(successive)
-    for moment in (1, 2):
-        first, second = a**moment, b**moment
-        # The error of correlated draws by means of batches.
-        batches = second.reshape(50, -1, second.shape[1]).mean(axis=1)
-        error = np.sqrt(first.var(axis=0) / len(first) + batches.var(axis=0, ddof=1) / 50)
-        z = (first.mean(axis=0) - second.mean(axis=0)) / error
-        assert np.abs(z).max() < 4.5, z.round(1)
+        return replace(parameters, block_class=classes), counts
+
+    before, after = [], []
+    for _ in range(size):
+        parameters, counts = counted(drawn_parameters(rng, problem, held))
+        before.append(statistics(parameters, counts.sum(axis=1)))
+    for _ in range(size // 4):
+        parameters, counts = counted(drawn_parameters(rng, problem, held))
+        for _ in range(STEPS):
+            parameters = wrong(updated(rng, problem, problem.state(counts), parameters, is_held=is_held))
+            parameters, counts = counted(parameters)
+        after.append(statistics(parameters, counts.sum(axis=1)))
+    return before, after
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("size", [1_000, pytest.param(20_000, marks=pytest.mark.nightly)])
+def test_parameters_and_counts_have_their_joint_law(size, is_held):
+    assert largest_z(*joint_draws(size, is_held=is_held)) < 4.5
+
+
+def test_a_wrong_update_is_noticed():
+    """The joint test has the power to see means of sizes that are 30 % too large after each update."""
+
+    def wrong(parameters):
+        return replace(parameters, size_mean=1.3 * parameters.size_mean)
+
+    assert largest_z(*joint_draws(400, is_held=True, wrong=wrong)) > 6
+
+
+def test_common_parameters_are_averaged_as_they_are_learned():
+    problem = problem_of(["1111", "1112"], None)
+    rng = np.random.default_rng(3)
+    first, second = (drawn_parameters(rng, problem).common for _ in range(2))
+    mean = averaged([first, second])
+    assert mean.size_shape == pytest.approx(np.sqrt(first.size_shape * second.size_shape))
+    assert mean.near[0] == pytest.approx(np.sqrt(first.near[0] * second.near[0]))
+    assert np.exp(mean.log_class_share).sum(axis=1) == pytest.approx(1)
+    assert (
+        min(first.empty_mean, second.empty_mean) < mean.empty_mean < max(first.empty_mean, second.empty_mean)
+    )
+
+
+def test_residuals_of_draws_have_the_variance_of_the_noise():
+    """Of counts drawn from the model and measured, states of a chain have residuals like the noise; twice as precise
+    measurements are seen not to fit.
+    """
+    truth = np.array([[9, 4, 0, 7], [0, 12, 5, 3], [8, 8, 8, 8], [1, 0, 30, 2]], np.int32)
+    problem = problem_of(["1111", "1112", "1121", "1211"], None, truth=truth)
+    noisy = replace(
+        problem, measured=problem.measured + np.tile([2, -2], len(problem.measured))[: len(problem.measured)]
+    )
+    squares = squared_residuals(noisy, noisy.state(truth).residual)
+    # Variance 1 / 0.3; every measurement is 2 away.
+    assert squares == pytest.approx(4 * 0.3)
+    found = residuals_of(noisy, [squares, squares])
+    assert [item.query for item in found[:3]] == ["total", "race", "detailed"]
+    assert [item.geolevel for item in found[::3]] == ["Block", "Group", "Tract", "Area"]
+    assert found[0].error == pytest.approx(np.sqrt(2 / 4))
+    assert found[0].fits
+    assert not replace(found[0], error=0.01).fits
