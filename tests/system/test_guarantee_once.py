@@ -38,7 +38,7 @@ def taken(epsilons: Counter[object]) -> int:
 
 def test_a_release_computes_each_epsilon_once(command, small_release, tmp_path, epsilons):
     laws = 3  # two of the three geolevels have the same noise; and all together
-    command("plan", small_release)
+    command("plan", small_release, "--details")
     assert taken(epsilons) > laws
     begin()
     command("run", small_release, "--out", tmp_path / "run", "--insecure-test-key", "k", "--quiet")

@@ -61,7 +61,7 @@ def test_pages(town, command):
     with Path("release.toml").open("a") as stream:
         stream.write("\n" + exact)
     (line,) = blocks_of("exact-totals.md", "sh")
-    said = command(*line.split()[1:])
+    said = command(*line.split()[1:], "--details")
     assert "exact       total at Region (published without noise)" in said
     assert "note (shares)  6.67 %" in said
 

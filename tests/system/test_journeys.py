@@ -51,7 +51,7 @@ def released(compiled_kernels, tmp_path_factory) -> Path:
     levels = ["--codebook", "town/codebook.csv", "--numbers", "age", "--rho", "1/2"]
     assert "Next: tallyveil plan release.toml" in said("init", "town/persons.csv", *tables, *levels)
     planned = said("plan", "release.toml")
-    assert re.search(r"privacy +epsilon <= \d", planned)
+    assert re.search(r"The guarantee: epsilon <= \d", planned)
     assert "no data was opened" in planned
     made = json.loads(said("run", "release.toml", "--out", "release", "--json").splitlines()[-1])
     assert made["protected"]

@@ -68,7 +68,7 @@ def assert_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) ->
 def test_the_guide_and_the_numbers_of_the_run(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     Path("tree.toml").write_text(TREE)
-    (commands,) = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
+    commands = "".join(re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL))
     for line in commands.splitlines():
         estimation = ["--estimation", "tree.toml"] if " estimate " in line else []
         command(*line.replace("--blocks 60", "--blocks 12").split()[1:], *estimation, "--quiet")

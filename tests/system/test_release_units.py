@@ -64,4 +64,4 @@ def test_the_preset_of_units_takes_part(households, command):
         text = text.replace(old, new)
     text = re.sub(r"\[\[bounds\]\].*?\n\n", "", text, flags=re.DOTALL)
     households.write_text(text.replace('"age", "home"', '"h1"').replace('["home", "h1"]', '["h1"]'))
-    assert "standard deviation and margin (housing units)" in command("plan", households)
+    assert "standard deviation and margin (housing units)" in command("plan", households, "--details")

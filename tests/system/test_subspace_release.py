@@ -70,7 +70,7 @@ def test_the_command_reports_it(with_subspace, tmp_path, monkeypatch, capsys):
         assert not ended.value.code
         return capsys.readouterr().out
 
-    assert "on the lattice of the invariants" in tallyveil("plan", with_subspace)
+    assert "on the lattice of the invariants" in tallyveil("plan", with_subspace, "--details")
     tallyveil("run", with_subspace, "--out", tmp_path / "out", "-q")
     report = unescape(re.sub(r"<[^>]+>|\s+", " ", (tmp_path / "out" / "report.html").read_text()))
     report = " ".join(report.split())

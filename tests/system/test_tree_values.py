@@ -90,7 +90,8 @@ def test_an_interrupted_run_ends_with_the_same_numbers(tree_release, tmp_path, k
 
 
 def test_the_plan_says_so(tree_release, command):
-    assert "values      above Block, families are fitted to estimates" in command("plan", tree_release)
+    words = "values      above Block, the counts of an area are made from all measurements in it"
+    assert words in command("plan", tree_release, "--details")
     stated = json.loads(command("plan", tree_release, "--json"))["values"]
     assert stated == {"Region": "tree", "Town": "tree", "Block": "own"}
 
@@ -103,16 +104,17 @@ def test_the_tree_is_the_default_without_a_preset(small_release, tree_release, e
     own = load_plan(edit("[estimation.passes]", OWN))
     assert not any("values" in item for item in own.to_mapping()["estimation"].values())
     assert own.digest().hex() == OLDER
-    assert "values      families are fitted to each geounit's own noisy answers\n" in command(
-        "plan", small_release
+    words = (
+        "values      the counts of an area are made from its measurements and the counts of the area above\n"
     )
+    assert words in command("plan", small_release, "--details")
 
 
 def test_counts_drawn_on_a_lattice_have_own_values(small_release, edit, command):
     drawn = edit("[[bounds]]", SUBSPACE.replace("1/4", "1/100"))
     drawn.write_text(drawn.read_text().replace('mechanism = "discrete_gaussian"\nrho = "2"', LARGER))
     assert not load_plan(drawn).uses_tree
-    reason = "own noisy answers, because the sweep up the spine cannot use counts that are drawn on a lattice"
+    reason = "the area above, because the sweep up the spine cannot use counts that are drawn on a lattice"
     stated = json.loads(command("plan", drawn, "--json"))
     assert set(stated["values"].values()) == {"own"}
     assert stated["values_in_words"].endswith(reason)

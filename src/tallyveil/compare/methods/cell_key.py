@@ -1,6 +1,5 @@
 """Cell key perturbation, with perturbation tables of the R package ptable, of the ONS, or of maximum entropy."""
 
-import io
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Self
 
@@ -16,6 +15,7 @@ from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.storage.addresses import InputPath
 from tallyveil.storage.json_files import read_text_file
+from tallyveil.storage.read import UNREADABLE, read_text
 
 KEYS: Final = 1 << 16
 """Number of cell keys where a table is given as probabilities. Each probability is then right to 1/65,536; half as many
@@ -161,8 +161,8 @@ def _read(path: Path) -> pl.DataFrame:
     try:
         text = read_text_file(path)
         separator = ";" if ";" in text.partition("\n")[0] else ","
-        return pl.read_csv(io.StringIO(text), separator=separator, infer_schema=False)
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        return read_text(path, separator)
+    except (ValueError, *UNREADABLE) as error:
         raise StoreError(
             f"the perturbation table {path} cannot be read: {type(error).__name__}. Name an existing CSV file with a "
             "header line.",
