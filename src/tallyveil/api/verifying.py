@@ -693,23 +693,19 @@ def _linked(source: str, target: str) -> None:
 
 def _claim_table(look: _Look) -> None:
     """The guarantee, the noise and the sums of one table."""
-    from tallyveil.products.lattice.public.verified import require_noise, with_table
+    from tallyveil.products.lattice.public.verified import derived_table
 
-    def guarantee() -> None:
-        # Where all is asked for, the distance of a chain is measured again, which no command waits for otherwise.
-        _require_privacy(look, with_table(look.root, look.manifest, whole=look.whole).privacy)
-
-    def noise() -> None:
-        if left := require_noise(look.root, look.manifest, whole=look.whole):
+    def table() -> None:
+        # At once: where all is asked for, a chain is measured again, which may take minutes.
+        privacy, left = derived_table(look.root, look.manifest, whole=look.whole)
+        _require_privacy(look, privacy)
+        if left:
             look.unseen.append(left)
 
     look.hold(
-        "law, invariants and distance are those of the plan, and the stated guarantee is not below what the event in "
-        "the ledger has",
-        lambda: _require_derived(look),
-    )
-    look.hold(
-        "plan and exact sums give the noise; the sums are those of the cells, in all their forms", noise
+        "law, invariants and distance are those of the plan; the stated guarantee is not below what the event in the "
+        "ledger has; plan and exact sums give the noise; the sums are those of the cells, in all their forms",
+        table,
     )
 
 

@@ -202,21 +202,26 @@ def _is_chain(manifest: Manifest) -> bool:
     return "chain" in manifest.body.get("noise", {})
 
 
-def require_noise(root: Path, manifest: Manifest, *, whole: bool) -> str:
-    """Hold sums, checks, noise and margins to the plan.
+def derived_table(root: Path, manifest: Manifest, *, whole: bool) -> tuple[JsonObject, str]:
+    """Hold guarantee, sums, checks, noise and margins to ledger, plan and exact sums.
 
+    Args:
+        root: Release folder.
+        manifest: Its manifest, held to its ledger.
+        whole: Whether margins, and the distance of a chain from its law, are simulated again.
     Returns:
-        Why a part of it was not looked at; empty if all was.
+        What the manifest should say of privacy; and why a part was not looked at, empty if all was.
     Raises:
         TallyveilError: a statement does not hold.
     """
+    require_table(root, manifest)
     for table, text in ((TABLE, TABLE_CSV), (SUMS, SUMS_CSV)):
         frame = read_listed_table(root, manifest, table)
         same = frame.select(pl.all().cast(pl.String)).equals(_as_text(frame, root / text))
         require_fits(same, f"{text} differs from {table}")
     derived = noise_of_table(root, manifest, whole=whole)
     if derived is None:
-        return (
+        return manifest.privacy, (
             "the lattice and the distance of a chain from its law (--whole measures it again)"
             if _is_chain(manifest)
             else f"the lattice of the noise: releases of earlier versions have no {CONSTRAINTS}"
@@ -232,7 +237,12 @@ def require_noise(root: Path, manifest: Manifest, *, whole: bool) -> str:
         all(passed.values()), f"it does not hold that {[name for name in passed if not passed[name]]}"
     )
     require_fits(manifest.checks == tuple(passed), "the manifest names other checks")
-    return "" if _require_margins(root, manifest, plan, noise, whole=whole) else "margins of error (--whole)"
+    all_seen = _require_margins(root, manifest, plan, noise, whole=whole)
+    return _privacy(plan, noise), "" if all_seen else "margins of error (--whole)"
+
+
+def _privacy(plan: SubspacePlan, noise: NoisePlan) -> JsonObject:
+    return guarantee_record(noise, plan.distance, plan.delta, plan.neighbours)
 
 
 def _as_text(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -293,24 +303,16 @@ def require_table(root: Path, manifest: Manifest) -> None:
     _require_sums(read_listed_table(root, manifest, TABLE), read_listed_table(root, manifest, SUMS), plan)
 
 
-def with_table(root: Path, manifest: Manifest, *, whole: bool = False) -> Manifest:
+def with_table(root: Path, manifest: Manifest) -> Manifest:
     """The manifest with the guarantee that follows from ledger, plan and exact sums; raises as `require_table`.
 
     Every command and every page that shows the guarantee of a release of one table takes it from here. Where a chain
     drew the noise, and where an earlier version wrote no matrix of the exact sums, the statements are only held to
     ledger and plan.
-
-    Args:
-        root: Release folder.
-        manifest: Its manifest, held to its ledger.
-        whole: As for `noise_of_table`.
     """
     require_table(root, manifest)
-    derived = noise_of_table(root, manifest, whole=whole)
-    if derived is None:
-        return manifest
-    plan, noise = derived
-    return replace(manifest, privacy=guarantee_record(noise, plan.distance, plan.delta, plan.neighbours))
+    derived = noise_of_table(root, manifest)
+    return manifest if derived is None else replace(manifest, privacy=_privacy(*derived))
 
 
 def _require_sums(table: pl.DataFrame, sums: pl.DataFrame, plan: Any) -> None:

@@ -32,7 +32,7 @@ from tallyveil.accounting.renyi import renyi_epsilon, zcdp_to_epsilon, zcdp_to_e
 from tallyveil.budget.strategy import Mechanism
 from tallyveil.errors import BudgetError, ConfigError
 from tallyveil.exact import as_given, fraction_of
-from tallyveil.files.finished import LEDGER, PLAN, require_fits
+from tallyveil.files.finished import LEDGER, MANIFEST, PLAN
 from tallyveil.files.manifest import Manifest, ReleaseKind
 from tallyveil.files.manifest_files import read_listed
 from tallyveil.noise.laws import DiscreteGaussian
@@ -204,8 +204,8 @@ def derived_privacy(root: Path, manifest: Manifest) -> JsonObject:
     for name, part in zip(budgets, parts, strict=True):
         stated = manifest.privacy.get(name)
         delta = fraction_of(str(stated.get("delta"))) if isinstance(stated, dict) else None
-        require_fits(delta is not None, f"the manifest states no delta of {name!a:.80}")
-        assert delta is not None  # for the type checker
+        if delta is None:
+            raise damaged(root / MANIFEST, "privacy", "It states no delta of a run.")
         derived[name] = privacy_of_event(name, cost(part), part, mechanism, delta).to_mapping()
     return derived
 
