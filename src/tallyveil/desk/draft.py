@@ -4,7 +4,7 @@ The steps are the same on the page of `tallyveil desk` and at the terminal of `t
 to the folder at once, also a wrong one, so that any step can be left and taken up again.
 
 Privacy: of the records, the names of the columns are known here, whether they hold numbers, and how the file is
-written. No value of a record is read into a draft.
+written. No later line of them is kept in a draft.
 """
 
 import shlex
