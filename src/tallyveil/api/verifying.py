@@ -44,7 +44,7 @@ from tallyveil.files.finished import (
 from tallyveil.files.geography import read_hierarchies
 from tallyveil.files.intervals import BESIDE, INTERVALS, INTERVALS_MANIFEST, README, made_intervals
 from tallyveil.files.manifest import MANIFEST_FORMAT, ListedFile, Manifest, ReleaseKind
-from tallyveil.files.manifest_files import RESTORE, require_entered, written_manifest
+from tallyveil.files.manifest_files import MAIN_PRODUCT, RESTORE, require_entered, written_manifest
 from tallyveil.files.marks import release_marks
 from tallyveil.files.signatures import SUFFIX, signature_of, signature_path
 from tallyveil.files.whole_tables import PUBLICATION
@@ -370,8 +370,6 @@ def _claim_ledger(look: _Look) -> None:
     )
 
 
-_OF_PLANS: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
-"""Kinds of the main product."""
 _CLAIMS: Final = (_claim_files, _claim_ledger)
 """What every release says, whatever its product."""
 
@@ -442,7 +440,7 @@ def _require_derived(look: _Look) -> None:
 def _require_privacy(look: _Look, derived: JsonObject) -> None:
     manifest = look.manifest
     # Earlier versions of the main product stated fewer entries, so only there may entries be missing.
-    if manifest.kind not in _OF_PLANS:
+    if manifest.kind not in MAIN_PRODUCT:
         require_fits(manifest.privacy.keys() == derived.keys(), f"privacy is of {list(manifest.privacy)}")
     _require_guarantee(manifest.privacy, derived, "privacy")
 

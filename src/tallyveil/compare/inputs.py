@@ -18,7 +18,6 @@ from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE, entities_from_columns, read_assignments
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
-from tallyveil.schema.counts import PublicCounts
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import Schema
 
@@ -210,13 +209,9 @@ def read_input(
         reason=REASON,
     )
     return SharedInput(
-        plan.schema, queries, tuple(areas), spine.n_levels, dense(truths[-1], plan.schema.size)
+        plan.schema,
+        queries,
+        tuple(areas),
+        spine.n_levels,
+        truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size),
     )
-
-
-def dense(counts: PublicCounts, n_cells: int) -> IntegerRows:
-    """Sparse counts with their zeros; int64, shape (n_geounits, n_cells)."""
-    table = np.zeros((counts.n_geounits, n_cells), dtype=np.int64)
-    rows = np.repeat(np.arange(counts.n_geounits), np.diff(counts.offsets))
-    table[rows, counts.cells] = counts.counts
-    return table

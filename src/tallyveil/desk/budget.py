@@ -118,9 +118,8 @@ def _choice(plan: ReleasePlan, strategy: Strategy, factor: Fraction) -> Choice:
     )
 
 
-def costs_of(plan: ReleasePlan, wishes: Sequence[Wish]) -> tuple[tuple[Wish, Fraction], ...]:
-    """What each wish costs: the part of the smallest rho that would be saved without it, the dearest first."""
-    whole = smallest_strategy(plan, wishes).total
+def costs_of(plan: ReleasePlan, wishes: Sequence[Wish], whole: Fraction) -> tuple[tuple[Wish, Fraction], ...]:
+    """What each wish costs: the part of the smallest rho, `whole`, that would be saved without it, dearest first."""
     saved = []
     for place, wish in enumerate(wishes):
         others = [*wishes[:place], *wishes[place + 1 :]]

@@ -474,9 +474,8 @@ class Draft:
 
     def exact_levels(self) -> tuple[str, ...]:
         """Geolevels whose totals are known exactly."""
-        return tuple(
-            name for name in texts_of(self._of("tables"), "exact") if name in self._areas_asked().levels
-        )
+        levels = self._areas_asked().levels
+        return tuple(name for name in texts_of(self._of("tables"), "exact") if name in levels)
 
     def _tables(self) -> Step:
         faults = Faults()
@@ -505,9 +504,9 @@ class Draft:
 
     def _wishes_asked(self) -> Iterator[tuple[str, str]]:
         """Tables and geolevels whose accuracy can be wished for: all that are not exact."""
-        exact = self._known_totals()
+        exact, levels = self._known_totals(), self._areas_asked().levels
         for table in self.tables():
-            for level in self._areas_asked().levels:
+            for level in levels:
                 if table != "total" or level not in exact:
                     yield table, level
 
@@ -647,11 +646,11 @@ class Draft:
 
     def costs(self) -> tuple[str, ...]:
         """What each wish costs, in sentences, the dearest first; raises as `smallest`."""
-        plan, _, _ = self.smallest()
+        plan, strategy, _ = self.smallest()
         return tuple(
             f"{wish.table.replace('*', ' by ')} at {wish.geolevel} within {at_most(wish.within, 2)}: without this "
             f"wish, {100 * float(share):.0f} % of the budget would be saved."
-            for wish, share in costs_of(plan, self.wishes())
+            for wish, share in costs_of(plan, self.wishes(), strategy.total)
         )
 
     def chosen_factor(self) -> Fraction:
@@ -741,7 +740,8 @@ class Draft:
                 f"{path} was not written by the desk, or was changed since. Move it away, so that nothing is lost.",
                 code="file-taken",
             )
-        self._planned(self.chosen()[0])
+        # What is refused here is never written.
+        plan_from_mapping(tomllib.loads(text), self.folder)
         write_text(path, text)
         self.written = _digest_of_text(text)
         self._save()

@@ -204,7 +204,8 @@ def _sized(root: Path, digests: Mapping[str, str]) -> list[JsonObject]:
     return [{"path": path, "bytes": sizes[path], "sha256": digest} for path, digest in digests.items()]
 
 
-_TOPDOWN: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
+MAIN_PRODUCT: Final = (ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS)
+"""Kinds of the main product."""
 RESTORE: Final = "Restore the folder as the run left it; if the run was interrupted, give its command again."
 
 
@@ -311,7 +312,7 @@ def parsed_manifest(root: Path, content: JsonObject) -> Manifest:
         today = upgraded(root, content, ReleaseKind(named), RESTORE) if stated == 2 else _undigested(content)
         manifest = manifest_of(today)
         # Other kinds have their guarantee by run, or none that a plan could contradict.
-        if manifest.kind in _TOPDOWN:
+        if manifest.kind in MAIN_PRODUCT:
             _require_consistent(manifest.privacy, manifest.body["plan"])
     except MisfitError as error:
         raise damaged(path, error.place, RESTORE, error.wanted) from None

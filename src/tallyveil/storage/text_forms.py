@@ -23,7 +23,6 @@ from tallyveil.storage.read import (
 )
 
 DELIMITERS: Final = (",", ";", "\t", "|")
-ENCODINGS: Final = ("utf-8", "iso-8859-1", "windows-1252")
 DECIMALS: Final = (".", ",")
 LINES_OF_TYPES: Final = 1000
 """Lines after the header line by which types and the decimal sign are told. More would hardly tell more."""

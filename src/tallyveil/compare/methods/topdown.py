@@ -12,7 +12,7 @@ from pydantic import Field
 from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
 from tallyveil.budget.strategy import Mechanism
-from tallyveil.compare.inputs import SharedInput, dense
+from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import (
     Certificate,
@@ -90,7 +90,8 @@ def published_release(
         StoreError: a file of it is missing or damaged.
     """
     spine = read_geography(root)
-    counts = dense(read_histogram(root, spine.geolevels[-1], plan.schema, spine), plan.schema.size)
+    finest = read_histogram(root, spine.geolevels[-1], plan.schema, spine)
+    counts = finest.dense(0, finest.n_geounits, plan.schema.size)
     # The steps of a spine may number the finest geounits anew.
     rows = spine.locate(spine.finest, list(shared.finest.codes))
     if len(rows) != len(counts) or (rows < 0).any():

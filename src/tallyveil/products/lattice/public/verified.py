@@ -190,9 +190,9 @@ def noise_of_table(
         TallyveilError: as `plan_of_table` and `noise_of`; or the ledger shows another event.
     """
     plan = plan_of_table(root, manifest)
-    event: Any = next(entry.event for entry in read_ledger(root / LEDGER)[1] if entry.kind == "spend")
     if plan is None or (not whole and _is_chain(manifest)):
         return None
+    event: Any = next(entry.event for entry in read_ledger(root / LEDGER)[1] if entry.kind == "spend")
     noise = noise_of(plan)
     require_fits(plan.event(noise) == event, "the ledger shows another event than the plan gives")
     return plan, noise
