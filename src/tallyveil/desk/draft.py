@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ from tallyveil.desk.budget import FACTORS, Choice, Wish, choices_of, costs_of, s
 from tallyveil.desk.steps import Answers, Faults, Field, Step, UnsaidError, cell_of, plain, text_of, texts_of
 from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.exact import fraction_of
+from tallyveil.files.finished import LEDGER
 from tallyveil.plans.from_toml.first_file import (
     FirstAttribute,
     FirstFile,
@@ -44,10 +46,10 @@ from tallyveil.plans.from_toml.load import plan_from_mapping
 from tallyveil.plans.release import ReleasePlan
 from tallyveil.products.topdown.run.inputs import read_spine
 from tallyveil.schema.attribute import ranges_of
-from tallyveil.storage.json_files import JsonObject, digest_of, read_json_object
+from tallyveil.storage.json_files import JsonObject, read_json_object
 from tallyveil.storage.read import TEXT_SUFFIXES, TextForm
 from tallyveil.storage.text_forms import TableShape, shape_of
-from tallyveil.storage.write import write_json, write_text
+from tallyveil.storage.write import file_digest, write_json, write_text
 
 DRAFT_FILE: Final = "desk.json"
 AREAS_FILE: Final = "desk-areas.csv"
@@ -84,12 +86,12 @@ class Draft:
     Attributes:
         folder: The folder, in which the draft and the release file are written.
         answers: The answers of each step.
-        written: Digest of the release file that was written last; "" before.
+        written: Digest of each file that the desk wrote last, by its name.
     """
 
     folder: Path
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    written: str = ""
+    written: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -104,16 +106,21 @@ class Draft:
                 f"{folder} is no folder. Name the folder of the records, in which the desk writes.",
                 code="input-missing",
             )
+        if (folder / LEDGER).exists():
+            raise StoreError(
+                f"{folder} is the folder of a release, in which nothing may be written. Name that of the records.",
+                code="folder-taken",
+            )
         path = folder / DRAFT_FILE
         if not path.exists():
             return cls(folder)
         content = read_json_object(path, _MEND)
-        answers = content.get("answers")
+        answers, written = content.get("answers"), content.get("written")
         kept = answers if isinstance(answers, dict) else {}
         return cls(
             folder,
             {name: dict(step) for name, step in kept.items() if name in TITLES and isinstance(step, dict)},
-            str(content.get("written", "")),
+            {name: str(digest) for name, digest in written.items()} if isinstance(written, dict) else {},
         )
 
     def take(self, name: str, answers: Answers) -> None:
@@ -136,7 +143,7 @@ class Draft:
             # What another codebook has is suggested anew, unless somebody has said what it means.
             said["columns"] = {
                 column: cells
-                for column, cells in dict(said.get("columns", {})).items()
+                for column, cells in _mapping(said.get("columns")).items()
                 if isinstance(cells, Mapping) and cells.get("levels")
             }
         self.answers[name] = said
@@ -188,10 +195,10 @@ class Draft:
         said = self._of("records")
         path = self.path(text_of(said, "file"))
         form = None
-        if "encoding" in said:
-            form = TextForm(
-                text_of(said, "delimiter") or said["delimiter"], said["encoding"], said["decimal"]
-            )
+        delimiter, encoding, decimal = (str(said.get(key)) for key in ("delimiter", "encoding", "decimal"))
+        # Until all three are said, and by words that are known, they are found in the file.
+        if delimiter in DELIMITER_WORDS and encoding in ENCODING_WORDS and decimal in DECIMAL_WORDS:
+            form = TextForm(delimiter, encoding, decimal)
         state = path.stat() if path.is_file() else None
         key = (path, form, None if state is None else (state.st_mtime_ns, state.st_size))
         shape: TableShape = self._remembered("shape", key, lambda: shape_of(path, "records", form))
@@ -291,9 +298,9 @@ class Draft:
             if not wrong:
                 shown = [f"{table[level].n_unique():,} × {level}" for level in asked.levels]
                 codes, names = area_files(table, asked, text_of(said, "area"))
-                write_text(self.path(AREAS_FILE), codes.write_csv())
+                self._write(AREAS_FILE, codes.write_csv())
                 if names is not None:
-                    write_text(self.path(NAMES_FILE), names.write_csv())
+                    self._write(NAMES_FILE, names.write_csv())
         except TallyveilError as error:
             faults.note(error)
         none = (("", "– (none)"),)
@@ -706,7 +713,7 @@ class Draft:
             strategy, choice = self.chosen()
             extra = {"text": self.release(strategy), "path": str(self.path(RELEASE_FILE))}
             shown = [choice.meaning]
-            if self.written and self.written == _digest_of_text(extra["text"]):
+            if self.written.get(RELEASE_FILE) == _digest_of_text(extra["text"]):
                 shown += [f"{self.path(RELEASE_FILE)} is written. To make the release:", self.command()]
         except TallyveilError as error:
             faults.note(error)
@@ -735,17 +742,25 @@ class Draft:
         """
         text = self.release(self.chosen()[0])
         path = self.path(RELEASE_FILE)
-        if path.exists() and _digest_of_text(path.read_text(encoding="utf-8")) != self.written:
+        # What is refused here is never written.
+        plan_from_mapping(tomllib.loads(text), self.folder)
+        self._write(RELEASE_FILE, text)
+        return path
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the desk; raises StoreError where something else is in its place."""
+        path, new = self.path(name), _digest_of_text(text)
+        old = file_digest(path) if path.is_file() else ""
+        if old == new == self.written.get(name):
+            return
+        if (old or path.is_symlink() or path.exists()) and old not in (new, self.written.get(name)):
             raise StoreError(
                 f"{path} was not written by the desk, or was changed since. Move it away, so that nothing is lost.",
                 code="file-taken",
             )
-        # What is refused here is never written.
-        plan_from_mapping(tomllib.loads(text), self.folder)
         write_text(path, text)
-        self.written = _digest_of_text(text)
+        self.written[name] = new
         self._save()
-        return path
 
     def to_mapping(self) -> JsonObject:
         """Every step as plain data, for the page; later steps wait until the steps before them are done."""
@@ -791,4 +806,9 @@ def _factor_in_words(choice: Choice) -> str:
 
 
 def _digest_of_text(text: str) -> str:
-    return digest_of({"text": text}).hex()
+    return sha256(text.encode("utf-8")).hexdigest()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """An answer that should be a mapping; an empty one in the place of anything else."""
+    return value if isinstance(value, Mapping) else {}

@@ -117,7 +117,7 @@ class _Desk(_Files):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         elif not self._knows_path():
             self.send_error(HTTPStatus.NOT_FOUND)
-        elif not (length.isascii() and length.isdigit() and int(length) <= MOST_ASKED):
+        elif not (length.isascii() and length.isdigit() and len(length) < 10 and int(length) <= MOST_ASKED):
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         elif (asked := parsed(self.rfile.read(int(length)), dict[str, Any])) is None:
             self.send_error(HTTPStatus.BAD_REQUEST)

@@ -183,3 +183,30 @@ def test_a_draft_that_is_damaged_is_named(folder: Path) -> None:
     (folder / "desk.json").write_text("{")
     with pytest.raises(TallyveilError, match="Move it away"):
         Draft.opened(folder)
+
+
+def test_a_file_with_a_name_of_the_desk_is_not_written_over(folder: Path) -> None:
+    theirs = folder / AREAS_FILE
+    theirs.write_text("the records of somebody\n")
+    step = taken(folder).step("areas")
+    assert any("was not written by the desk" in problem for problem in step.problems)
+    assert theirs.read_text() == "the records of somebody\n"
+    theirs.unlink()
+    # The desk's own file is written anew, also by a desk that was opened later.
+    assert taken(folder).step("areas").is_done
+    assert taken(folder, areas={"finest": "Town"}).step("areas").is_done
+
+
+def test_nothing_is_written_into_a_release(folder: Path) -> None:
+    (folder / "ledger.jsonl").touch()
+    with pytest.raises(TallyveilError, match="folder of a release"):
+        Draft.opened(folder)
+
+
+@pytest.mark.parametrize(
+    "said", [{"encoding": "utf-8"}, {"encoding": [1]}, {"encoding": "x", "delimiter": ";"}]
+)
+def test_a_form_that_is_no_form_is_found_anew(folder: Path, said: dict[str, Any]) -> None:
+    draft = taken(folder)
+    draft.take("records", {"file": "persons.csv", **said})
+    assert draft.step("records").is_done
