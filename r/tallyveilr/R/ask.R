@@ -56,17 +56,3 @@ table_file <- function(given, name, columns, folder) {
   one_text(given, name)
   path.expand(given)
 }
-
-# Runs the command line of Tallyveil; stops with what it says where it fails.
-run_command <- function(command, given) {
-  place <- unname(Sys.which(path.expand(command)))
-  if (place == "") {
-    refuse(
-      "no-command", "There is no program ", command, ". Questions are answered by the command line of Tallyveil: install it, ",
-      "or name its place in `command`."
-    )
-  }
-  said <- suppressWarnings(system2(place, shQuote(given), stdout = TRUE, stderr = TRUE))
-  if (!is.null(attr(said, "status"))) refuse("command-failed", paste(said, collapse = "\n"))
-  invisible(said)
-}
