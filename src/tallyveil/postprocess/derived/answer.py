@@ -15,11 +15,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.covariance import TreeCovariance
-from tallyveil.estimation.intervals.interval import NO_INTERVALS, rounded_inward
+from tallyveil.estimation.intervals.interval import NO_INTERVALS, rounded_inward, two_sided_quantile
 from tallyveil.estimation.intervals.joint import Asked, joint_covariance
 from tallyveil.files.intervals import DECIMALS
 from tallyveil.files.marks import short_mark
@@ -150,7 +149,7 @@ class Answer:
         if NO_INTERVALS in (self.covers, other.covers):
             reach, covers = np.full(len(values), np.nan), NO_INTERVALS
         else:
-            reach = float(ndtri(0.5 + self.level / 2)) * errors
+            reach = two_sided_quantile(self.level) * errors
         low, high = values - reach, values + reach
         if is_count:
             low, high = rounded_inward(values, low, high, least=-np.inf)

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from tallyveil.arrays import Floats, Integers
 from tallyveil.estimation.intervals.answers import Answers
@@ -32,6 +32,7 @@ from tallyveil.estimation.intervals.interval import (
     fieller_ends,
     intervals_if_any,
     rounded_inward,
+    two_sided_quantile,
 )
 from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.files.intervals import DECIMALS
@@ -89,7 +90,7 @@ class Numbers:
     @property
     def quantile(self) -> float:
         """The normal quantile of the level, two-sided."""
-        return float(ndtri(0.5 + self.level / 2))
+        return two_sided_quantile(self.level)
 
     def counts(
         self,
@@ -161,7 +162,7 @@ class Numbers:
     def _statements(self, linear: "_Linear", known: NDArray[np.bool_], *, is_deviation: bool) -> Columns:
         assert self.threshold is not None
         # Bonferroni: of the statements of all rows, on both sides.
-        sure = float(ndtri(0.5 + (1 - (1 - self.level) / max(int(known.sum()), 1)) / 2))
+        sure = two_sided_quantile(1 - (1 - self.level) / max(int(known.sum()), 1))
         if is_deviation:
             over, under = linear.scores(1 + self.threshold), -linear.scores(1 - self.threshold)
             probability = np.maximum(1 - ndtr(over) - ndtr(under), 0.0)
