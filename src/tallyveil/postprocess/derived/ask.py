@@ -152,6 +152,12 @@ class AskedRelease:
         require_unchanged_files(self.release.root, self.release.manifest, {FOLDER})
         return with_bounds
 
+    def prepare(self, workers: int | None = None) -> None:
+        """Make the estimates of the whole tree, if all questions have one tree. Otherwise the first answer does."""
+        if not self.release.stated.tables_apart and not self._trees:
+            total = Question()
+            self._fit(asking(total, self.release, self._counts, None), workers or usable_cores())
+
     def answer(
         self,
         question: Question,
