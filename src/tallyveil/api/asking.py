@@ -47,9 +47,9 @@ def answer_in_file(
             release, is there already, or cannot be written.
     """
     from tallyveil.geography.tables import read_districts
+    from tallyveil.postprocess.derived.answer import write_answer
     from tallyveil.postprocess.derived.ask import Terms, answer_question
     from tallyveil.postprocess.derived.question import read_question
-    from tallyveil.storage.write import write_file, write_parquet
 
     folders = [Path(folder) for folder in (release, earlier) if folder is not None]
     place = None if out is None else Path(out)
@@ -71,12 +71,8 @@ def answer_in_file(
     for folder in folders:
         answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))
     answer = answers[0].minus(answers[1]) if len(answers) > 1 else answers[0]
-    if place is not None and place.suffix == ".csv":
-        write_file(place, answer.table.write_csv)
-    elif place is not None:
-        write_parquet(
-            place, answer.table, {"question": question, "level": f"{level:g}", "covers": answer.covers}
-        )
+    if place is not None:
+        write_answer(answer, question, place)
     return answer
 
 

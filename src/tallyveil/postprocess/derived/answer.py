@@ -10,7 +10,8 @@ by 50, with a standard error of (3^2 + 4^2)^(1/2) = 5.
 
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -27,7 +28,9 @@ from tallyveil.postprocess.derived.numbers import SHARE_DECIMALS, VALUES, number
 from tallyveil.postprocess.derived.question import refused
 from tallyveil.postprocess.intervals.fits import LARGEST_SHARE
 from tallyveil.schema.names import closest_hint
+from tallyveil.storage.write import write_file, write_parquet
 
+ANSWER_ENDINGS: Final = (".csv", ".parquet")
 AnswerKind = Literal["count", "number", "level"]
 """Whether the rows are counts, other numbers, or levels of an attribute."""
 
@@ -182,6 +185,23 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return f"<strong>Answer{short_mark(self.warnings)}</strong>{self.table._repr_html_()}"
+
+
+def write_answer(answer: Answer, question: str, path: Path) -> None:
+    """Write an answer to a file whose name ends in one of `ANSWER_ENDINGS`.
+
+    Args:
+        answer: The answer.
+        question: The question, which a Parquet file has in its metadata.
+        path: The file.
+    Raises:
+        StoreError: it cannot be written.
+    """
+    if path.suffix == ".csv":
+        write_file(path, answer.table.write_csv)
+        return
+    tags = {"question": question, "level": f"{answer.level:g}", "covers": answer.covers}
+    write_parquet(path, answer.table, tags)
 
 
 def _refuse_pair(first: Answer, second: Answer) -> None:

@@ -18,6 +18,8 @@ index has the joint covariances of the counts of its row.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
@@ -29,7 +31,7 @@ from numpy.typing import NDArray
 
 from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.answers import Answers, region_answers
-from tallyveil.estimation.intervals.covariance import TreeCovariance, tree_covariance
+from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
 from tallyveil.estimation.intervals.indices import Index, index_of, plain_index, quantile_sums, quantiles_of
 from tallyveil.estimation.intervals.interval import NO_INTERVALS, refuse_level, sentence_of
@@ -43,16 +45,21 @@ from tallyveil.files.marks import marks_of
 from tallyveil.measurements.store import FOLDER
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, family_of, region_of_all
-from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice
+from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
-from tallyveil.postprocess.intervals.fits import fits_of
+from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
 from tallyveil.printable import short_name
+from tallyveil.schema.counts import PublicCounts
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.system import usable_cores
 
 MOST_INDICES: Final = 4096
 """Indices of an answer, of which each is a pass up the tree: some 10 ms. Twice as many take twice the time."""
+MOST_TREES: Final = 2
+"""Trees of tables apart that are in memory, each up to some GB in a state. Twice as many take twice the memory; half as
+many make a reader wait who goes back and forth between a few tables."""
 MOST_LIMIT: Final = 1000.0
 """An interval a thousand times as wide as the number says nothing of it, so that a greater limit is meant by nobody."""
 
@@ -81,27 +88,14 @@ class _Fitted:
     Attributes:
         model: The model of the measurements.
         rows: Coefficients of the answers of the query that is estimated; shape (answers, n_cells).
-        tree: Its covariances.
         estimate: Its estimates.
         workers: Number of threads.
     """
 
     model: TreeModel
     rows: Floats
-    tree: TreeCovariance
     estimate: TreeEstimate
     workers: int
-
-    @classmethod
-    def of(cls, asked: Asking, workers: int) -> "_Fitted":
-        """Fit what the question needs; raises StoreError and SchemaError as `fits_of` does."""
-        release = asked.release
-        _, with_bounds = bounds_choice(release, with_bounds=True)
-        require_unchanged_files(release.root, release.manifest, {FOLDER})
-        (fit,) = fits_of(release, [asked.base], with_bounds=with_bounds)
-        tree = tree_covariance(fit.model, workers=workers)
-        estimate = fit_tree(tree, fit.rows(release), fit.invariants(release), workers=workers)
-        return cls(fit.model, fit.questions.rows(), tree, estimate, workers)
 
     def answers(self, regions: Sequence[Region], weights: NDArray[Any]) -> Answers:
         """Sums of the answers of `base` with weights (sums, answers); arrays of shape (regions, sums)."""
@@ -111,7 +105,128 @@ class _Fitted:
     def joint(self, regions: Sequence[Region], weights: NDArray[Any], variances: Floats) -> JointCounts:
         """Every sum about every region, region by region."""
         region, row = np.divmod(np.arange(len(regions) * len(weights)), len(weights))
-        return JointCounts(self.tree, Asked(regions, region, weights @ self.rows, row), variances.ravel())
+        asked = Asked(regions, region, weights @ self.rows, row)
+        return JointCounts(self.estimate.covariance, asked, variances.ravel())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tree:
+    """The estimates of a whole tree.
+
+    Attributes:
+        fit: The model that they follow from.
+        estimate: The estimates.
+    """
+
+    fit: IntervalFit
+    estimate: TreeEstimate
+
+
+class AskedRelease:
+    """A finished release that answers questions, one at a time. What does not depend on a question is computed once.
+
+    The files that are read are held to their digests when they are first needed. Estimates are made of the whole tree,
+    and kept for the next question: of a release with one model of all cells there are no others, and of one with a
+    model for each table (`StatedPlan.tables_apart`) the last few are kept.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Open the release.
+
+        Args:
+            root: Its folder.
+        Raises:
+            StoreError: the folder holds no finished release, or one without measurements, or with a changed file.
+        """
+        self.release = open_release(root)
+        refuse_partial_measurements(self.release)
+        self._trees: dict[bytes, _Tree] = {}
+
+    @cached_property
+    def _counts(self) -> PublicCounts | None:
+        return finest_counts(self.release)
+
+    @cached_property
+    def _with_bounds(self) -> bool:
+        _, with_bounds = bounds_choice(self.release, with_bounds=True)
+        require_unchanged_files(self.release.root, self.release.manifest, {FOLDER})
+        return with_bounds
+
+    def prepare(self, workers: int | None = None) -> None:
+        """Make the estimates of the whole tree, if all questions have one tree. Otherwise the first answer does."""
+        if not self.release.stated.tables_apart and not self._trees:
+            total = Question()
+            self._fit(asking(total, self.release, self._counts, None), workers or usable_cores())
+
+    def answer(
+        self,
+        question: Question,
+        *,
+        districts: Mapping[str, pl.Series] | None = None,
+        per: Mapping[str, float] | None = None,
+        terms: Terms = Terms(),
+    ) -> Answer:
+        """Answer a question; arguments and errors as for `answer_question`."""
+        _refuse_terms(question, terms)
+        asked = asking(question, self.release, self._counts, districts)
+        divisors = None if per is None else _divisors(per, asked.names, question)
+        fitted = self._fit(asked, terms.workers or usable_cores())
+        numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
+        answer_kind: AnswerKind = "count"
+        joint: tuple[JointCounts, ...] = ()
+        if question.measure is not None:
+            answer_kind = "level" if question.measure.is_quantile else "number"
+            columns = (_quantiles if question.measure.is_quantile else _indices)(asked, fitted, numbers)
+        else:
+            regions = asked.regions()
+            if question.share_of is not None:
+                columns, counts = _shares(asked, regions, fitted, numbers)
+            elif question.is_deviation:
+                columns, counts = _deviations(asked, regions, fitted, numbers)
+            else:
+                columns, counts = _counts(asked, regions, fitted, numbers, divisors)
+            joint = (counts,)
+            if question.share_of is not None or question.is_deviation or divisors is not None:
+                answer_kind = "number"
+        covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
+        return Answer(
+            pl.DataFrame(asked.labelled() | columns),
+            terms.level,
+            terms.limit,
+            covers,
+            marks_of(self.release.manifest).warnings,
+            answer_kind,
+            frozenset([self.release.manifest.spender]),
+            joint,
+        )
+
+    def _fit(self, asked: Asking, workers: int) -> _Fitted:
+        """The estimates of what the question needs; raises StoreError and SchemaError as `fits_of` does."""
+        apart = self.release.stated.tables_apart
+        key = _key(asked.base) if apart else b""
+        # At the end, so that what was not asked for the longest time goes first.
+        tree = self._trees[key] = self._trees.pop(key, None) or self._tree(asked.base, workers)
+        fit = tree.fit if apart else whole_fit(tree.fit.model, [asked.base])
+        return _Fitted(fit.model, fit.questions.rows(), tree.estimate, workers)
+
+    def _tree(self, base: QueryGroup, workers: int) -> _Tree:
+        # Let go before the next one is made, so that no more than MOST_TREES are in memory.
+        while len(self._trees) >= MOST_TREES:
+            self._trees.pop(next(iter(self._trees)))
+        (fit,) = fits_of(self.release, [base], with_bounds=self._with_bounds)
+        tree = tree_covariance(fit.model, workers=workers)
+        return _Tree(
+            fit, fit_tree(tree, fit.rows(self.release), fit.invariants(self.release), workers=workers)
+        )
+
+
+def _key(query: QueryGroup) -> bytes:
+    """What tells queries apart: queries of different questions have one name."""
+    digest = sha256()
+    for factor in query.factors:
+        digest.update(b"".join(layer.tobytes() for layer in factor.layers))
+        digest.update(len(factor.layers).to_bytes(8, "big"))
+    return digest.digest()
 
 
 def answer_question(
@@ -136,40 +251,7 @@ def answer_question(
         StoreError: the folder holds no finished release, lacks measurements, or has a changed file.
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
-    _refuse_terms(question, terms)
-    release = open_release(root)
-    refuse_partial_measurements(release)
-    asked = asking(question, release, districts)
-    divisors = None if per is None else _divisors(per, asked.names, question)
-    fitted = _Fitted.of(asked, terms.workers or usable_cores())
-    numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
-    answer_kind: AnswerKind = "count"
-    joint: tuple[JointCounts, ...] = ()
-    if question.measure is not None:
-        answer_kind = "level" if question.measure.is_quantile else "number"
-        columns = (_quantiles if question.measure.is_quantile else _indices)(asked, fitted, numbers)
-    else:
-        regions = asked.regions()
-        if question.share_of is not None:
-            columns, counts = _shares(asked, regions, fitted, numbers)
-        elif question.is_deviation:
-            columns, counts = _deviations(asked, regions, fitted, numbers)
-        else:
-            columns, counts = _counts(asked, regions, fitted, numbers, divisors)
-        joint = (counts,)
-        if question.share_of is not None or question.is_deviation or divisors is not None:
-            answer_kind = "number"
-    covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
-    return Answer(
-        pl.DataFrame(asked.labelled() | columns),
-        terms.level,
-        terms.limit,
-        covers,
-        marks_of(release.manifest).warnings,
-        answer_kind,
-        frozenset([release.manifest.spender]),
-        joint,
-    )
+    return AskedRelease(root).answer(question, districts=districts, per=per, terms=terms)
 
 
 def _refuse_terms(question: Question, terms: Terms) -> None:
