@@ -35,7 +35,7 @@ export function chartOf(table, rows) {
   const bottom = TOP + lines.length * LINE + 4;
   return element("figure", { class: "chart" },
     pictureKey(),
-    element("div", { class: "scroll" }, svgElement("svg", { class: "picture lines", viewBox: `0 0 ${WIDTH} ${bottom + 24}`, width: WIDTH, height: bottom + 24, "aria-hidden": "true" },
+    element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Chart" }, svgElement("svg", { class: "picture lines", viewBox: `0 0 ${WIDTH} ${bottom + 24}`, width: WIDTH, height: bottom + 24, "aria-hidden": "true" },
       ...ticks.flatMap((tick) => [
         svgElement("line", { class: "grid", x1: x(tick), x2: x(tick), y1: TOP, y2: bottom }),
         svgElement("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, table.text(tick)),

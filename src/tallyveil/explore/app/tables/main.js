@@ -80,7 +80,7 @@ class Page {
     const areas = await this.#areasCard.show(choices, asked, again);
     const cards = this.#catalogue.fields.slice(1).map((field) => attributeCard(field, choices, again));
     keepingFocus(() => {
-      refill(byId("fields"), areas, ...cards, numbersCard(choices, this.#catalogue, asked));
+      refill(byId("fields"), element("h2", { class: "unseen" }, "Fields of the table"), areas, ...cards, numbersCard(choices, this.#catalogue, asked));
       refill(byId("zones"), ...zoneBoxes(choices, this.#catalogue));
     });
   }
