@@ -1,7 +1,7 @@
 /** An answer as rows and columns, and its numbers in words. */
 
 import { count, decimal, NONE, rounded, share } from "../parts/numbers.js";
-import { levelTitle } from "../explorer/site.js";
+import { kindTitle, levelTitle } from "../explorer/site.js";
 import { shown } from "../parts/shown.js";
 import { partsOf } from "./asked.js";
 import { emptyQuestion } from "./grammar.js";
@@ -39,7 +39,8 @@ export class AnswerTable {
     const across = keys(columns);
     const own = keys(rows);
     const down = [...answer.keys.filter((key) => !own.includes(key) && !across.includes(key)), ...own];
-    this.heads = down.map((key) => key === "geocode" ? catalogue.kindOf(asked.question ?? emptyQuestion())?.name ?? "Area" : catalogue.title(key)).map((text) => shown(text.replaceAll("_", " ")));
+    const kind = catalogue.kindOf(asked.question ?? emptyQuestion());
+    this.heads = down.map((key) => key !== "geocode" ? catalogue.title(key) : kind === null ? "Area" : kindTitle(kind));
     const labels = new Labels(answer, catalogue);
     /** @type {Map<string, Row>} */
     const byKey = new Map();
