@@ -12,7 +12,7 @@ import { Chosen } from "./chosen.js";
 import { showInside } from "./inside.js";
 import { searchBox } from "./search-box.js";
 import { SearchIndex } from "./search-index.js";
-import { loadSite } from "./site.js";
+import { loadSite, pageLinks } from "./site.js";
 import { currentView, goTo } from "./view.js";
 
 /** @typedef {import("./site.js").Site} Site */
@@ -137,6 +137,7 @@ async function begin() {
  */
 function head(site, index) {
   byId("release").textContent = shown(site.name);
+  refill(byId("pages"), ...pageLinks("areas"));
   document.querySelector(".layout")?.classList.toggle("no-map", site.map === null);
   const named = site.kinds.some((kind) => kind.named);
   refill(byId("search"), searchBox({

@@ -1,5 +1,6 @@
 /** What a site holds: `data/site.json`, read and typed. */
 
+import { element } from "../parts/elements.js";
 import { shown } from "../parts/shown.js";
 
 /**
@@ -35,12 +36,15 @@ import { shown } from "../parts/shown.js";
  * @property {string} name
  * @property {string} unit
  * @property {string} made_by
+ * @property {string} run
  * @property {string[]} warnings
  * @property {string[]} guarantee
  * @property {string} signature who signed the release when the site was made
  * @property {Kind[]} kinds
  * @property {number} finest
  * @property {Table[]} tables
+ * @property {{attributes: Attribute[], lacking: string | null}} asking what questions can be about, and why they have no answers, if so
+ * @property {boolean} answers whether a program serves the site and answers questions; the file does not say it
  * @property {number | null} share_of the table whose count is the whole of a share
  * @property {{level: number, covers: string} | null} intervals
  * @property {string | null} no_intervals why there are none
@@ -51,6 +55,8 @@ import { shown } from "../parts/shown.js";
  * @property {{name: string, warnings: string[], signature: string, tables: boolean[], kinds: number[]} | null} compared another
  *   release of the same tables; `tables` says of each table whether that release has intervals of it, and `kinds` which kinds of areas both have
  */
+
+/** @typedef {{name: string, title: string, levels: string[], recodes: {name: string, title: string, levels: string[]}[]}} Attribute */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
@@ -71,7 +77,17 @@ export async function loadSite() {
   if (site.format !== FORMAT) {
     throw new Error(`data/site.json has format ${site.format}, and this page reads format ${FORMAT}. Make the site again.`);
   }
+  site.answers = answer.headers.get("Tallyveil-Answers") !== null;
   return site;
+}
+
+/**
+ * Links to the pages of a site, for the head of each.
+ * @param {"areas" | "tables"} here
+ */
+export function pageLinks(here) {
+  const pages = /** @type {const} */ ([["areas", "index.html", "Areas"], ["tables", "tables.html", "Tables"]]);
+  return pages.map(([page, address, title]) => element("a", { href: address, "aria-current": page === here ? "page" : null }, title));
 }
 
 /**
