@@ -130,15 +130,12 @@ class SharedInput:
 
 
 def answer_matrix(query: QueryGroup) -> sparse.csr_matrix:
-    """1 where a cell of the schema counts in an answer of the query; shape (n_cells, size)."""
-    cells = np.arange(query.n_cells)
-    matrix = sparse.csr_matrix((query.n_cells, query.size), dtype=np.int64)
-    for layer in query.layers:
-        answers = layer.answers_of(cells)
-        used = np.flatnonzero(answers >= 0)
-        ones = np.ones(used.size, dtype=np.int64)
-        matrix = matrix + sparse.csr_matrix((ones, (used, answers[used])), shape=matrix.shape)
-    return matrix
+    """How often a cell of the schema counts in an answer of the query; shape (n_cells, size)."""
+    cells, answers = query.counted_in(np.arange(query.n_cells))
+    # Where a cell counts twice in an answer, entries of one place are added up.
+    return sparse.csr_matrix(
+        (np.ones(cells.size, dtype=np.int64), (cells, answers)), shape=(query.n_cells, query.size)
+    )
 
 
 def read_areas(

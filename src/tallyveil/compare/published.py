@@ -90,6 +90,10 @@ class Questions(Protocol):
         ...
 
 
+FALSE_ALARMS: Final = 0.01
+"""Rate of false alarms at which power is stated, the usual one for attacks on membership."""
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A proved bound on what anybody can learn.
@@ -97,11 +101,14 @@ class Certificate:
     Attributes:
         advantage: The most by which knowing everybody else and the answers raises the chance of telling two records
             apart, as two times accuracy minus one; rounded up.
+        power: The most by which a record that is there is noticed where at most `FALSE_ALARMS` of those that are not
+            are taken for it; rounded up.
         epsilon: At the delta of the release, rounded up, with both numbers in words.
         invariants: What is published exactly, outside the bound.
     """
 
     advantage: float
+    power: float
     epsilon: str
     invariants: tuple[str, ...]
 
@@ -128,6 +135,14 @@ class Published:
     certificate: Certificate | None = None
     least_hidden: int | None = None
     notes: tuple[str, ...] = ()
+
+    def noisy_cells(self, shared: SharedInput) -> tuple[Integers, Floats] | None:
+        """Noisy counts of the cells of the finest geounits and their variances; None where none were published."""
+        for noisy in self.noisy:
+            query = shared.schema.query(noisy.name[1])
+            if noisy.name[0] == shared.finest.name and query.is_detailed:
+                return noisy.values[:, query.answers_of(np.arange(shared.schema.size))], noisy.variance
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -162,16 +162,13 @@ def _of_tables(targets: Targets, published: Published, law: Law, people: _Alone)
 
 def _of_noisy(targets: Targets, published: Published, people: _Alone) -> Floats | None:
     """The same from the noisy answers of a query that tells all cells apart; None where none was published."""
-    finest = targets.shared.finest.name
-    for noisy in published.noisy:
-        query = targets.shared.schema.query(noisy.name[1])
-        if noisy.name[0] == finest and query.is_detailed:
-            cells = targets.cells[people.classes]
-            values = noisy.values[people.geounits[:, None], query.answers_of(cells)]
-            variance = noisy.variance[people.geounits][:, None]
-            # (y^2 - (y - 1)^2) / (2 variance), of a law proportional to exp(-x^2 / (2 variance)).
-            return np.asarray((2 * values - 1) / (2 * variance))
-    return None
+    noisy = published.noisy_cells(targets.shared)
+    if noisy is None:
+        return None
+    cells = targets.cells[people.classes]
+    values = noisy[0][people.geounits[:, None], cells]
+    # (y^2 - (y - 1)^2) / (2 variance), of a law proportional to exp(-x^2 / (2 variance)).
+    return np.asarray((2 * values - 1) / (2 * noisy[1][people.geounits][:, None]))
 
 
 def _surroundings(targets: Targets, published: Published, people: _Alone) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.published import (
+    FALSE_ALARMS,
     Certificate,
     NoisyAnswers,
     Published,
@@ -26,6 +27,7 @@ from tallyveil.declared import Exact
 from tallyveil.errors import ConfigError
 from tallyveil.files.geography import read_geography, read_shares
 from tallyveil.files.histograms import read_histogram
+from tallyveil.geography.spine import Spine
 from tallyveil.geography.tables import GEOCODE
 from tallyveil.measurements.store import StoredMeasurements
 from tallyveil.noise.key import insecure_key
@@ -104,7 +106,7 @@ def published_release(
     tables = {name: PublishedTable(values) for name, values in shared.tables_of(counts).items()}
     noisy: tuple[NoisyAnswers, ...] = ()
     if plan.measurements == "full":
-        noisy = _noisy(plan, shared, StoredMeasurements(root, spine, read_shares(root, spine)))
+        noisy = _noisy(plan, shared, spine, StoredMeasurements(root, spine, read_shares(root, spine)))
     return Published(
         tables,
         observed_law(shared, tables),
@@ -150,7 +152,9 @@ def write_records(shared: SharedInput, path: Path) -> RecordsInput:
     )
 
 
-def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) -> tuple[NoisyAnswers, ...]:
+def _noisy(
+    plan: StatedPlan, shared: SharedInput, spine: Spine, stored: StoredMeasurements
+) -> tuple[NoisyAnswers, ...]:
     """The noisy answers at the geolevels that readers know; none for other laws than the discrete Gaussian."""
     if plan.mechanism is not Mechanism.DISCRETE_GAUSSIAN:
         return ()
@@ -158,10 +162,15 @@ def _noisy(plan: StatedPlan, shared: SharedInput, stored: StoredMeasurements) ->
     for areas in shared.geolevels:
         if areas.name not in plan.strategy.geolevels:
             continue
+        level = spine.level_index(areas.name)
+        # The steps of a spine may number geounits anew, and may have others at a geolevel of the same name.
+        rows = spine.locate(level, list(areas.codes))
+        if (rows < 0).any():
+            continue
         for query in plan.strategy.queries(areas.name):
             size = plan.query(query).size
-            measured = stored.measure(areas.name, query, 0, areas.n_areas, np.arange(size))
-            answers.append(NoisyAnswers((areas.name, query), measured.values, measured.variances))
+            measured = stored.measure(areas.name, query, 0, spine.n_geounits(level), np.arange(size))
+            answers.append(NoisyAnswers((areas.name, query), measured.values[rows], measured.variances[rows]))
     return tuple(answers)
 
 
@@ -170,6 +179,7 @@ def _certificate(plan: StatedPlan) -> Certificate:
     epsilon = claim_text(guarantee.epsilon(plan.delta).upper)
     return Certificate(
         min(1.0, guarantee.advantage().upper),
+        1.0 - guarantee.beta(Fraction(FALSE_ALARMS)).lower,
         f"{plan.budget_unit} = {at_most(plan.spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(plan.delta)}",
         guarantee.invariants,
     )
