@@ -119,6 +119,10 @@ class SharedInput:
         """The true tables."""
         return self.tables_of(self.counts)
 
+    def answers(self, areas: Areas, query: QueryGroup) -> Integers:
+        """The true answers of any query for some areas; shape (n_areas, query.size)."""
+        return np.asarray(areas.sums(self.counts) @ answer_matrix(query))
+
     def tables_of(self, counts: IntegerRows) -> dict[TableName, Integers]:
         """Every table of any counts of the finest geounits; each of shape (n_areas, query.size)."""
         tables: dict[TableName, Integers] = {}
@@ -151,16 +155,22 @@ def read_areas(
         GeographyError, StoreError, ConfigError: as for a release.
     """
     spine = read_spine(plan.geography)
+    read: tuple[EntityFamily, ...] = ()
+    if entities is not None:
+        table = read_assignments(entities, list(families), "entities")
+        columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
+        read = entities_from_columns(spine, columns, list(families))
+    return spine, areas_of_spine(spine, read)
+
+
+def areas_of_spine(spine: Spine, families: Sequence[EntityFamily]) -> list[Areas]:
+    """The geolevels of a spine, and families of areas beside it."""
     finest = np.arange(spine.n_geounits(spine.finest))
     areas = [
         Areas(name, tuple(spine.geocodes[level]), spine.ancestors(level) if level < spine.finest else finest)
         for level, name in enumerate(spine.geolevels)
     ]
-    if entities is not None:
-        table = read_assignments(entities, list(families), "entities")
-        columns = {GEOCODE: table[GEOCODE], **{name: table[name] for name in families}}
-        areas += [_of_family(family) for family in entities_from_columns(spine, columns, list(families))]
-    return spine, areas
+    return areas + [_of_family(family) for family in families]
 
 
 def _of_family(family: EntityFamily) -> Areas:
@@ -184,14 +194,7 @@ def read_input(
         SchemaError, GeographyError, StoreError: a query or a record does not fit.
     Privacy: none.
     """
-    n_finest = spine.n_geounits(spine.finest)
-    if n_finest * plan.schema.size > MOST_COUNTS:
-        raise ConfigError(
-            f"{n_finest:,} finest geounits of {plan.schema.size:,} cells are {n_finest * plan.schema.size:,} counts, "
-            f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
-            "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
-            code="comparison-too-large",
-        )
+    refuse_too_large(spine, plan.schema)
     queries = tuple(plan.schema.query(name) for name in tables)
     records = plan.records
     truths = declassify_truth(
@@ -212,3 +215,15 @@ def read_input(
         spine.n_levels,
         truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size),
     )
+
+
+def refuse_too_large(spine: Spine, schema: Schema) -> None:
+    """Refuse more counts than `MOST_COUNTS`; raises ConfigError."""
+    n_finest = spine.n_geounits(spine.finest)
+    if n_finest * schema.size > MOST_COUNTS:
+        raise ConfigError(
+            f"{n_finest:,} finest geounits of {schema.size:,} cells are {n_finest * schema.size:,} counts, "
+            f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
+            "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
+            code="comparison-too-large",
+        )

@@ -26,6 +26,7 @@ from tallyveil.compare.losses import losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import TopDown
+from tallyveil.compare.outputs import write_marked
 from tallyveil.compare.page import write_comparison_page
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.compare.settings import CompareFile
@@ -34,8 +35,9 @@ from tallyveil.files.evaluation import WARNING
 from tallyveil.files.finished import LEDGER
 from tallyveil.plans.from_toml.load import load_plan, parse_file
 from tallyveil.plans.release import ReleasePlan
+from tallyveil.schema.schema import Schema
 from tallyveil.storage.outputs import own_folder, refuse_inputs
-from tallyveil.storage.write import write_file, write_json, write_parquet
+from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -71,7 +73,7 @@ def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Compariso
     """
     file = parse_file(path, CompareFile)
     plan = load_plan(file.release)
-    _require_attribute(file, plan)
+    require_attribute(file.attacks.sensitive, plan.schema)
     inputs = [path, file.release, plan.records.path, plan.geography.path]
     refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
     with own_folder(out, "compare"):
@@ -81,12 +83,13 @@ def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Compariso
     return comparison
 
 
-def _require_attribute(file: CompareFile, plan: ReleasePlan) -> None:
-    names = plan.schema.attribute_names
-    if file.attacks.sensitive not in names:
+def require_attribute(sensitive: str, schema: Schema) -> None:
+    """Refuse an attribute that the schema does not have, before records are read; raises ConfigError."""
+    names = schema.attribute_names
+    if sensitive not in names:
         raise ConfigError(
-            f"[attacks] sensitive is '{file.attacks.sensitive}', wanted an attribute of the schema: "
-            f"{', '.join(names)}. Nothing was read.",
+            f"[attacks] sensitive is '{sensitive}', wanted an attribute of the schema: {', '.join(names)}. Nothing was "
+            "read.",
             code="bad-key-or-value",
         )
 
@@ -115,7 +118,7 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
             )
             for attack in ATTACKS
         }
-        refused = _refused(power)
+        refused = refused_attacks(power)
         shown = tuple(attack for attack in ATTACKS if attack.name not in refused)
         results = [_result(method, rooms, shown, file.draws, progress) for method in file.methods]
     return Comparison(
@@ -182,10 +185,16 @@ class _Rooms:
         return Office(shared, self.plan, self.targets.draws.again(draw), self.work)
 
 
-def _refused(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
-    """Attacks that are too weak to be shown, with what they found where they must succeed."""
+def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
+    """Attacks that are too weak to be shown, with what they found where they must succeed.
+
+    Args:
+        power: By attack, its headline on exact tables and on nearly exact ones. Others are not asked.
+    """
     refused = {}
     for attack in ATTACKS:
+        if attack.name not in power:
+            continue
         best, noisy = power[attack.name]
         if best is None or best < attack.must:
             refused[attack.name] = (
@@ -219,12 +228,8 @@ def write_numbers(out: Path, comparison: Comparison) -> None:
         ],
         infer_schema_length=None,
     )
-    tags = {"protected": "false", "warning": WARNING}
     for name, frame in (("losses", losses), ("attacks", findings)):
-        write_parquet(out / f"{name}.parquet", frame, tags)
-        # A CSV file has no place for tags: each row says it.
-        marked = frame.with_columns(pl.lit("NOT PRIVATE").alias("warning"))
-        write_file(out / f"{name}.csv", marked.write_csv)
+        write_marked(out, name, frame, WARNING, private=False)
     write_json(out / "comparison.json", _content(comparison))
 
 

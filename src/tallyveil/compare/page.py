@@ -270,7 +270,7 @@ def _method(
         "invariants": [] if certificate is None else list(certificate.invariants),
         "against": _against(result, comparison, columns),
         "notes": list(result.published.notes),
-        "findings": [_texts_of(item) for item in result.findings],
+        "findings": [finding_texts(item) for item in result.findings],
         "draws": result.draws,
     }
 
@@ -320,7 +320,9 @@ def _attack(attack: Attack, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _texts_of(item: Finding) -> dict[str, str]:
+def finding_texts(item: Finding) -> dict[str, str]:
+    """A finding as pages and tables write it."""
+
     def text(value: float | None) -> str:
         return ABSENT if value is None else f"{value:.3f}".replace("-", "−")
 

@@ -162,11 +162,18 @@ class SummedQuestions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactLaw:
-    """Every published count is the true one."""
+    """Every published count is the true one.
+
+    Attributes:
+        least_hidden: The least count that may be hidden. A hidden count says no more than that it is no smaller.
+    """
+
+    least_hidden: int = 0
 
     def log_likelihood(self, name: TableName, true: Integers, published: PublishedTable) -> Floats:
-        """As in `Law`. A count that is not shown says nothing."""
-        return np.asarray(np.where((published.counts == true) | ~published.shown, 0.0, IMPOSSIBLE))
+        """As in `Law`."""
+        possible = np.where(published.shown, published.counts == true, true >= self.least_hidden)
+        return np.asarray(np.where(possible, 0.0, IMPOSSIBLE))
 
 
 SIZES: Final = np.array([1, 2, 3, 6, 11], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The file of `tallyveil compare`: one input, the methods with their settings, and what attackers want to know."""
+"""The files of `tallyveil compare` and `tallyveil attack`: inputs, methods, and what attackers want to know."""
 
 from typing import Annotated, Self
 
@@ -58,6 +58,28 @@ class AttacksTable(Table):
         ge=200,
         le=200_000,
         description="People that an attack tries; half of them tune it, and the others judge it.",
+    )
+
+
+class AttackFile(Table):
+    """The file of `tallyveil attack`: what was published, and what attackers want to know."""
+
+    published: InputPath = Field(
+        description="Folder of a finished release, or a table of published counts (Parquet or CSV)."
+    )
+    release: InputPath | None = Field(
+        default=None,
+        description="Release file whose geography and schema a table of counts has; a finished release has its own.",
+    )
+    key: Name = Field(description="Text from which all random numbers follow.")
+    tables: list[Name] | None = Field(
+        default=None, min_length=1, description="Queries. Default: the tables of the release."
+    )
+    entities: EntitiesTable | None = None
+    attacks: AttacksTable
+    method: AnyMethod | None = Field(
+        default=None,
+        description="What the office says that it did; without it a table is taken at face value.",
     )
 
 

@@ -107,7 +107,7 @@ class ReusedKey(CellKey):
 
     def publish(self, office):
         keys = np.full_like(office.shared.counts, 12345)
-        published = publish_with_keys(office.shared, self.perturbation(), keys)
+        published = publish_with_keys(office.shared, self.stated_law(), keys)
         # The sum of equal keys depends on the number of cells; the weakness is that no sum is taken at all.
         return replace(published, questions=_SameKey(published.questions))
 

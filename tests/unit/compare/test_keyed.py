@@ -57,7 +57,7 @@ def test_impossible_counts_are_impossible():
     ("largest", "variance", "never"), [(2, "1", 0), (5, "3", 0), (5, "3", 2), (10, "5", 0)]
 )
 def test_a_table_of_maximum_entropy_is_unbiased_and_no_wider_than_asked(largest, variance, never):
-    table = CellKey(name="key", largest=largest, variance=Fraction(variance), never=never).perturbation()
+    table = CellKey(name="key", largest=largest, variance=Fraction(variance), never=never).stated_law()
     assert not table.shifts[0].any()
     for count in range(1, table.shifts.shape[0]):
         shifts = table.shifts[count]

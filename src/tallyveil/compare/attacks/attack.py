@@ -19,15 +19,15 @@ COVERAGE: Final = 0.95
 """Coverage of every interval, the usual one."""
 
 MOVED: Final = 5
-"""At most every fifth person gets a coin: half of these move, a tenth of all. With half as many small inputs have too few
-people for an attack; with twice as many other records are no longer rare."""
+"""At most every fifth person gets a coin: half of these move, a tenth of all. With half as many small inputs have too
+few people for an attack; with twice as many other records are no longer rare."""
 
 FEWEST_MOVED: Final = 200
 """People who get a coin in any case, where there are so many."""
 
 RARE: Final = 0.3
-"""Expected others with the same record below which a record is rare. At twice it exact tables leave more doubt whether a
-count of 1 is this person; at a third of it small inputs have too few such people to attack."""
+"""Expected others with the same record below which a record is rare. At twice it exact tables leave more doubt whether
+a count of 1 is this person; at a third of it small inputs have too few such people to attack."""
 
 
 @dataclass(frozen=True, slots=True)

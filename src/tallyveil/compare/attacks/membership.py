@@ -4,10 +4,10 @@ The attacker knows a record, with its finest geounit, and asks whether the data 
 people have another record instead (`Targets.tossed`). The people who are asked about have records that are rare around
 them: where many have the same, one more or less shows nothing, and nobody would ask.
 
-*Score.* Let y be what was published of the record's cell, and x the number of others in it. Beforehand x has the law of
-`_others`: its mean is the number of people in the geounit times the share of the cell in the geounit above, both as
-published. The score is log P(y | x + 1) - log P(y | x), each a mean over x, and the lemma of Neyman and Pearson says that no
-other rule for this cell is better, if the laws are right. The table of the sensitive attribute alone adds its own score.
+*Score.* Let y be what was published of the record's cell, and x the number of others in it. Beforehand the mean of x
+is the number of people in the geounit times the share of the cell in the geounit above, both as published. The score is
+log P(y | x + 1) - log P(y | x), each a mean over x. No other rule for this cell is better if the laws are right (Neyman
+and Pearson). The table of the sensitive attribute alone adds a score of its own.
 
 *Tuned* on one half of the people: how much more the others vary than a Poisson law says, because people live beside
 people like themselves; the weight of the second table; and the threshold. The other half judges. Noisy answers are
@@ -42,8 +42,8 @@ CLUSTERED: Final = (0.0, 0.5, 2.0, 8.0)
 nobody of a kind and a few have many, as with students in a residence."""
 
 SECOND: Final = (0.0, 0.25, 0.5, 1.0)
-"""Weights of the table of the sensitive attribute alone. It counts the same people as the cells, so that at 1 they may be
-counted twice."""
+"""Weights of the table of the sensitive attribute alone. It counts the same people as the cells, so that at 1 they may
+be counted twice."""
 
 
 class Membership(Attack):

@@ -11,7 +11,7 @@ from tallyveil.arrays import Bools, IntegerRows, Integers
 from tallyveil.compare.inputs import SharedInput, TableName
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.patterns import least_pattern
-from tallyveil.compare.published import Published, PublishedTable, observed_law
+from tallyveil.compare.published import ExactLaw, Published, PublishedTable, observed_law
 from tallyveil.compare.relations import NO_LIMIT, Families, TableCells
 
 
@@ -36,6 +36,7 @@ class Suppression(Method):
         "What is shown is exact, zeros stay zeros, and readers see where something is missing."
     )
     random: ClassVar[bool] = False
+    shows_exact: ClassVar[bool] = True
 
     kind: Literal["suppression"] = "suppression"
     threshold: int = Field(ge=2, le=1000, description="Counts from 1 to below this number are hidden.")
@@ -43,6 +44,10 @@ class Suppression(Method):
         default=True, description="Whether further counts are hidden by integer programs."
     )
     seconds: int = Field(default=2, ge=1, le=3600, description="Time limit of each integer program.")
+
+    def stated_law(self) -> ExactLaw:
+        """As in `Method`: zeros are never hidden."""
+        return ExactLaw(least_hidden=1)
 
     def publish(self, office: Office) -> Published:
         """As in `Method`."""
