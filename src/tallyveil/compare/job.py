@@ -182,7 +182,7 @@ class _Rooms:
 
     def office(self, draw: int, shared: SharedInput) -> Office:
         """An office with random numbers of its own, for the input or for the one with coins."""
-        return Office(shared, self.plan, self.targets.draws.again(draw), self.work)
+        return Office(shared, self.plan, self.targets.sensitive, self.targets.draws.again(draw), self.work)
 
 
 def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:

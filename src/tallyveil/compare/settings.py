@@ -10,6 +10,7 @@ from tallyveil.compare.methods.controlled_rounding import ControlledRounding
 from tallyveil.compare.methods.elsewhere import PublishedCounts, ReleaseFolder
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.rounding import RandomRounding, Rounding
+from tallyveil.compare.methods.safetab import SafeTab
 from tallyveil.compare.methods.sampling import Sampling
 from tallyveil.compare.methods.suppression import Suppression
 from tallyveil.compare.methods.swapping import Swapping
@@ -31,6 +32,7 @@ AnyMethod = Annotated[
     | RandomRounding
     | ReleaseFolder
     | Rounding
+    | SafeTab
     | Sampling
     | Suppression
     | Swapping

@@ -23,12 +23,14 @@ class Office:
     Attributes:
         shared: The input.
         plan: The release file of the comparison.
+        sensitive: Attribute that attackers want to know.
         draws: Random numbers.
         work: An empty folder for releases that are made on the way; it is removed at the end.
     """
 
     shared: SharedInput
     plan: ReleasePlan
+    sensitive: str
     draws: Draws
     work: Path
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from tallyveil.accounting.events import Neighbours, PrivacyEvent
 from tallyveil.accounting.guarantee import compose
 from tallyveil.accounting.numbers import at_most, claim_text, delta_text
 from tallyveil.budget.strategy import Mechanism
@@ -112,7 +113,9 @@ def published_release(
         observed_law(shared, tables),
         SummedQuestions(counts),
         noisy=noisy,
-        certificate=_certificate(plan),
+        certificate=certificate_of(
+            plan.event(), plan.event(), plan.neighbours, plan.delta, plan.budget_unit, plan.spent
+        ),
         notes=notes,
     )
 
@@ -174,12 +177,28 @@ def _noisy(
     return tuple(answers)
 
 
-def _certificate(plan: StatedPlan) -> Certificate:
-    guarantee = compose(plan.event(), neighbours=plan.neighbours)
-    epsilon = claim_text(guarantee.epsilon(plan.delta).upper)
+def certificate_of(
+    changed: PrivacyEvent,
+    event: PrivacyEvent,
+    neighbours: Neighbours,
+    delta: Fraction,
+    unit: str,
+    spent: Fraction,
+) -> Certificate:
+    """What is proved.
+
+    Args:
+        changed: The event for one record that changes its value, which attackers are after.
+        event: The event as the office states it.
+        neighbours: Of the statement.
+        delta: Of the statement.
+        unit, spent: The budget.
+    """
+    guarantee, stated = (compose(part, neighbours=neighbours) for part in (changed, event))
+    epsilon = claim_text(stated.epsilon(delta).upper)
     return Certificate(
         min(1.0, guarantee.advantage().upper),
         1.0 - guarantee.beta(Fraction(FALSE_ALARMS)).lower,
-        f"{plan.budget_unit} = {at_most(plan.spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(plan.delta)}",
+        f"{unit} = {at_most(spent, 5)}; epsilon <= {epsilon} at delta = {delta_text(delta)}",
         guarantee.invariants,
     )
