@@ -120,3 +120,55 @@ def test_a_wrong_file_is_refused_before_records_are_read(folder, command, change
     (folder / "wrong.toml").write_text(FILE.replace(*change))
     assert words in command("compare", folder / "wrong.toml", "--out", folder / "wrong", FLAG, code=code)
     assert not (folder / "wrong").exists()
+
+
+def test_households_and_contributors_are_read_from_the_records(folder, command):
+    """Six people in three households: the swap moves whole households, and one of a pair is never alone."""
+    people = pl.read_parquet(folder / "people.parquet").filter(pl.col("count") > 0)
+    single = people.select(pl.exclude("count").repeat_by("count")).explode(pl.all())
+    # Two who follow each other live together where they live in one block; a few are of no household.
+    number = pl.int_range(pl.len()) // 2
+    single.with_columns(
+        pl.when(number % 7 > 0).then(number.cast(pl.String)).alias("house"),
+        (number % 5).cast(pl.String).alias("employer"),
+    ).write_parquet(folder / "single.parquet")
+    text = (
+        (folder / "release.toml").read_text().replace('"people.parquet"\ncount = "count"', '"single.parquet"')
+    )
+    (folder / "single.toml").write_text(text)
+    methods = """
+[[methods]]
+kind = "swapping"
+name = "swapping"
+rate = "1/2"
+within = "Region"
+across = "Town"
+[[methods]]
+kind = "suppression"
+name = "dominance"
+largest = 1
+percent = "50"
+secondary = false
+"""
+    compared = FILE.partition("[[methods]]")[0].replace('"release.toml"', '"single.toml"') + methods
+    columns = 'key = "units"\nhouseholds = "house"\ncontributors = "employer"'
+    (folder / "units.toml").write_text(compared.replace('key = "system test"', columns))
+    command("compare", folder / "units.toml", "--out", folder / "units", FLAG, "--quiet")
+    notes = json.loads((folder / "units" / "comparison.json").read_text())["methods"]
+    assert "Contributors are those of the records" in " ".join(notes[1]["notes"])
+    ledger = (folder / "units" / "ledger.jsonl").read_text()
+    assert "households: true counts" in ledger
+    assert "contributors: true counts" in ledger
+    losses = pl.read_parquet(folder / "units" / "losses.parquet")
+    # Households of one size change places, so that blocks keep their numbers of people.
+    size = losses.filter(
+        (pl.col("method") == "swapping") & (pl.col("query") == "total") & (pl.col("areas") == "Block")
+    )
+    assert size.filter(pl.col("measure") == "mean absolute error")["value"].max() == 0
+    # Where a row is a count, nobody knows whose record it is.
+    (folder / "counted.toml").write_text(
+        FILE.replace('key = "system test"', 'key = "x"\nhouseholds = "house"')
+    )
+    assert "column of counts" in command(
+        "compare", folder / "counted.toml", "--out", folder / "no", FLAG, code=2
+    )

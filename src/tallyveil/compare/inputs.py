@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
 
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.arrays import IntegerRows, Integers
-from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.confidential.declassify import declassify_truth, declassify_units
 from tallyveil.errors import ConfigError
 from tallyveil.geography.entities import EntityFamily
 from tallyveil.geography.spine import Spine
@@ -72,6 +72,8 @@ class SharedInput:
         counts: True counts, int64, shape (n_finest, schema.size).
         household: Number of the household of each person, the people in the order of their geounits and cells; None
             where households are not known, and each person is one.
+        contributor: The contributor whose record each is, such as an establishment, in the same order and over all
+            geounits; None where each record is a contributor.
     Privacy: true counts. Whatever is computed from them must be marked as not private.
     """
 
@@ -81,6 +83,7 @@ class SharedInput:
     n_geolevels: int
     counts: IntegerRows
     household: Integers | None = None
+    contributor: Integers | None = None
 
     @property
     def people(self) -> tuple[Integers, Integers, Integers]:
@@ -179,8 +182,26 @@ def _of_family(family: EntityFamily) -> Areas:
     return Areas(family.name, family.codes, place)
 
 
+@dataclass(frozen=True, slots=True)
+class UnitColumns:
+    """Columns of the records that say which unit a record belongs to.
+
+    Attributes:
+        households: Column of the household; the same text in another geounit is another household.
+        contributors: Column of the contributor, such as an establishment, over all geounits.
+    """
+
+    households: str | None = None
+    contributors: str | None = None
+
+
 def read_input(
-    plan: ReleasePlan, spine: Spine, areas: Sequence[Areas], tables: Sequence[str], ledger: Ledger
+    plan: ReleasePlan,
+    spine: Spine,
+    areas: Sequence[Areas],
+    tables: Sequence[str],
+    units: UnitColumns,
+    ledger: Ledger,
 ) -> SharedInput:
     """Read the records, after the ledger says that their counts are declassified.
 
@@ -188,6 +209,7 @@ def read_input(
         plan: Of the release file, whose records are read.
         spine, areas: Of `read_areas`.
         tables: Queries.
+        units: Columns of households and contributors.
         ledger: Of the comparison. A non-private event is written to it before any count is returned.
     Raises:
         ConfigError: there are more counts than `MOST_COUNTS`. Nothing was read then.
@@ -197,23 +219,38 @@ def read_input(
     refuse_too_large(spine, plan.schema)
     queries = tuple(plan.schema.query(name) for name in tables)
     records = plan.records
-    truths = declassify_truth(
-        records.path,
-        geocode=records.geocode,
-        count=records.count,
-        columns=dict(records.columns),
-        numbers=records.numbers,
-        schema=plan.schema,
-        spine=spine,
-        ledger=ledger,
-        reason=REASON,
-    )
+    # What both readings of the file need.
+    how: dict[str, Any] = {
+        "geocode": records.geocode,
+        "columns": dict(records.columns),
+        "numbers": records.numbers,
+        "missing": dict(records.missing),
+        "form": records.form,
+        "schema": plan.schema,
+        "spine": spine,
+        "ledger": ledger,
+    }
+    truths = declassify_truth(records.path, count=records.count, reason=REASON, **how)
+    read = [
+        None
+        if column is None
+        else declassify_units(records.path, unit=column, reason=f"{what}: {REASON}", **how)
+        for what, column in (("households", units.households), ("contributors", units.contributors))
+    ]
+    household, contributor = read
     return SharedInput(
         plan.schema,
         queries,
         tuple(areas),
         spine.n_levels,
         truths[-1].dense(0, truths[-1].n_geounits, plan.schema.size),
+        # A household lives in one geounit: the same number elsewhere is another household.
+        None
+        if household is None
+        else np.unique(np.stack([household.geounits, household.units]), axis=1, return_inverse=True)[
+            1
+        ].ravel(),
+        None if contributor is None else contributor.units,
     )
 
 
@@ -226,4 +263,15 @@ def refuse_too_large(spine: Spine, schema: Schema) -> None:
             f"wanted at most {MOST_COUNTS:,}: every method and attack holds some tables of all of them in memory. "
             "Compare a part of the geography, or a schema with fewer cells. Nothing was read.",
             code="comparison-too-large",
+        )
+
+
+def require_single_records(plan: ReleasePlan, units: UnitColumns) -> None:
+    """Refuse columns of units where the records are counts, before anything is read; raises ConfigError."""
+    if plan.records.count is not None and (units.households or units.contributors):
+        raise ConfigError(
+            f"the records have a column of counts, {plan.records.count}, so that a row is no single record, and the "
+            "file names a column of households or contributors. Give records one by one, or leave the column out. "
+            "Nothing was read.",
+            code="bad-key-or-value",
         )

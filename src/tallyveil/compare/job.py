@@ -21,7 +21,7 @@ from tallyveil.compare.attacks.questions import RepeatedQuestions
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput, read_areas, read_input
+from tallyveil.compare.inputs import SharedInput, read_areas, read_input, require_single_records
 from tallyveil.compare.losses import losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
@@ -74,6 +74,7 @@ def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Compariso
     file = parse_file(path, CompareFile)
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
+    require_single_records(plan, file.units)
     inputs = [path, file.release, plan.records.path, plan.geography.path]
     refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
     with own_folder(out, "compare"):
@@ -104,7 +105,14 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
         progress("reading the records")
-        shared = read_input(plan, spine, areas, file.tables or list(plan.tables), ledger)
+        shared = read_input(
+            plan,
+            spine,
+            areas,
+            file.tables or list(plan.tables),
+            file.units,
+            ledger,
+        )
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
     with tempfile.TemporaryDirectory(prefix="releases-", dir=out) as work:
         rooms = _Rooms(targets, plan, Path(work))

@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from tallyveil.compare.inputs import UnitColumns
 from tallyveil.compare.methods.cell_key import CellKey
 from tallyveil.compare.methods.coarsening import Coarsening
 from tallyveil.compare.methods.controlled_rounding import ControlledRounding
@@ -96,6 +97,15 @@ class CompareFile(Table):
         default=None, min_length=1, description="Queries. Default: the tables of the release file."
     )
     entities: EntitiesTable | None = None
+    households: Name | None = Field(
+        default=None,
+        description="Column of the records that names the household, for swapping. Default: each person is one.",
+    )
+    contributors: Name | None = Field(
+        default=None,
+        description="Column of the records that names the contributor, for rules of suppression. Default: each record "
+        "is one.",
+    )
     draws: int = Field(
         default=5,
         ge=1,
@@ -104,6 +114,11 @@ class CompareFile(Table):
     )
     attacks: AttacksTable
     methods: list[AnyMethod] = Field(min_length=1, max_length=MOST_METHODS)
+
+    @property
+    def units(self) -> UnitColumns:
+        """Columns of households and contributors."""
+        return UnitColumns(self.households, self.contributors)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

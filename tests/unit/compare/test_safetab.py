@@ -28,7 +28,7 @@ def published(tmp_path, **settings):
 
 
 def test_without_noise_everything_is_right_that_is_shown(tmp_path):
-    shared, made = published(tmp_path, budget=Fraction(1000), stage_1_fraction=Fraction(1, 2), threshold=5)
+    shared, made = published(tmp_path, budget=Fraction(500), stage_1_fraction=Fraction(1, 2), threshold=5)
     for name, true in shared.truth.items():
         table = made.tables[name]
         assert np.array_equal(table.counts[table.shown], true[table.shown]), name

@@ -186,16 +186,17 @@ class Targets:
         moved = np.flatnonzero(~self.pairs.kept)
         np.subtract.at(counts, (self.pairs.geounits[moved], self.pairs.cells[moved]), 1)
         np.add.at(counts, (self.pairs.geounits[moved], self.pairs.others[moved]), 1)
-        if self.shared.household is None:
-            return replace(self.shared, counts=counts)
         # The people stand in the order of their cells, so those who changed cells change their places among the others.
         cells = np.repeat(np.arange(counts.size), self.shared.counts.ravel())
         cells[self.pairs.numbers[moved]] = (
             self.pairs.geounits[moved] * counts.shape[1] + self.pairs.others[moved]
         )
-        return replace(
-            self.shared, counts=counts, household=self.shared.household[np.argsort(cells, kind="stable")]
+        order = np.argsort(cells, kind="stable")
+        household, contributor = (
+            None if units is None else units[order]
+            for units in (self.shared.household, self.shared.contributor)
         )
+        return replace(self.shared, counts=counts, household=household, contributor=contributor)
 
     def half(self, number: int) -> Integers:
         """Which of so many people tune the attack (0) and which judge it (1)."""
