@@ -172,3 +172,35 @@ secondary = false
     assert "column of counts" in command(
         "compare", folder / "counted.toml", "--out", folder / "no", FLAG, code=2
     )
+
+
+def test_changes_to_a_later_year_are_compared(folder, command):
+    people = pl.read_parquet(folder / "people.parquet")
+    people.with_columns(pl.col("count") + pl.int_range(pl.len()) % 3 * (pl.col("count") > 0)).write_parquet(
+        folder / "next.parquet"
+    )
+    release = (folder / "release.toml").read_text()
+    (folder / "next.toml").write_text(release.replace('"people.parquet"', '"next.parquet"'))
+    methods = """
+[[methods]]
+kind = "exact"
+name = "exact"
+[[methods]]
+kind = "rounding"
+name = "=1+1"
+base = 10
+"""
+    compared = FILE.partition("[[methods]]")[0].replace('key = "', 'later = "next.toml"\nkey = "') + methods
+    (folder / "years.toml").write_text(compared)
+    command("compare", folder / "years.toml", "--out", folder / "years", FLAG, "--quiet")
+    losses = pl.read_parquet(folder / "years" / "losses.parquet")
+    wrong = losses.filter(pl.col("measure").str.contains("change"), pl.col("value") > 0)
+    # Exact tables have exact changes; small ones vanish or grow where counts are rounded.
+    assert set(wrong["method"]) == {"=1+1"}
+    assert wrong.filter(pl.col("measure").str.starts_with("mean absolute error")).height
+    # A spreadsheet takes no name for a formula.
+    assert {row[:2] for row in (folder / "years" / "losses.csv").read_text().splitlines()} == {
+        "me",
+        "ex",
+        "'=",
+    }

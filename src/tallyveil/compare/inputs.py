@@ -74,6 +74,7 @@ class SharedInput:
             where households are not known, and each person is one.
         contributor: The contributor whose record each is, such as an establishment, in the same order and over all
             geounits; None where each record is a contributor.
+        earlier: Counts of an earlier year, in the shape of `counts`; None for the first one.
     Privacy: true counts. Whatever is computed from them must be marked as not private.
     """
 
@@ -84,6 +85,7 @@ class SharedInput:
     counts: IntegerRows
     household: Integers | None = None
     contributor: Integers | None = None
+    earlier: IntegerRows | None = None
 
     @property
     def people(self) -> tuple[Integers, Integers, Integers]:

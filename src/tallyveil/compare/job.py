@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.attacks.reconstruction import Reconstruction
 from tallyveil.compare.draws import Draws
 from tallyveil.compare.inputs import SharedInput, read_areas, read_input, require_single_records
-from tallyveil.compare.losses import losses_of
+from tallyveil.compare.losses import change_losses, losses_of
 from tallyveil.compare.methods.exact import Exact
 from tallyveil.compare.methods.method import Method, Office
 from tallyveil.compare.methods.topdown import TopDown
@@ -75,10 +75,15 @@ def compare(path: Path, out: Path, progress: Callable[[str], None]) -> Compariso
     plan = load_plan(file.release)
     require_attribute(file.attacks.sensitive, plan.schema)
     require_single_records(plan, file.units)
+    later = None if file.later is None else load_plan(file.later)
+    if later is not None:
+        _require_comparable(plan, later)
+        require_single_records(later, file.units)
     inputs = [path, file.release, plan.records.path, plan.geography.path]
+    inputs += [] if later is None else [later.records.path]
     refuse_inputs(out, [*inputs, *([file.entities.path] if file.entities else [])])
     with own_folder(out, "compare"):
-        comparison = _compared(file, plan, out, progress)
+        comparison = _compared(file, plan, later, out, progress)
         write_numbers(out, comparison)
         write_comparison_page(out, comparison)
     return comparison
@@ -95,7 +100,23 @@ def require_attribute(sensitive: str, schema: Schema) -> None:
         )
 
 
-def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callable[[str], None]) -> Comparison:
+def _require_comparable(plan: ReleasePlan, later: ReleasePlan) -> None:
+    """Refuse a later year with another schema, before records are read; raises ConfigError."""
+    if later.schema.digest() != plan.schema.digest():
+        raise ConfigError(
+            "the release file of later has another schema than the release file of the comparison. Compare years of "
+            "one schema. Nothing was read.",
+            code="other-release",
+        )
+
+
+def _compared(
+    file: CompareFile,
+    plan: ReleasePlan,
+    later: ReleasePlan | None,
+    out: Path,
+    progress: Callable[[str], None],
+) -> Comparison:
     began = time.process_time()
     entities = file.entities
     progress("reading the geography")
@@ -103,19 +124,18 @@ def _compared(file: CompareFile, plan: ReleasePlan, out: Path, progress: Callabl
         plan, entities.path if entities else None, entities.families if entities else ()
     )
     declaration = Declaration(plan.budget_unit, plan.declared, plan.neighbours)
+    after: SharedInput | None = None
     with Ledger(out / LEDGER, declaration, "compare") as ledger:
         progress("reading the records")
-        shared = read_input(
-            plan,
-            spine,
-            areas,
-            file.tables or list(plan.tables),
-            file.units,
-            ledger,
-        )
+        queries = file.tables or list(plan.tables)
+        shared = read_input(plan, spine, areas, queries, file.units, ledger)
+        if later is not None:
+            progress("reading the records of the later year")
+            after = read_input(later, spine, areas, queries, file.units, ledger)
+            after = replace(after, earlier=shared.counts)
     targets = Targets(shared, Draws(file.key), file.attacks.sensitive, file.attacks.people)
     with tempfile.TemporaryDirectory(prefix="releases-", dir=out) as work:
-        rooms = _Rooms(targets, plan, Path(work))
+        rooms = _Rooms(targets, plan, Path(work), after)
         # One draw is enough to see whether an attack succeeds where it must.
         controls = [
             _result(method, rooms, ATTACKS, 1, progress) for method in (Exact(name=EXACT), _harmless(plan))
@@ -162,12 +182,18 @@ def _result(
     for draw in range(number):
         progress(f"{method.name}: draw {draw + 1} of {number}")
         began = time.process_time()
-        published = method.publish(rooms.office(2 * draw, rooms.targets.shared))
+        published = method.publish(rooms.office(3 * draw, rooms.targets.shared))
         seconds += time.process_time() - began
         tossed = (
-            method.publish(rooms.office(2 * draw + 1, rooms.targets.tossed)) if method.repeatable else None
+            method.publish(rooms.office(3 * draw + 1, rooms.targets.tossed)) if method.repeatable else None
         )
-        losses.append(losses_of(rooms.targets.shared, published, rooms.targets.sensitive))
+        lost = losses_of(rooms.targets.shared, published, rooms.targets.sensitive)
+        if rooms.later is not None and method.repeatable:
+            # Another draw of everything but what records keep.
+            office = rooms.office(3 * draw + 2, rooms.later, kept=3 * draw)
+            changes = change_losses(rooms.targets.shared, published, rooms.later, method.publish(office))
+            lost = pl.concat([lost, changes])
+        losses.append(lost)
         findings.append([item for attack in attacks for item in attack.run(rooms.targets, published, tossed)])
     return MethodResult(
         method, _mean_losses(losses), over_draws(findings), published, number, seconds / number
@@ -187,10 +213,25 @@ class _Rooms:
     targets: Targets
     plan: ReleasePlan
     work: Path
+    later: SharedInput | None
 
-    def office(self, draw: int, shared: SharedInput) -> Office:
-        """An office with random numbers of its own, for the input or for the one with coins."""
-        return Office(shared, self.plan, self.targets.sensitive, self.targets.draws.again(draw), self.work)
+    def office(self, draw: int, shared: SharedInput, kept: int | None = None) -> Office:
+        """An office with random numbers of its own, for the input, the one with coins, or that of a later year.
+
+        Args:
+            draw: Number of the random numbers.
+            shared: The input.
+            kept: Of those that stay with the records; None for the same number.
+        """
+        draws = self.targets.draws
+        return Office(
+            shared,
+            self.plan,
+            self.targets.sensitive,
+            draws.again(draw),
+            draws.again(draw if kept is None else kept),
+            self.work,
+        )
 
 
 def refused_attacks(power: Mapping[str, Sequence[float | None]]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
-from tallyveil.compare.losses import ERROR_OF_ALL, value_of
+from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
@@ -105,6 +105,15 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
             "fewer counts hidden",
         ),
     ]
+    if comparison.file.later is not None:
+        columns.append(
+            _Column(
+                f"error of a {name_title(middle)} change",
+                loss(middle, ERROR_OF_CHANGE),
+                _number,
+                f"smaller errors of {name_title(middle)} changes",
+            )
+        )
     by_attack: dict[str, list[tuple[str, str, Callable[[float], str], str]]] = {
         "knows everybody else": [
             ("(a) advantage", "advantage", _number, "less advantage for who knows all others")

@@ -92,6 +92,11 @@ class CompareFile(Table):
     release: InputPath = Field(
         description="Release file, whose records, geography, schema and shares are those of the comparison."
     )
+    later: InputPath | None = Field(
+        default=None,
+        description="Release file of another year with the same schema and geocodes, whose records are published by "
+        "the same methods, so that changes can be compared.",
+    )
     key: Name = Field(description="Text from which all random numbers follow.")
     tables: list[Name] | None = Field(
         default=None, min_length=1, description="Queries. Default: the tables of the release file."

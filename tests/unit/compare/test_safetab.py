@@ -23,7 +23,7 @@ class Plan:
 
 def published(tmp_path, **settings):
     shared = small_input(60, queries=("total", "age", "group", "age*group"))
-    office = Office(shared, Plan(), "group", Draws("safetab"), tmp_path)
+    office = Office(shared, Plan(), "group", Draws("safetab"), Draws("safetab"), tmp_path)
     return shared, SafeTab(name="SafeTab", **settings).publish(office)
 
 
