@@ -1,6 +1,10 @@
 """`tallyveil compare` from records to page: one input, methods of every kind, and marks on all that it writes."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import polars as pl
 import pytest
@@ -82,13 +86,17 @@ def test_everything_is_marked(compared):
     entries = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
     assert [entry["kind"] for entry in entries if entry["kind"] == "declassify"] == ["declassify"]
     # Releases that were made on the way are gone: their keys follow from a public text.
-    assert not list(out.glob("releases-*"))
+    assert not (out / "releases").exists()
 
 
 @pytest.mark.nightly
 def test_the_same_file_gives_the_same_numbers(compared, folder, command):
     out = compared
-    said = json.loads(command("compare", folder / "compare.toml", "--out", folder / "again", FLAG, "--json"))
+    said = json.loads(
+        command(
+            "compare", folder / "compare.toml", "--out", folder / "again", FLAG, "--json", "--workers", "3"
+        )
+    )
     assert said["protected"] is False
     assert [method["name"] for method in said["methods"]] == [
         "TopDown",
@@ -204,3 +212,24 @@ base = 10
         "ex",
         "'=",
     }
+
+
+@pytest.mark.nightly
+def test_a_killed_comparison_is_repeated_to_the_same_numbers(compared, folder):
+    """A process that ends at once leaves no result; the same command makes all of it, and removes what lay about."""
+    out = folder / "killed"
+    words = ["compare", str(folder / "compare.toml"), "--out", str(out), FLAG, "--quiet"]
+    run = [sys.executable, "-m", "tallyveil", *words]
+    process = subprocess.Popen(run)
+    while not list(out.glob("releases/*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (out / "comparison.html").exists()
+    subprocess.run(run, check=True)
+    assert not (out / "releases").exists()
+    for name in ("losses", "attacks"):
+        first, second = (pl.read_parquet(place / f"{name}.parquet") for place in (compared, out))
+        assert first.equals(second)
+    # Both looked at the true counts, and the ledger says so.
+    assert (out / "ledger.jsonl").read_text().count('"kind":"declassify"') == 2

@@ -263,7 +263,7 @@ def _judged(
     )
     exact = _exactly(shared, published)
     progress("attacking exact tables")
-    controls = {item.name: item.power(targets, exact, item.run(targets, exact, None)) for item in ATTACKS}
+    controls = {item.name: item.power(targets, item.run(targets, exact, None)) for item in ATTACKS}
     refused = refused_attacks({name: (best, best) for name, best in controls.items() if best is not None})
     progress("attacking what was published")
     findings = [

@@ -249,7 +249,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
         texts = [
             ABSENT if (value := column.value(result)) is None else column.text(value) for column in columns
         ]
-        certificate = result.published.certificate
+        certificate = result.certificate
         rows.append(
             {
                 "number": number,
@@ -265,7 +265,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
 def _method(
     number: int, result: MethodResult, comparison: Comparison, columns: Sequence[_Column]
 ) -> dict[str, Any]:
-    method, certificate = result.method, result.published.certificate
+    method, certificate = result.method, result.certificate
     kind = (type(method).__doc__ or "").replace("`", "").strip().split("\n\n")
     return {
         "number": number,
@@ -278,7 +278,7 @@ def _method(
         "guarantee": "No bound is known." if certificate is None else certificate.epsilon + ".",
         "invariants": [] if certificate is None else list(certificate.invariants),
         "against": _against(result, comparison, columns),
-        "notes": list(result.published.notes),
+        "notes": list(result.notes),
         "findings": [finding_texts(item) for item in result.findings],
         "draws": result.draws,
     }
@@ -288,11 +288,11 @@ def _against(result: MethodResult, comparison: Comparison, columns: Sequence[_Co
     """Which of this method and its nearest counterpart of another family is better in what, said both ways."""
     first = columns[0]
     here = first.value(result)
-    private = result.published.certificate is not None
+    private = result.certificate is not None
     others = [
         (abs(there - here), other)
         for other in comparison.results
-        if (other.published.certificate is not None) != private
+        if (other.certificate is not None) != private
         and here is not None
         and (there := first.value(other)) is not None
     ]

@@ -8,7 +8,7 @@ import polars as pl
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.inputs import SharedInput
 from tallyveil.compare.methods.method import Method
-from tallyveil.compare.published import Published
+from tallyveil.compare.published import Certificate
 from tallyveil.compare.settings import CompareFile
 from tallyveil.plans.release import ReleasePlan
 
@@ -21,15 +21,17 @@ class MethodResult:
         method: With its settings.
         losses: The table of `losses_of`, as means over the draws.
         findings: Of the attacks that are shown, over all draws.
-        published: What it published in the last draw.
+        certificate: What is proved of it; None where nothing is.
+        notes: What a reader must know of the last draw.
         draws: Number of draws.
-        seconds: Processor seconds of publishing once.
+        seconds: Elapsed seconds of publishing once, while other draws were worked on.
     """
 
     method: Method
     losses: pl.DataFrame
     findings: tuple[Finding, ...]
-    published: Published
+    certificate: Certificate | None
+    notes: tuple[str, ...]
     draws: int
     seconds: float
 

@@ -198,6 +198,11 @@ class Targets:
         )
         return replace(self.shared, counts=counts, household=household, contributor=contributor)
 
+    def prepare(self) -> None:
+        """Compute what is kept of the input, before several threads ask for it."""
+        for kept in (self.shared.truth, self.tossed.truth, self.by_class, self.background, self.kinds_around):
+            assert kept is not None
+
     def half(self, number: int) -> Integers:
         """Which of so many people tune the attack (0) and which judge it (1)."""
         return self.draws.generator("halves").permutation(number) % 2
@@ -258,7 +263,7 @@ class Attack:
                 None where a method cannot publish again; attacks that need it then find nothing.
         """
 
-    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+    def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """The headline on tables on which the attack must succeed; its findings there are given.
 
         None where it found nothing to attack.

@@ -39,7 +39,7 @@ class HiddenCounts(Attack):
         hidden = {name: ~table.shown for name, table in published.tables.items()}
         return self._recovered(targets, hidden, published.least_hidden)
 
-    def power(self, targets: Targets, published: Published, findings: Sequence[Finding]) -> float | None:
+    def power(self, targets: Targets, findings: Sequence[Finding]) -> float | None:
         """On tables that hide nothing he hides one count of the first child of every parent himself, and finds it."""
         shared = targets.shared
         hidden = {name: np.zeros(true.shape, dtype=np.bool_) for name, true in shared.truth.items()}

@@ -75,7 +75,7 @@ class SafeTab(Method):
         """
         shared, sensitive = office.shared, office.sensitive
         axis = shared.schema.attribute_names.index(sensitive)
-        root = office.work / f"{self.kind}-{len(list(office.work.iterdir()))}"
+        root = office.work / "tables"
         records = _write_records(shared, axis, root.with_suffix(".parquet"))
         file = root.with_suffix(".toml")
         write_text(file, "\n".join(self._lines(office, axis)))
