@@ -11,7 +11,7 @@ from tallyveil.cli.frame.tables import not_private_screen, plain_table
 from tallyveil.cli.frame.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from tallyveil.compare.attack_job import Attacked
+    from tallyveil.compare.results import Attacked
 
 
 def attack(
@@ -59,7 +59,7 @@ def attack(
     silent = quiet or as_json
     attacked = attack_published(file, out, truth, lambda words: None if silent else say(words, err=True))
     if as_json:
-        from tallyveil.compare.attack_job import CAUTION
+        from tallyveil.compare.claims import CAUTION
         from tallyveil.files.evaluation import WARNING
 
         marks = {"warning": CAUTION} if truth is None else {"protected": False, "warning": WARNING}

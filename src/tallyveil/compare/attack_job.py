@@ -4,11 +4,11 @@ Without the true records nothing confidential is opened, and the results are abo
 the ledger gets its entry first: that of the release, or one of its own beside the results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -16,16 +16,19 @@ import polars as pl
 from tallyveil.accounting.events import Neighbours
 from tallyveil.accounting.ledger.file import Ledger
 from tallyveil.accounting.ledger.lines import Declaration
+from tallyveil.arrays import Integers
+from tallyveil.compare.attack_page import write_attack_page
 from tallyveil.compare.attacks.attack import Finding, Targets
-from tallyveil.compare.claims import Answer, Claims, claims_of, seem_exact
+from tallyveil.compare.claims import CAUTION, Answer, claims_of, seem_exact
 from tallyveil.compare.draws import Draws
-from tallyveil.compare.inputs import SharedInput, areas_of_spine, read_areas, refuse_too_large
+from tallyveil.compare.inputs import SharedInput, TableName, areas_of_spine, read_areas, refuse_too_large
 from tallyveil.compare.job import ATTACKS, refused_attacks, require_attribute
 from tallyveil.compare.methods.elsewhere import published_tables
 from tallyveil.compare.methods.method import Method
 from tallyveil.compare.methods.topdown import published_release
 from tallyveil.compare.outputs import write_marked
 from tallyveil.compare.published import ExactLaw, Law, NoisyAnswers, Published, PublishedTable, observed_law
+from tallyveil.compare.results import Attacked
 from tallyveil.compare.settings import AttackFile
 from tallyveil.confidential.declassify import declassify_truth
 from tallyveil.errors import ConfigError
@@ -46,11 +49,6 @@ from tallyveil.storage.write import write_json
 from tallyveil.version import VERSION
 
 REASON: Final = "true counts compared with what attackers claim; the results reveal them"
-
-CAUTION: Final = (
-    "Claims of an attacker about published numbers. Nobody has checked them against records. A claim may be wrong, "
-    "also where it is called probable, and right ones cannot be told from wrong ones without the records."
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,38 +71,9 @@ class _Sight:
     spine: Spine
     shared: SharedInput
     published: Published
-    around: Any
+    around: Integers
     law: Law
     shows_exact: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attacked:
-    """What became of attacks on one publication.
-
-    Attributes:
-        file: What was asked for.
-        plan: Of the release.
-        shared: The areas and tables, with published counts.
-        claims: What an outsider claims.
-        right: Whether each claim is right; None without the true records.
-        there: Whether what each claim takes for granted is true; None without the true records.
-        findings: Of the attacks of a comparison; none without the true records.
-        refused: Attacks that were too weak to be shown, each with a sentence.
-        notes: What a reader must know.
-        certificate: What is proved; None where nothing is.
-    """
-
-    file: AttackFile
-    plan: StatedPlan
-    shared: SharedInput
-    claims: Claims
-    right: Any
-    there: Any
-    findings: tuple[Finding, ...]
-    refused: dict[str, str]
-    notes: tuple[str, ...]
-    certificate: Any
 
 
 def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], None]) -> Attacked:
@@ -119,8 +88,6 @@ def attack(path: Path, out: Path, truth: Path | None, progress: Callable[[str], 
         TallyveilError: the file, an input or the folder is wrong. The ledger gets its entry before a count is compared.
     Privacy: without `truth` nothing but published numbers is read. With it none: every file is marked.
     """
-    from tallyveil.compare.attack_page import write_attack_page
-
     file = parse_file(path, AttackFile)
     inputs = [path, file.published, *([file.release] if file.release else []), *([truth] if truth else [])]
     refuse_inputs(out, inputs)
@@ -223,7 +190,9 @@ def _of_table(file: AttackFile) -> _Sight:
     return _Sight(plan, None, spine, shared, published, _around(shared, published), law, shows_exact)
 
 
-def _knowledge(method: Method | None, shared: SharedInput, tables: Any) -> tuple[Law, bool]:
+def _knowledge(
+    method: Method | None, shared: SharedInput, tables: Mapping[TableName, PublishedTable]
+) -> tuple[Law, bool]:
     """What he knows of the changes, and whether shown counts are exact."""
     if method is not None:
         return method.stated_law() or ExactLaw(), method.shows_exact
@@ -232,7 +201,7 @@ def _knowledge(method: Method | None, shared: SharedInput, tables: Any) -> tuple
     return ExactLaw(), seem_exact(shared, shown, hidden)
 
 
-def _around(shared: SharedInput, published: Published) -> Any:
+def _around(shared: SharedInput, published: Published) -> Integers:
     """Published counts of cells in the areas below the root; zeros where none are published."""
     areas = shared.areas[min(1, shared.n_geolevels - 1)]
     if shared.detailed is None:

@@ -6,9 +6,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from tallyveil.compare.attack_job import CAUTION, Attacked
-from tallyveil.compare.claims import ATTRIBUTE, HIDDEN, RECORD, banded
+from tallyveil.arrays import Bools
+from tallyveil.compare.claims import ATTRIBUTE, CAUTION, HIDDEN, RECORD, banded
 from tallyveil.compare.page import ABSENT, finding_texts
+from tallyveil.compare.results import Attacked
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
 from tallyveil.report.wording import name_title, percent
@@ -92,8 +93,8 @@ def summary_of(attacked: Attacked) -> list[dict[str, Any]]:
     return rows
 
 
-def _share(right: Any, chosen: Any) -> float | None:
-    return None if right is None or not chosen.any() else float(np.asarray(right)[chosen].mean())
+def _share(right: Bools | None, chosen: Bools) -> float | None:
+    return None if right is None or not chosen.any() else float(right[chosen].mean())
 
 
 def _points(attacked: Attacked) -> tuple[SummaryPoint, ...]:

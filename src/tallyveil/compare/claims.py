@@ -29,6 +29,11 @@ from tallyveil.compare.inputs import SharedInput, TableName
 from tallyveil.compare.published import Law, Published
 from tallyveil.compare.relations import TableCells
 
+CAUTION: Final = (
+    "Claims of an attacker about published numbers. Nobody has checked them against records. A claim may be wrong, "
+    "also where it is called probable, and right ones cannot be told from wrong ones without the records."
+)
+
 ATTRIBUTE: Final = "attribute"
 RECORD: Final = "record"
 HIDDEN: Final = "hidden count"

@@ -124,7 +124,7 @@ class Targets:
     def kinds_around(self) -> Floats:
         """Share of each kind of record in the areas below the root; above zero."""
         counts = self._counts_around if self.around is None else np.maximum(self.around, 0)
-        return shares_of(counts + 0.5)
+        return shares_of(counts.astype(np.float64) + 0.5)
 
     @cached_property
     def possible(self) -> Bools:
@@ -167,13 +167,14 @@ class Targets:
 
     @cached_property
     def _rare_cells(self) -> Bools:
-        """Where a record is rare: fewer than `RARE` others with the same are expected from the geounit above."""
+        """Where a record is rare: nobody else has it, and fewer than `RARE` others with it are expected from around."""
         shared = self.shared
         above = shared.areas[max(shared.n_geolevels - 2, 0)]
         around = above.sums(shared.counts)
         # One record less: the person is not among the others.
         shares = np.maximum(around - 1, 0) / np.maximum(around.sum(axis=1, keepdims=True), 1)
-        return np.asarray(shared.counts.sum(axis=1, keepdims=True) * shares[above.place] < RARE)
+        expected = shared.counts.sum(axis=1, keepdims=True) * shares[above.place]
+        return np.asarray((shared.counts == 1) & (expected < RARE))
 
     @cached_property
     def tossed(self) -> SharedInput:

@@ -1,17 +1,18 @@
 """Attack (g): whether a record is in the data, by somebody who does not know the others.
 
 The attacker knows a record, with its finest geounit, and asks whether the data have it. A coin decided: half of these
-people have another record instead (`Targets.tossed`). The people who are asked about have records that are rare around
-them: where many have the same, one more or less shows nothing, and nobody would ask.
+people have another record instead (`Targets.tossed`). The people who are asked about are those who are most at risk:
+alone with their record in the geounit, where it is rare around. Where many have the same, one more or less shows
+nothing, and nobody would ask.
 
 *Score.* Let y be what was published of the record's cell, and x the number of others in it. Beforehand the mean of x
 is the number of people in the geounit times the share of the cell in the geounit above, both as published. The score is
 log P(y | x + 1) - log P(y | x), each a mean over x. No other rule for this cell is better if the laws are right (Neyman
 and Pearson). The table of the sensitive attribute alone adds a score of its own.
 
-*Tuned* on one half of the people: how much more the others vary than a Poisson law says, because people live beside
-people like themselves; the weight of the second table; and the threshold. The other half judges. Noisy answers are
-attacked in the same way.
+*Tuned* on one half of the people: how many others he believes in, from as many as the tables around say to none; how
+much more they vary than a Poisson law says, because people live beside people like themselves; the weight of the
+second table; and the threshold. The other half judges. Noisy answers are attacked in the same way.
 
 Source: Homer et al. 2008; Dwork et al. 2015; Carlini et al. 2022 for power at few false alarms.
 """
@@ -37,9 +38,9 @@ FEWEST: Final = 60
 LEAST_VARIANCE: Final = 1e-4
 """Noise of less is as good as none, and would end the arithmetic of likelihoods."""
 
-CLUSTERED: Final = (0.0, 0.5, 2.0, 8.0)
-"""How much the others vary beyond a Poisson law: variance = mean + this * mean^2. 0 is Poisson; at 8 most geounits have
-nobody of a kind and a few have many, as with students in a residence."""
+OTHERS: Final = ((1.0, 0.0), (1.0, 0.5), (1.0, 2.0), (1.0, 8.0), (0.1, 0.0), (1e-6, 0.0))
+"""What he believes of the others: a factor of their mean, and how much they vary beyond a Poisson law, by variance =
+mean + this * mean^2. The last pair is of somebody who knows that there are none."""
 
 SECOND: Final = (0.0, 0.25, 0.5, 1.0)
 """Weights of the table of the sensitive attribute alone. It counts the same people as the cells, so that at 1 they may
@@ -52,13 +53,14 @@ class Membership(Attack):
     name: ClassVar[str] = "membership"
     letter: ClassVar[str] = "g"
     who: ClassVar[str] = (
-        "Knows a whole record with its finest geounit, which is rare around there, and not the others. A fair coin "
-        "decided whether it is in the data. Uses the likelihood ratio, tuned to the method and to how people live."
+        "Knows a whole record with its finest geounit, which is rare around there and which nobody else has there. A "
+        "fair coin decided whether it is in the data. Uses the likelihood ratio, tuned to the method and to how people "
+        "live."
     )
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = "TopDown and SafeTab: the bound of (a), which is about a stronger attacker."
     headline: ClassVar[str] = "advantage"
-    must: ClassVar[float] = 0.6
+    must: ClassVar[float] = 0.8
 
     def run(self, targets: Targets, published: Published, tossed: Published | None) -> Sequence[Finding]:
         """As in `Attack`."""
@@ -77,11 +79,11 @@ class Membership(Attack):
             values = noisy[0][pairs.geounits[asked], pairs.cells[asked]][:, None]
             variance = np.maximum(noisy[1][pairs.geounits[asked]], LEAST_VARIANCE)[:, None]
 
-            def of_noise(clustered: float) -> list[Floats]:
+            def of_noise(belief: tuple[float, float]) -> list[Floats]:
                 mean = _mean_others(targets, asked, tossed, detailed, targets.pairs.cells[asked])
                 return [
                     presence_scores(
-                        lambda counts: -((values - counts) ** 2) / (2 * variance), mean, clustered
+                        lambda counts: -((values - counts) ** 2) / (2 * variance), mean * belief[0], belief[1]
                     )
                 ]
 
@@ -94,7 +96,7 @@ class Membership(Attack):
         asked: Integers,
         tossed: Published,
         source: str,
-        scores: Callable[[float], list[Floats]],
+        scores: Callable[[tuple[float, float]], list[Floats]],
     ) -> list[Finding]:
         """Tune the attack on one half, and judge it on the other.
 
@@ -103,14 +105,14 @@ class Membership(Attack):
             asked: Numbers of the people among the pairs.
             tossed: The publication that is attacked.
             source: In words.
-            scores: Scores of all people by how clustered the others are: of the cells, and of a second table if any.
+            scores: Scores of all people by what is believed of the others: of the cells, and of a second table if any.
         """
         present = targets.pairs.kept[asked]
         halves = targets.half(asked.size)
         tuning, judging = halves == 0, halves == 1
         best, most = np.zeros(asked.size), -1.0
-        for clustered in CLUSTERED:
-            parts = scores(clustered)
+        for belief in OTHERS:
+            parts = scores(belief)
             for weight in SECOND if len(parts) > 1 else SECOND[:1]:
                 score = parts[0] + sum(weight * part for part in parts[1:])
                 right = _right(
@@ -158,7 +160,7 @@ class Membership(Attack):
 
 def _of_tables(
     targets: Targets, asked: Integers, law: Law, tossed: Published
-) -> Callable[[float], list[Floats]]:
+) -> Callable[[tuple[float, float]], list[Floats]]:
     """Scores from the table of all cells and, where there is one, from that of the sensitive attribute alone."""
     shared, pairs = targets.tossed, targets.pairs
     cells = pairs.cells[asked]
@@ -172,7 +174,9 @@ def _of_tables(
         prepared.append(
             (_likelihood(law, tossed, (shared.finest.name, query.name), pairs.geounits[asked], answers), mean)
         )
-    return lambda clustered: [presence_scores(likelihood, mean, clustered) for likelihood, mean in prepared]
+    return lambda belief: [
+        presence_scores(likelihood, mean * belief[0], belief[1]) for likelihood, mean in prepared
+    ]
 
 
 def _likelihood(

@@ -64,8 +64,8 @@ class Swapping(Method):
                     else ""
                 )
                 + "The known guarantee of swapping (arXiv 2501.08449) is for its authors' permutation swapping, beside "
-                "all that stays exact; this method chooses households by their rarity, and the theorem does not speak of "
-                f"it. Exact here: tables of {self.within} and above.",
+                "all that stays exact; this method chooses households by their rarity, and the theorem does not speak "
+                f"of it. Exact here: tables of {self.within} and above.",
             ),
         )
 
