@@ -17,7 +17,7 @@ from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import Marks, joint_marks, marks_of
-from tallyveil.files.signatures import Signature, signature_of
+from tallyveil.files.signatures import SITE_MADE, Signature, signature_of
 from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
 from tallyveil.report.wording import listed
 from tallyveil.storage.json_files import JsonObject, read_declared, read_json_object
@@ -263,7 +263,7 @@ def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
 
 
 def _signature_sentence(signature: Signature) -> str:
-    return signature.sentence(MANIFEST, "this site was made")
+    return signature.sentence(MANIFEST, SITE_MADE)
 
 
 def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
