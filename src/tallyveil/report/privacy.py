@@ -213,7 +213,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     event = SequentialEvent(tuple(entry.event for entry in files.entries if entry.cost is not None))
     one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
-    tied = tied_of(files.plan, event, one_root=one_root)
+    tied = tied_of(files.plan, event, one_root=one_root, language=titles.language)
     return PrivacyStatement(
         neighbours=(titles.say(name), titles.say(meaning, unit=files.unit.one)),
         mechanism=tuple(map(titles.say, MECHANISMS[files.strategy.mechanism])),

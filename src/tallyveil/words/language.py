@@ -6,7 +6,8 @@ reads the same files.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -63,9 +64,21 @@ class Language:
         """One of two sentences, by the number that stands in them as `{number}`; for the rest as `say`."""
         return self.say(one if number in self.singular else other, number=Figure(f"{number:,}"), **values)
 
-    def knows(self, sentence: str) -> bool:
-        """Whether a sentence that a release states can be said in this language; in English each can."""
-        return self.tag == ENGLISH.tag or sentence in self.sentences
+    def stated(self, sentence: str, forms: Iterable[str]) -> str | None:
+        """A sentence that a release states in English, in this language; None if it can only be quoted.
+
+        Args:
+            sentence: As the release states it, with its values.
+            forms: Sentences of the code that a release may state, with `{name}` in the places of values.
+        """
+        if self.tag == ENGLISH.tag:
+            return sentence
+        if sentence in self.sentences:
+            return self.sentences[sentence]
+        for form in forms:
+            if match := _pattern(form).fullmatch(sentence):
+                return self.say(form, **match.groupdict())
+        return None
 
     def figure(self, value: Any) -> Any:
         """A number as this language writes it; every other value as it is."""
@@ -107,6 +120,12 @@ def sentences_of(tag: str) -> dict[str, str]:
     text = (files(__package__) / f"{tag}.json").read_text(encoding="utf-8")
     sentences: dict[str, str] = json.loads(text)
     return sentences
+
+
+@cache
+def _pattern(form: str) -> re.Pattern[str]:
+    # re.escape leaves names as they are, and puts a backslash before each brace.
+    return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(form)))
 
 
 def phrase(sentence: str) -> str:

@@ -733,7 +733,7 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "name": files.title,
         "run": manifest.run,
         "is_protected": files.is_protected,
-        "marks": marks_of(manifest).lines(),
+        "marks": marks_of(manifest).lines(titles.language),
         "unit": files.unit,
         "attributes": titles.listed([titles.factor(name) for name in attribute_names(files)]),
         "geolevels": list(map(titles.geolevel, files.geolevels)),
