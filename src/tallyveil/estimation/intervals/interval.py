@@ -87,6 +87,14 @@ class UnifiedBelt:
         return np.where(np.isnan(x), np.nan, np.maximum(low, 0.0)), high
 
 
+def two_sided_quantile(level: float) -> float:
+    """How many standard errors a normal interval of a level reaches to each side of its estimate."""
+    from scipy.special import ndtri  # here, since most runs make no intervals
+
+    # Half of what is not covered lies on each side.
+    return float(ndtri(0.5 + level / 2))
+
+
 @lru_cache(maxsize=16)
 def unified_belt(level: float) -> UnifiedBelt:
     """Tabulate the interval for a level. The ends are accurate to 1e-8 standard errors.
@@ -96,7 +104,7 @@ def unified_belt(level: float) -> UnifiedBelt:
     """
     from scipy.special import ndtri  # here, since most runs make no intervals
 
-    two_sided, one_sided = float(ndtri(0.5 + level / 2)), float(ndtri(level))
+    two_sided, one_sided = two_sided_quantile(level), float(ndtri(level))
     # Squared spacing, and without the mean 0, at which the lower end of acceptance is -infinity.
     means = two_sided * np.linspace(0.0, 1.0, KNOTS)[1:] ** 2
     d = _half_widths(means, level, one_sided, two_sided)
@@ -280,10 +288,7 @@ def intervals_of(
     known = np.isfinite(errors)
     with np.errstate(invalid="ignore", over="ignore"):
         if kind == "normal":
-            from scipy.special import ndtri  # here, since most runs make no intervals
-
-            # Half of what is not covered lies on each side.
-            reach = ndtri(0.5 + each / 2) * errors
+            reach = two_sided_quantile(each) * errors
             low, high = answers.estimates - reach, answers.estimates + reach
         else:
             low, high = _unified(answers.estimates, errors, each)
