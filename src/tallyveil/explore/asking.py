@@ -24,6 +24,7 @@ from tallyveil.geography.tables import read_districts
 from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
 from tallyveil.postprocess.derived.ask import AskedRelease, Terms
 from tallyveil.postprocess.derived.question import read_question
+from tallyveil.printable import short_name
 from tallyveil.report.release_files import schema_titles
 from tallyveil.storage.json_files import JsonObject
 
@@ -86,7 +87,7 @@ class AskingPage:
         """
         with self._lock:
             try:
-                return {**self._done(asked), "problem": ""}
+                return {"problem": "", **self._done(asked)}
             except TallyveilError as error:
                 return {"problem": str(error)}
 
@@ -118,7 +119,11 @@ class AskingPage:
         with TemporaryDirectory(prefix="tallyveil-plan-") as folder:
             path = Path(folder) / f"plan{'.parquet' if name.endswith('.parquet') else '.csv'}"
             path.write_bytes(file)
-            districts = read_districts(path, None, "--district-column NAME on the command line")
+            try:
+                districts = read_districts(path, None, "--district-column NAME on the command line")
+            except TallyveilError as error:
+                # By the name that its reader knows.
+                return {"problem": str(error).replace(str(path), short_name(name))}
         digest = hashlib.sha256(file).hexdigest()
         self._plans[digest] = {area or "district": codes for area, codes in districts.geocodes.items()}
         return {"plan": digest, "areas": len(districts.geocodes)}

@@ -252,7 +252,8 @@ def answer_question(
     Args:
         root: Release folder.
         question: The question.
-        districts: Finest geocodes of each area of the rows, by its name; None for the areas that the question names.
+        districts: Geocodes of each area of the rows, by its name: of finest geounits, or of other areas in it; None for
+            the areas that the question names.
         per: A public number for each area, by which its counts are divided; None for counts or shares.
         terms: How it is answered.
     Raises:

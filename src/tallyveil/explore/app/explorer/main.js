@@ -13,7 +13,7 @@ import { Chosen } from "./chosen.js";
 import { showInside } from "./inside.js";
 import { searchBox } from "./search-box.js";
 import { SearchIndex } from "./search-index.js";
-import { languageSwitch, loadSite } from "./site.js";
+import { languageSwitch, loadSite, pageLinks } from "./site.js";
 import { currentView, goTo } from "./view.js";
 
 /** @typedef {import("./site.js").Site} Site */
@@ -142,6 +142,7 @@ function head(site, index) {
   byId("skip").textContent = say("Skip to the area");
   byId("map-panel").setAttribute("aria-label", say("Map"));
   byId("inside").setAttribute("aria-label", say("Areas inside"));
+  refill(byId("pages"), ...pageLinks("areas"));
   document.querySelector(".layout")?.classList.toggle("no-map", site.map === null);
   const named = site.kinds.some((kind) => kind.named);
   refill(byId("search"), searchBox({

@@ -41,6 +41,7 @@ import { shown } from "../parts/shown.js";
  * @property {string} name
  * @property {string} unit
  * @property {string} made_by
+ * @property {string} run
  * @property {string[]} warnings
  * @property {string[]} guarantee
  * @property {string} signature who signed the release when the site was made
@@ -49,6 +50,8 @@ import { shown } from "../parts/shown.js";
  * @property {Edition[]} [editions] the languages of the release's labels, that which is shown without a choice first
  * @property {string} [language] that of the page
  * @property {Table[]} tables
+ * @property {{attributes: Attribute[], lacking: string | null}} asking what questions can be about, and why they have no answers, if so
+ * @property {boolean} answers whether a program serves the site and answers questions; the file does not say it
  * @property {number | null} share_of the table whose count is the whole of a share
  * @property {{level: number, covers: string} | null} intervals
  * @property {string | null} no_intervals why there are none
@@ -75,6 +78,7 @@ import { shown } from "../parts/shown.js";
  * @property {({one: string, other: string} | null)[]} kinds
  * @property {{title: string, answers: string[], factors: {title: string, levels: string[]}[]}[]} tables
  */
+/** @typedef {{name: string, title: string, levels: string[], recodes: {name: string, title: string, levels: string[]}[]}} Attribute */
 
 /** @typedef {{kind: number, minzoom: number, maxzoom: number, bounds: [number, number, number, number]}} TileSet */
 
@@ -96,6 +100,7 @@ export async function loadSite() {
     throw new Error(`data/site.json has format ${site.format}, and this page reads format ${FORMAT}. Make the site again.`);
   }
   await speakFor(site);
+  site.answers = answer.headers.get("Tallyveil-Answers") !== null;
   return site;
 }
 
@@ -138,6 +143,17 @@ export function languageSwitch({ editions = [], language }) {
   const list = element("select", { id: "language", onchange: choose },
     ...editions.map(({ tag, language: name }) => element("option", { value: tag, lang: tag, selected: tag === language }, name)));
   return element("label", { class: "theme" }, element("span", {}, say("Language")), list);
+}
+
+/**
+ * Links to the pages of a site, for the head of each.
+ * @param {"areas" | "tables"} here
+ */
+export function pageLinks(here) {
+  const pages = /** @type {const} */ ([["areas", "index.html", say("Areas")], ["tables", "tables.html", say("Tables")]]);
+  const { language } = readState();
+  const kept = language === undefined ? "" : `#${new URLSearchParams({ language })}`;
+  return pages.map(([page, address, title]) => element("a", { href: address + kept, "aria-current": page === here ? "page" : null }, title));
 }
 
 /**

@@ -23,13 +23,13 @@ export function csvText(headings, rows) {
 }
 
 /**
- * Hand a text to the reader as a file.
+ * Hand a file to the reader.
  * @param {string} name
- * @param {string} text
+ * @param {string | Uint8Array<ArrayBuffer>} content
  * @param {string} [type]
  */
-export function download(name, text, type = "text/csv;charset=utf-8") {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+export function download(name, content, type = "text/csv;charset=utf-8") {
+  const address = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");
   link.href = address;
   link.download = name.replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 100);

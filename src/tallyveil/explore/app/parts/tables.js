@@ -4,12 +4,15 @@ import { element, refill } from "./elements.js";
 import { say } from "./language.js";
 import { count } from "./numbers.js";
 
+/** @typedef {{id: string, direction: "ascending" | "descending" | null, choose: () => void}} Sorting */
+
 /**
  * @template Row
  * @typedef {object} ColumnOf
  * @property {string} heading
  * @property {boolean} [numeric] whether the values stand to the right
  * @property {boolean} [head] whether the values name their rows
+ * @property {Sorting | null} [sort] how the rows are sorted by it; null or nothing where they are not
  * @property {(row: Row) => string | Node} show
  */
 
@@ -63,7 +66,10 @@ export async function pagedTable(table) {
  * @param {ColumnOf<Row>} column
  */
 function heading(column) {
-  return element("th", { scope: "col", class: column.numeric ? "number" : null }, column.heading);
+  const { heading: text, sort } = column;
+  const arrow = sort?.direction === "ascending" ? " ▲" : sort?.direction === "descending" ? " ▼" : "";
+  return element("th", { scope: "col", class: column.numeric ? "number" : null, "aria-sort": sort?.direction ?? null }, sort
+    ? element("button", { type: "button", class: "sort", id: sort.id, onclick: sort.choose }, text, element("span", { "aria-hidden": "true" }, arrow)) : text);
 }
 
 /**
