@@ -805,7 +805,7 @@ def _require_remade_programme(root: Path) -> None:
 
 
 def _publication(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
-    """The verdict on the tables that `publish pl94`, `publish dhc` or `publish csv` wrote."""
+    """The verdict on the tables that `publish` wrote, in any form."""
     content = read_json_object(root / PUBLICATION, "Publish the tables again.")
     look = _Parts(root)
     look.hold(
@@ -861,12 +861,16 @@ def _require_holds(source: Path, whole: bool) -> None:
 
 def _publish(content: JsonObject, sources: Sequence[Path], root: Path, out: Path) -> None:
     """Publish the same tables once more."""
+    from tallyveil.api.exchange import publish_tables
     from tallyveil.files.whole_tables import publish_csv
     from tallyveil.products.dhc.tables.publication import publish_dhc
     from tallyveil.products.topdown.pl94.publication import publish_pl94
 
     csv = any(file["path"].endswith(".csv") for file in content["files"])
-    if "zeros" in content:
+    if "form" in content:
+        keys = ("tables", "geolevel", "period", "language", "agency")
+        publish_tables(sources[0], content["form"], out, **{key: content.get(key) for key in keys})
+    elif "zeros" in content:
         publish_csv(sources[0], out, zeros=content["zeros"] == "included")
     elif "microdata" in content:
         publish_dhc(sources, out, tables=content["tables"], microdata=bool(content["microdata"]), csv=csv)
