@@ -896,7 +896,7 @@ def _require_remade(root: Path, make: Callable[[Path], object]) -> None:
 
 def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     """The verdict on the site of an explorer."""
-    from tallyveil.explore.files import PARTS, TOP, copy_pages
+    from tallyveil.explore.files import EXPLORER, PARTS, TOP, copy_pages
     from tallyveil.explore.site import remake_site
 
     look = _Parts(root)
@@ -905,8 +905,8 @@ def _site(root: Path, sources: Sequence[Path], whole: bool) -> Verdict:
     def pages() -> None:
         require_fits(not others, f"{_named(others)} lies beside the parts of a site")
         with tempfile.TemporaryDirectory() as place:
-            copy_pages(Path(place))
-            for part in (*PARTS, "index.html"):
+            copy_pages(Path(place), EXPLORER)
+            for part in (*PARTS, *EXPLORER):
                 ours, theirs = (
                     {path.relative_to(top).as_posix(): path.read_bytes() for path in _files(top, part)}
                     for top in (root, Path(place))

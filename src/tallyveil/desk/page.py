@@ -13,7 +13,7 @@ from tallyveil.explore.files import copy_pages
 from tallyveil.explore.serving import served
 from tallyveil.storage.json_files import JsonObject
 
-INDEX: Final = Path("app", "desk", "index.html")
+PAGES: Final = {"index.html": Path("app", "desk", "index.html")}
 
 
 class DeskPage:
@@ -67,6 +67,6 @@ def served_desk(folder: Path) -> Iterator[str]:
     """
     draft = Draft.opened(folder)
     with TemporaryDirectory(prefix="tallyveil-desk-") as site:
-        copy_pages(Path(site), INDEX)
+        copy_pages(Path(site), PAGES)
         with served(Path(site), answer=DeskPage(draft).answer) as address:
             yield address

@@ -122,7 +122,7 @@ def write_json_data(site: Path, name: str, content: JsonObject) -> None:
         raise store_error(path, error) from error
 
 
-TOP: Final = frozenset({"index.html", "app", "vendor", "data"})
+TOP: Final = frozenset({"index.html", "tables.html", "app", "vendor", "data"})
 """What lies directly in the folder of a site."""
 _UNFINISHED: Final = ".{}.tallyveil-unfinished"
 _EARLIER: Final = ".{}.tallyveil-earlier"
@@ -223,15 +223,19 @@ def _refuse_other(site: Path) -> None:
 
 HERE: Final = Path(__file__).parent
 PARTS: Final = ("app", "vendor")
-INDEX: Final = Path("app", "explorer", "index.html")
+EXPLORER: Final = {
+    "index.html": Path("app", "explorer", "index.html"),
+    "tables.html": Path("app", "tables", "index.html"),
+}
+"""The pages of an explorer, by their names in its site."""
 
 
-def copy_pages(site: Path, index: Path = INDEX) -> None:
-    """Copy the modules, the libraries and the page into a site.
+def copy_pages(site: Path, pages: Mapping[str, Path]) -> None:
+    """Copy the modules, the libraries and pages into a site.
 
     Args:
         site: Folder of the site.
-        index: The page that becomes `index.html`.
+        pages: Files below this folder that become pages of the site, by their names there.
 
     Raises:
         StoreError: a file cannot be written.
@@ -239,6 +243,7 @@ def copy_pages(site: Path, index: Path = INDEX) -> None:
     try:
         for part in PARTS:
             shutil.copytree(HERE / part, site / part, ignore=shutil.ignore_patterns("*.toml", "SHA256SUMS"))
-        shutil.copyfile(HERE / index, site / "index.html")
+        for name, page in pages.items():
+            shutil.copyfile(HERE / page, site / name)
     except OSError as error:
         raise store_error(site, error) from error

@@ -10,14 +10,15 @@ from tallyveil.budget.strategy import Mechanism
 from tallyveil.declared import ContentInPart, Many
 from tallyveil.errors import ConfigError
 from tallyveil.explore.areas import Kind, kind_entries, write_lists
+from tallyveil.explore.asking import asking_entry
 from tallyveil.explore.district import DISTRICT_FILE, write_district
-from tallyveil.explore.files import OTHER, SITE_FILE, copy_pages, replaced_site, write_json_data
+from tallyveil.explore.files import EXPLORER, OTHER, SITE_FILE, copy_pages, replaced_site, write_json_data
 from tallyveil.explore.maps import write_map
 from tallyveil.explore.opened import OpenedRelease, open_for_explorer
 from tallyveil.explore.tables import WrittenTables, write_other_tables, write_tables
 from tallyveil.files.finished import MANIFEST
 from tallyveil.files.marks import Marks, joint_marks, marks_of
-from tallyveil.files.signatures import Signature, signature_of
+from tallyveil.files.signatures import SITE_MADE, Signature, signature_of
 from tallyveil.report.privacy import MECHANISMS, NEIGHBOURS
 from tallyveil.report.wording import listed
 from tallyveil.storage.json_files import JsonObject, read_declared, read_json_object
@@ -200,7 +201,7 @@ def make_site(
     with replaced_site(site, roots) as unfinished:
         release = open_for_explorer(root, tables)
         other = None if compared is None else open_compared(release, compared)
-        copy_pages(unfinished)
+        copy_pages(unfinished, EXPLORER)
         mapped = write_map(unfinished, root, release.areas)
         write_lists(unfinished, release.areas, mapped.boxes, release.tags)
         written = write_tables(unfinished, release)
@@ -263,7 +264,7 @@ def remake_site(site: Path, out: Path, roots: Sequence[Path]) -> None:
 
 
 def _signature_sentence(signature: Signature) -> str:
-    return signature.sentence(MANIFEST, "this site was made")
+    return signature.sentence(MANIFEST, SITE_MADE)
 
 
 def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRelease | None) -> JsonObject:
@@ -283,6 +284,7 @@ def _content(release: OpenedRelease, written: WrittenTables, other: ComparedRele
         "share_of": written.share_of,
         "intervals": intervals,
         "no_intervals": None if intervals is not None else NO_INTERVALS,
+        "asking": asking_entry(release),
         "compared": None
         if other is None
         else {

@@ -26,6 +26,7 @@ from tallyveil.files.manifest_files import require_unchanged
 from tallyveil.geography.spine import path_total
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
+from tallyveil.words.language import phrase
 
 _FOLLOWS: Final = "; the exact epsilon follows from the geography (plan --read-geography, run)"
 """Before the geography is opened, nobody knows which geounits are bypassed, so only the whole budget bounds epsilon."""
@@ -35,7 +36,7 @@ NEIGHBOURS_IN_WORDS = {
     "unbounded": "one {unit}'s record is added or removed",
 }
 
-POST_PROCESSING = (
+POST_PROCESSING = phrase(
     "Estimation, rounding, microdata, tables and this statement read the noisy measurements, the declared invariants "
     "and public inputs, and nothing else. Whatever is computed from the output of a private mechanism is as private as "
     "the output (Dwork and Roth 2014, Proposition 2.1; for trade-off functions Dong, Roth, Su 2022, Proposition 2.8), "

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from tallyveil.declared import ByName, Declared, Name, left_out
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
-from tallyveil.schema.names import LONGEST_NAME, closest_hint
+from tallyveil.schema.names import LONGEST_NAME, MOST_CHARACTERS, closest_hint, is_noun
 from tallyveil.storage.json_files import toml_key
 
 
@@ -37,6 +37,15 @@ Label = Annotated[Name, Field(max_length=LONGEST_NAME), AfterValidator(_shown)]
 """Text for readers, on one line. Unlike a name it may hold a slash, because no file is called by it."""
 
 
+def _noun(forms: "Forms") -> "Forms":
+    if not (is_noun(forms.one) and is_noun(forms.other)):
+        raise ValueError(
+            f"a unit stands within sentences: wanted letters, spaces, hyphens and apostrophes, at most "
+            f"{MOST_CHARACTERS} characters, in both forms"
+        )
+    return forms
+
+
 @dataclass(frozen=True, slots=True)
 class Forms(Declared):
     """A noun: its form after the number 1, and its form after other numbers and for the kind as a whole."""
@@ -51,7 +60,9 @@ class Labels(Declared):
 
     title: Annotated[Label | None, left_out(None), Field(description="What the release is called.")] = None
     unit: Annotated[
-        Forms | None, left_out(None), Field(description="What one record is, in the singular and the plural.")
+        Annotated[Forms, AfterValidator(_noun)] | None,
+        left_out(None),
+        Field(description="What one record is, in the singular and the plural."),
     ] = None
     attributes: Annotated[
         ByName[Label], left_out(()), Field(description="What attributes and recodes are called.")

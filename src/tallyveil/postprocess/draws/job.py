@@ -5,6 +5,7 @@ which release and under which model they are, and how far the chains agreed.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -253,6 +254,20 @@ def read_description(out: Path, release: FinishedRelease) -> DrawsDescription:
         if is_wrong:
             raise damaged(path, place, mend)
     return description
+
+
+def require_draws(number: int, level: float) -> None:
+    """Refuse a level of intervals that is none, or for which there are too few draws; raises ConfigError."""
+    if not 0.0 < level < 1.0:
+        raise ConfigError(f"the level is {level}, wanted more than 0 and less than 1.", code="draws-range")
+    # So many that an interval leaves a draw out on each side. Rounded, since 1 - 0.9 is no tenth in floats.
+    least = math.ceil(round(2.0 / (1.0 - level), 6)) + 1
+    if number < least:
+        raise ConfigError(
+            f"an interval of level {level} needs {least:,} draws, and there are {number}. Make more draws, of which "
+            f"there can be {MOST_DRAWS}, or ask for a lower level.",
+            code="draws-range",
+        )
 
 
 def read_draws(out: Path, release: FinishedRelease, description: DrawsDescription) -> Iterator[PublicCounts]:
