@@ -158,6 +158,7 @@ Language = Annotated[
 def sdmx(
     release: FinishedRelease,
     out: FilesOut,
+    *,
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
@@ -176,13 +177,25 @@ def sdmx(
     Status, standard error and interval of every number are attributes of the observation. Names stand in all languages
     of the release.
     """
-    _publish_cubes("sdmx", release, out, tables, geolevel, quiet, as_json, period, language, agency)
+    _publish_cubes(
+        "sdmx",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        agency=agency,
+        quiet=quiet,
+        as_json=as_json,
+    )
 
 
 @publish.command("json-stat")
 def json_stat(
     release: FinishedRelease,
     out: FilesOut,
+    *,
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
@@ -194,13 +207,24 @@ def json_stat(
 
     The last dimension of a data set says which number a value is: the published one, its estimate, and so on.
     """
-    _publish_cubes("json-stat", release, out, tables, geolevel, quiet, as_json, period, language)
+    _publish_cubes(
+        "json-stat",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
 
 
 @publish.command()
 def px(
     release: FinishedRelease,
     out: FilesOut,
+    *,
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
@@ -212,13 +236,24 @@ def px(
 
     Texts stand in all languages of the release.
     """
-    _publish_cubes("px", release, out, tables, geolevel, quiet, as_json, period, language)
+    _publish_cubes(
+        "px",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
 
 
 @publish.command()
 def xlsx(
     release: FinishedRelease,
     out: FilesOut,
+    *,
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
@@ -231,13 +266,24 @@ def xlsx(
     Every table is a sheet with a row for each number, its estimate and its interval. Longer tables than a sheet holds
     are refused.
     """
-    _publish_cubes("xlsx", release, out, tables, geolevel, quiet, as_json, period, language)
+    _publish_cubes(
+        "xlsx",
+        release,
+        out,
+        tables=tables,
+        geolevel=geolevel,
+        period=period,
+        language=language,
+        quiet=quiet,
+        as_json=as_json,
+    )
 
 
 def _publish_cubes(
     form: "FormName",
     release: Path,
     out: Path,
+    *,
     tables: str | None,
     geolevel: str | None,
     quiet: bool,

@@ -7,6 +7,7 @@ from tallyveil.files.cubes.cube import Cube, Texts
 from tallyveil.files.marks import Marks
 from tallyveil.files.tables import TABLES
 from tallyveil.storage.paths import file_name, inside
+from tallyveil.words.language import language_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,11 @@ class Edition:
 
     def notes(self, cube: Cube, language: str) -> list[str]:
         """What readers of a table must know; the marks first."""
-        return [*self.marks.lines(), *cube.notes[language]]
+        return [*self.mark_lines(language), *cube.notes[language]]
+
+    def mark_lines(self, language: str) -> list[str]:
+        """The marks in a language."""
+        return self.marks.lines(language_of(language))
 
     def common_notes(self, language: str) -> list[str]:
         """What holds for all tables, in the order of the first."""

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
 from tallyveil.accounting.numbers import at_most
+from tallyveil.declared import Declared, Many, Name, left_out, mapping_of
 from tallyveil.errors import ConfigError
 from tallyveil.exact import as_given
 from tallyveil.files.cubes import json_stat, px, sdmx, xlsx
@@ -77,7 +78,7 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Declared):
     """What a publication is to hold.
 
     Attributes:
@@ -88,11 +89,11 @@ class Wish:
         agency: Identifier of the agency that maintains the structures of SDMX; None for our own.
     """
 
-    tables: tuple[str, ...] | None = None
-    geolevel: str | None = None
-    period: str | None = None
-    language: str | None = None
-    agency: str | None = None
+    tables: Annotated[Many[Name] | None, left_out(None)] = None
+    geolevel: Annotated[Name | None, left_out(None)] = None
+    period: Annotated[Name | None, left_out(None)] = None
+    language: Annotated[Name | None, left_out(None)] = None
+    agency: Annotated[Name | None, left_out(None)] = None
 
     def __post_init__(self) -> None:
         if self.period is not None and not _is_period(self.period):
@@ -151,7 +152,7 @@ def publish_cubes(
             },
             **edition.marks.entry(),
             "form": form_name,
-            **{key: value for key, value in asdict(wish).items() if value is not None},
+            "asked": mapping_of(wish),
             "files": [
                 {**file.entry(), **asdict(listed_file(out, file.path))} for file in (*files, CubeFile(README))
             ],

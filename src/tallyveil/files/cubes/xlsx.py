@@ -96,7 +96,10 @@ def _write(path: Path, edition: Edition) -> None:
 def _cover(sheet: Any, edition: Edition, formats: Any) -> None:
     language = edition.languages[0]
     sheet.set_column(0, 0, 100)
-    lines = [(edition.titles[language], "title"), *((line, "warning") for line in edition.marks.lines())]
+    lines = [
+        (edition.titles[language], "title"),
+        *((line, "warning") for line in edition.mark_lines(language)),
+    ]
     about = {
         "run": edition.run,
         "manifest": edition.digest,
@@ -137,7 +140,7 @@ def _table(sheet: Any, cube: Cube, edition: Edition, formats: Any) -> None:
     header += [*(word(language, measure.name) for measure in cube.measures), word(language, "status")]
     _text(sheet, 0, 0, cube.titles[language], formats["title"])
     common = edition.common_notes(language)
-    about = [*edition.marks.lines(), f"{word(language, 'unit')}: {cube.units[language]}."]
+    about = [*edition.mark_lines(language), f"{word(language, 'unit')}: {cube.units[language]}."]
     # What holds for all tables stands on the cover.
     _text(sheet, 1, 0, " ".join([*about, *(note for note in cube.notes[language] if note not in common)]))
     sheet.write_url(

@@ -34,9 +34,11 @@ from tallyveil.files.whole_tables import whole_table
 from tallyveil.geography.areas import Hierarchies, names_in
 from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
+from tallyveil.report.stated import STATED
 from tallyveil.schema.labels import Labels
 from tallyveil.schema.query_group import Factor, QueryGroup
 from tallyveil.storage.read import published_tags
+from tallyveil.words.language import language_of
 
 GEOCODE: Final = "geocode"
 _INTERVALS: Final = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER)
@@ -161,19 +163,20 @@ class _Release:
     ) -> str:
         title = labels.table(group.name)
         if title is not None:
-            return word(language, "of").format(title=title, geolevel=labels.geolevel(area).one)
+            return word(language, "of", title=title, geolevel=labels.geolevel(area).one)
         names = [dimension.titles[language] for dimension in dimensions]
         return titled(language, self._units(language, labels), names)
 
     def _notes(self, language: str, tags: Mapping[str, str], labels: Labels) -> tuple[str, ...]:
         sentences = [
-            word(language, "noise").format(units=self._units(language, labels)),
+            word(language, "noise", units=self._units(language, labels)),
             word(language, "consistent"),
         ]
         if "tallyveil.level" in tags:
             sentences.append(word(language, "estimates"))
-            level = f"{100 * float(tags['tallyveil.level']):g} %"
-            sentences.append(word(language, _coverage(tags["tallyveil.covers"])).format(level=level))
+            covers = tags["tallyveil.covers"]
+            # What the release states, in the language; what it may not have stated is quoted.
+            sentences.append(language_of(language).stated(covers, STATED) or covers)
         else:
             sentences.append(word(language, "no intervals"))
         return tuple(sentences)
@@ -204,10 +207,3 @@ class _Release:
             )
             status = status_of(error, is_exact=is_exact)
             yield frame.select(places, *measured, status)
-
-
-def _coverage(covers: str) -> str:
-    """Which sentence says what intervals cover, from what their files say of it."""
-    if "(Bonferroni)" in covers:
-        return "together"
-    return "each" if covers.startswith("In ") else "errors"

@@ -13,7 +13,6 @@ from tallyveil.files.cubes import json_stat, px, sdmx, xlsx
 from tallyveil.files.cubes.cube import COUNT, STANDARD_ERROR, Cube, Dimension, placed, status_of
 from tallyveil.files.cubes.edition import Edition
 from tallyveil.files.cubes.publication import Wish
-from tallyveil.files.cubes.words import ENGLISH, WORDS
 from tallyveil.files.marks import Marks
 
 HOSTILE = ("=1+1", "@a", "-b", "<c> & d", "_x003D_1", "ü\N{COMBINING DIAERESIS}", "e, f", "g;h")
@@ -156,9 +155,3 @@ def test_an_agency_is_an_identifier(agency):
     with pytest.raises(ConfigError):
         Wish(agency=agency)
     assert Wish(agency="NSO.DEMO-2").agency
-
-
-def test_all_languages_have_the_same_words():
-    gaps = {key: set(re.findall(r"{\w+}", text)) for key, text in ENGLISH.items()}
-    for words in WORDS.values():
-        assert {key: set(re.findall(r"{\w+}", text)) for key, text in words.items()} == gaps

@@ -53,7 +53,7 @@ def cubes_of_table(root: Path, manifest: Manifest) -> Published:
         units=units,
         notes={
             _LANGUAGE: (
-                word(_LANGUAGE, "noise").format(units=schema.unit.many),
+                word(_LANGUAGE, "noise", units=schema.unit.many),
                 word(_LANGUAGE, "sums"),
             )
         },

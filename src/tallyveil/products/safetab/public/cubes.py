@@ -189,7 +189,7 @@ def _of_level(
         },
         units={_LANGUAGE: unit},
         notes={
-            _LANGUAGE: (word(_LANGUAGE, "noise").format(units=unit), word(_LANGUAGE, "groups")),
+            _LANGUAGE: (word(_LANGUAGE, "noise", units=unit), word(_LANGUAGE, "groups")),
         },
         dimensions=tuple(dimensions),
         measures=measures,
