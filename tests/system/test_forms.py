@@ -79,6 +79,8 @@ def test_sdmx_as_other_readers_read_it(released, published):
     areas, ages = (message.codelist[name] for name in ("CL_AREA-Town", "CL_age"))
     assert areas["P01"].name.localizations == {"en": '"Sand", ü', "de": "@Sandstadt"}
     assert [str(code.name) for code in ages.items.values()] == ["=1+1", "middle", '65, "and" over']
+    units = message.codelist["CL_UNIT_MEASURE"]["people"].name.localizations
+    assert units == {"en": "residents", "de": "Einwohner"}
     path = published["sdmx"] / "tables" / "Town" / "age.csv"
     data = sdmx.read_sdmx(path, structure=flow.structure).data[0]
     wanted = expected(released)
@@ -94,7 +96,7 @@ def test_sdmx_as_other_readers_read_it(released, published):
             name: row[name] for name in NUMBERS[1:]
         }
         noisy = "U" if 3 * row["standard_error"] > row["count"] else "E"
-        assert (told["OBS_STATUS"], told["CONF_STATUS"], told["UNIT_MEASURE"]) == (noisy, "F", "residents")
+        assert (told["OBS_STATUS"], told["CONF_STATUS"], told["UNIT_MEASURE"]) == (noisy, "F", "people")
     exact = pl.read_csv(published["sdmx"] / "tables" / "Region" / "total.csv")
     assert exact["OBS_STATUS"].to_list() == ["A", "A"]
 

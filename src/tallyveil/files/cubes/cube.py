@@ -93,7 +93,8 @@ class Cube:
         table: Its name among the tables of the geolevel.
         key: The words of its identifier: the geolevel, and what tells it from the other tables there.
         titles: Its title.
-        units: What it counts, in the plural.
+        unit: Name of what it counts, in the plural.
+        units: What that is called, in the plural.
         notes: What readers of the numbers must know, in each language.
         dimensions: At least one.
         measures: The first is the published number.
@@ -105,6 +106,7 @@ class Cube:
     table: str
     key: tuple[str, ...]
     titles: Texts
+    unit: str
     units: Texts
     notes: Mapping[str, tuple[str, ...]]
     dimensions: tuple[Dimension, ...]

@@ -27,6 +27,7 @@ from tallyveil.files.manifest import Manifest, listed_file
 from tallyveil.files.marks import marked_text, marks_of
 from tallyveil.files.tables import TABLES
 from tallyveil.files.whole_tables import PUBLICATION, PUBLICATION_FORMAT, README
+from tallyveil.schema.names import as_named
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.outputs import new_folder, refuse_inputs, refuse_output_inside
 from tallyveil.storage.write import file_digest, write_json, write_text
@@ -198,16 +199,19 @@ def _amount(spent: Fraction) -> str:
 
 def _chosen(root: Path, cubes: Sequence[Cube], wish: Wish) -> tuple[Cube, ...]:
     """The tables that are asked for."""
-    known = dict.fromkeys(cube.table for cube in cubes), dict.fromkeys(cube.geolevel for cube in cubes)
-    for name in wish.tables or ():
-        if name not in known[0]:
-            raise _no_table(root, f"the table {name!r}", known[0])
-    if wish.geolevel is not None and wish.geolevel not in known[1]:
-        raise _no_table(root, f"tables for {wish.geolevel!r}", [name for name in known[1] if name])
+    tables = list(dict.fromkeys(cube.table for cube in cubes))
+    geolevels = list(dict.fromkeys(cube.geolevel for cube in cubes))
+    # A query by its factors, in whatever order they are named.
+    wanted = None if wish.tables is None else [as_named(name, tables) for name in wish.tables]
+    for name in wanted or ():
+        if name not in tables:
+            raise _no_table(root, f"the table {name!r}", tables)
+    if wish.geolevel is not None and wish.geolevel not in geolevels:
+        raise _no_table(root, f"tables for {wish.geolevel!r}", list(filter(None, geolevels)))
     chosen = tuple(
         cube
         for cube in cubes
-        if (wish.tables is None or cube.table in wish.tables)
+        if (wanted is None or cube.table in wanted)
         and (wish.geolevel is None or cube.geolevel == wish.geolevel)
     )
     if not chosen:
@@ -220,7 +224,7 @@ def _chosen(root: Path, cubes: Sequence[Cube], wish: Wish) -> tuple[Cube, ...]:
     return chosen
 
 
-def _no_table(root: Path, what: str, known: Sequence[str] | Mapping[str, None]) -> ConfigError:
+def _no_table(root: Path, what: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(
         f"{root} does not have {what}. It has {', '.join(known) or 'none'}.",
         code="no-table",

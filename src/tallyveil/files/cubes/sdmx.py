@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import XMLGenerator
+from xml.sax.xmlreader import AttributesImpl
 
 import polars as pl
 
@@ -50,12 +51,13 @@ AGENCY: Final = "TALLYVEIL"
 """Agency of the structures where no other is named."""
 VERSION: Final = "1.0"
 AREA, PERIOD, OBS_STATUS, CONF_STATUS = "REF_AREA", "TIME_PERIOD", "OBS_STATUS", "CONF_STATUS"
-_OF_TABLE: Final = ("UNIT_MEASURE", "UNIT_MULT", "DECIMALS")
+UNIT: Final = "UNIT_MEASURE"
+_OF_TABLE: Final = (UNIT, "UNIT_MULT", "DECIMALS")
 """Attributes that are the same for all observations of a table."""
 _TITLES: Final = {
     OBS_STATUS: "status",
     CONF_STATUS: "confidentiality",
-    "UNIT_MEASURE": "unit",
+    UNIT: "unit",
     "UNIT_MULT": "unit multiplier",
     "DECIMALS": "decimals",
 }
@@ -164,7 +166,7 @@ def _rows(cube: Cube, frame: pl.DataFrame, edition: Edition) -> pl.DataFrame:
     ]
     constants = {
         CONF_STATUS: FREE,
-        "UNIT_MEASURE": cube.units[edition.languages[0]],
+        UNIT: code_id(cube.unit),
         "UNIT_MULT": "0",
         "DECIMALS": str(COUNT.decimals),
     }
@@ -201,7 +203,7 @@ class _Xml:
     def element(self, name: str, attributes: Mapping[str, str] | None = None) -> Iterator[None]:
         """An element with elements in it."""
         self._line()
-        self._writer.startElement(name, {key: _plain(value) for key, value in (attributes or {}).items()})
+        self._start(name, attributes)
         self._depth += 1
         yield
         self._depth -= 1
@@ -211,20 +213,23 @@ class _Xml:
     def text(self, name: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
         """An element with a text in it."""
         self._line()
-        self._writer.startElement(name, dict(attributes or {}))
+        self._start(name, attributes)
         self._writer.characters(_plain(text))
         self._writer.endElement(name)
 
     def empty(self, name: str, attributes: Mapping[str, str] | None = None) -> None:
         """An element with nothing in it."""
         self._line()
-        self._writer.startElement(name, dict(attributes or {}))
+        self._start(name, attributes)
         self._writer.endElement(name)
 
     def names(self, texts: Texts, name: str = "com:Name") -> None:
         """A text in each of its languages."""
         for language, text in texts.items():
             self.text(name, text, {"xml:lang": language})
+
+    def _start(self, name: str, attributes: Mapping[str, str] | None) -> None:
+        self._writer.startElement(name, AttributesImpl(dict(attributes or {})))
 
     def _line(self) -> None:
         self._writer.ignorableWhitespace("\n" + "  " * self._depth)
@@ -268,12 +273,20 @@ def _write_structures(xml: _Xml, edition: Edition) -> None:
                 for code, *texts in zip(_ids(dimension), *labels, strict=True):
                     with xml.element("str:Code", {"id": code}):
                         xml.names(dict(zip(languages, texts, strict=True)))
-        for name, codes in ((OBS_STATUS, STATUSES), (CONF_STATUS, (FREE,))):
+        units = {code_id(cube.unit): cube.units for cube in edition.cubes}
+        lists: dict[str, dict[str, Texts]] = {
+            OBS_STATUS: {status: _words(languages, status) for status in STATUSES},
+            CONF_STATUS: {FREE: _words(languages, FREE)},
+            UNIT: {
+                code: {language: texts[language] for language in languages} for code, texts in units.items()
+            },
+        }
+        for name, codes in lists.items():
             with xml.element("str:Codelist", _identity(f"CL_{name}", edition)):
                 xml.names(_words(languages, _TITLES[name]))
-                for code in codes:
+                for code, names in codes.items():
                     with xml.element("str:Code", {"id": code}):
-                        xml.names(_words(languages, code))
+                        xml.names(names)
     with (
         xml.element("str:ConceptSchemes"),
         xml.element("str:ConceptScheme", _identity(_CONCEPTS, edition)),
@@ -327,7 +340,10 @@ def _write_components(xml: _Xml, cube: Cube, edition: Edition) -> None:
                 _write_format(xml, _number(measure))
         for name in _OF_TABLE:
             with _attribute(xml, name, edition, usage="mandatory", of_table=True):
-                _write_format(xml, "String" if name == "UNIT_MEASURE" else "Integer")
+                if name == UNIT:
+                    _write_list(xml, f"CL_{UNIT}", edition)
+                else:
+                    _write_format(xml, "Integer")
     with (
         xml.element("str:MeasureList", {"id": "MeasureDescriptor"}),
         xml.element("str:Measure", {"id": COUNT.concept, "usage": "mandatory"}),

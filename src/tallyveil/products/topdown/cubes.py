@@ -113,6 +113,7 @@ class _Release:
             table=group.name,
             key=(area, *group.factor_names),
             titles=self.texts(partial(self._title, area, group, dimensions)),
+            unit=self.plan.schema.unit.many,
             units=self.texts(self._units),
             notes={language: self._notes(language, tags, labels) for language, labels in self.labels.items()},
             dimensions=dimensions,

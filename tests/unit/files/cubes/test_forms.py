@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -44,7 +45,8 @@ def cube(*dimensions, places=None, table="t"):
         table,
         (table,),
         texts,
-        {"en": "people"},
+        "people",
+        {"en": "=people"},
         {"en": ("a note",)},
         dimensions,
         (COUNT, STANDARD_ERROR),
@@ -80,6 +82,7 @@ def test_no_field_of_sdmx_csv_is_a_formula(tmp_path):
     fields = [field for line in text.splitlines()[1:] for field in line.split(",")]
     assert not [field for field in fields if field[:1] in ("=", "@", "+") or field[:2] == "-b"]
     frame = pl.read_csv(text.encode())
+    assert set(frame["UNIT_MEASURE"]) == {"people"}
     assert frame["OBS_VALUE"].to_list() == [10 * place for place in range(8)]
     assert frame["OBS_STATUS"].to_list() == ["E", "A", "E", "U"] * 2
 
@@ -113,7 +116,7 @@ def test_px_tells_variables_and_values_of_one_text_apart(tmp_path):
 
 def test_a_file_that_ends_before_its_table_is_refused(tmp_path):
     short = cube(dimension("a", "xyz"), places=[0, 1])
-    torn = Cube(*(getattr(short, name) for name in Cube.__slots__[:-2]), 3, short.read)
+    torn = replace(short, n_rows=3)
     with pytest.raises(StoreError) as refused:
         written(json_stat, tmp_path, torn)
     assert refused.value.code == "release-damaged"
@@ -123,7 +126,17 @@ def test_a_file_that_ends_before_its_table_is_refused(tmp_path):
 
 def long_cube(n, n_rows):
     return Cube(
-        "", "t", ("t",), {}, {}, {}, (dimension("a", [str(x) for x in range(n)]),) * 2, (COUNT,), n_rows, iter
+        "",
+        "t",
+        ("t",),
+        {},
+        "",
+        {},
+        {},
+        (dimension("a", [str(x) for x in range(n)]),) * 2,
+        (COUNT,),
+        n_rows,
+        iter,
     )
 
 

@@ -44,13 +44,13 @@ def cubes_of_table(root: Path, manifest: Manifest) -> Published:
     beside = ((ESTIMATE,) if has_estimate else ()) + ((margin,) if MARGIN.name in frame.columns else ())
     renamed = frame.rename({UNBIASED: ESTIMATE.name, MARGIN.name: margin.name}, strict=False)
     measures, name = (COUNT, *beside), manifest.body["name"]
-    units = {_LANGUAGE: schema.unit.many}
     cube = Cube(
         geolevel="",
         table=name,
         key=(name,),
         titles={_LANGUAGE: titled(_LANGUAGE, schema.unit.many, schema.attribute_names)},
-        units=units,
+        unit=schema.unit.many,
+        units={_LANGUAGE: schema.unit.many},
         notes={
             _LANGUAGE: (
                 word(_LANGUAGE, "noise", units=schema.unit.many),

@@ -187,6 +187,7 @@ def _of_level(
         titles={
             _LANGUAGE: titled(_LANGUAGE, unit, [dimension.titles[_LANGUAGE] for dimension in dimensions])
         },
+        unit=unit,
         units={_LANGUAGE: unit},
         notes={
             _LANGUAGE: (word(_LANGUAGE, "noise", units=unit), word(_LANGUAGE, "groups")),
