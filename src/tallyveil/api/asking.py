@@ -25,6 +25,7 @@ def answer_in_file(
     per: AnyPath | None = None,
     threshold: Number | None = None,
     earlier: AnyPath | None = None,
+    draws: AnyPath | None = None,
     out: AnyPath | None = None,
     level: Number = 0.95,
     limit: Number = LIMIT,
@@ -40,6 +41,7 @@ def answer_in_file(
         per: A table with the columns `geocode` and `number`: a public number for each area (CSV or Parquet).
         threshold: As for `Release.ask`.
         earlier: Folder of another release, whose answer to the same question is subtracted; None for none.
+        draws: Folder with draws of the release, from which each number is computed, too; None for none.
         out: A CSV or Parquet file; None to write nothing.
         level, limit, workers: As for `Release.ask`.
     Raises:
@@ -56,6 +58,12 @@ def answer_in_file(
     # Before anything is computed, because that may take minutes.
     if place is not None:
         _refuse_place(place, folders)
+    if draws is not None and earlier is not None:
+        raise ConfigError(
+            "--from-draws DRAWS has draws of one release, and --earlier RUN asks for the difference of two. Give one "
+            "of them.",
+            code="bad-flag",
+        )
     if district_column is not None and district is None:
         raise ConfigError(
             "--district-column NAME can be given only together with --district FILE.", code="bad-flag"
@@ -66,7 +74,7 @@ def answer_in_file(
         read = read_districts(Path(district), district_column, "--district-column NAME")
         districts = {name or "district": codes for name, codes in read.geocodes.items()}
     numbers = None if per is None else _public_numbers(Path(per))
-    terms = Terms(level, limit, threshold, workers)
+    terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
     answers = []
     for folder in folders:
         answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))

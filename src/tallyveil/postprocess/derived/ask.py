@@ -33,7 +33,7 @@ from tallyveil.arrays import Floats
 from tallyveil.estimation.intervals.answers import Answers, region_answers
 from tallyveil.estimation.intervals.covariance import tree_covariance
 from tallyveil.estimation.intervals.fit import TreeEstimate, fit_tree
-from tallyveil.estimation.intervals.indices import Index, index_of, plain_index, quantile_sums, quantiles_of
+from tallyveil.estimation.intervals.indices import Index, index_of, quantile_sums, quantiles_of
 from tallyveil.estimation.intervals.interval import NO_INTERVALS, refuse_level, sentence_of
 from tallyveil.estimation.intervals.joint import Asked
 from tallyveil.estimation.intervals.model import TreeModel
@@ -44,9 +44,10 @@ from tallyveil.files.manifest_files import require_unchanged_files
 from tallyveil.files.marks import marks_of
 from tallyveil.measurements.store import FOLDER
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
-from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, family_of, region_of_all
+from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
 from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
+from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
 from tallyveil.postprocess.intervals.fits import IntervalFit, fits_of, whole_fit
 from tallyveil.postprocess.intervals.model import open_release, refuse_partial_measurements
@@ -72,12 +73,14 @@ class Terms:
         level: Coverage of every interval.
         limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
         threshold: A share or a deviation to which every row is held; None for none.
+        draws: Folder with draws of the release, from which each number is computed, too; None for none.
         workers: Number of threads; None for one per core.
     """
 
     level: float = 0.95
     limit: float = LIMIT
     threshold: float | None = None
+    draws: Path | None = None
     workers: int | None = None
 
 
@@ -170,6 +173,14 @@ class AskedRelease:
         _refuse_terms(question, terms)
         asked = asking(question, self.release, self._counts, districts)
         divisors = None if per is None else _divisors(per, asked.names, question)
+        # Before the estimates are made, which takes longer: draws that cannot answer are refused at once.
+        drawn, said_of_draws = {}, ""
+        if terms.draws is not None:
+            # Here, since most questions need no draws, and the sampler behind them takes long to import.
+            from tallyveil.postprocess.derived.drawn import OpenedDraws
+
+            draws = OpenedDraws.of(terms.draws, self.release, terms.level)
+            drawn, said_of_draws = draws.columns(asked, divisors, terms.level), draws.statement
         fitted = self._fit(asked, terms.workers or usable_cores())
         numbers = Numbers(fitted.model, terms.level, terms.limit, terms.threshold)
         answer_kind: AnswerKind = "count"
@@ -190,7 +201,7 @@ class AskedRelease:
                 answer_kind = "number"
         covers = sentence_of(terms.level) if fitted.model.gaussian else NO_INTERVALS
         return Answer(
-            pl.DataFrame(asked.labelled() | columns),
+            pl.DataFrame(asked.labelled() | columns | drawn),
             terms.level,
             terms.limit,
             covers,
@@ -198,6 +209,7 @@ class AskedRelease:
             answer_kind,
             frozenset([self.release.manifest.spender]),
             joint,
+            said_of_draws,
         )
 
     def _fit(self, asked: Asking, workers: int) -> _Fitted:
@@ -279,11 +291,10 @@ def _counts(
     asked: Asking, regions: list[Region], fitted: _Fitted, numbers: Numbers, divisors: Floats | None
 ) -> tuple[Columns, JointCounts]:
     answers = fitted.answers(regions, asked.counted)
-    published = asked.published(asked.counted)
     columns = numbers.counts(
         answers.estimates.ravel(),
         answers.variances.ravel(),
-        None if published is None else published.ravel(),
+        plain_numbers(asked, divisors),
         None if divisors is None else np.repeat(divisors, len(asked.counted)),
         is_difference=asked.minus is not None,
     )
@@ -296,8 +307,7 @@ def _shares(
     # A share is asked for together with its denominator and the sum of both: one pass up the tree for all.
     kinds = np.stack([asked.counted, asked.whole, asked.whole + asked.counted])
     answers = fitted.answers(regions, kinds.reshape(-1, kinds.shape[2]))
-    values, variances = (_by_kind(part, len(kinds)) for part in (answers.estimates, answers.variances))
-    published = asked.published(kinds[:2].reshape(-1, kinds.shape[2]))
+    values, variances = (by_kind(part, len(kinds)) for part in (answers.estimates, answers.variances))
     first, second, together = variances
     with np.errstate(invalid="ignore"):
         both = 0.5 * (together - first - second)
@@ -308,7 +318,7 @@ def _shares(
             first,
             second,
             both,
-            None if published is None else tuple(_by_kind(published, 2)),
+            plain_numbers(asked, None),
             is_deviation=False,
         )
     )
@@ -326,7 +336,6 @@ def _deviations(
     both = counts.covariances_with(means)
     second = np.einsum("rs,rs->s", means, np.nan_to_num(both))
     own = np.tile(np.arange(each), n)
-    published = asked.published(asked.counted)
     known = np.isfinite(both).all(axis=0)
     columns = numbers.quotients(
         Quotient(
@@ -336,7 +345,7 @@ def _deviations(
             # Of a total that is known exactly, it may come out a rounding error below zero.
             np.where(known, np.maximum(second, 0.0), np.inf)[own],
             both[np.arange(n * each), own],
-            None if published is None else (published.ravel(), published.mean(axis=0)[own]),
+            plain_numbers(asked, None),
             is_deviation=True,
         )
     )
@@ -358,15 +367,10 @@ def _quantiles(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
     people, error = (part[:, -1] / (1 - measure.part) for part in (estimates, np.sqrt(variances)))
     there = determined & (people > numbers.quantile * error)
     levels = quantiles_of(estimates, variances, numbers.quantile)
-    counts = asked.published(asked.counted)
-    published = None
-    if counts is not None:
-        counts = asked.by_level(counts).reshape(-1, len(labels))
-        total = counts.sum(axis=1)
-        exact = quantiles_of(counts @ weights.T, np.zeros(counts.shape), numbers.quantile)
-        published = total, np.where(total > 0, exact.estimate, -1)
     at = np.sqrt(variances[np.arange(len(variances)), levels.estimate])
-    return numbers.quantiles(levels, labels, (people, at, measure.part), (determined, there), published)
+    return numbers.quantiles(
+        levels, labels, (people, at, measure.part), (determined, there), plain_numbers(asked, None)
+    )
 
 
 def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
@@ -379,25 +383,21 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
             f"{n_rows:,} indices are asked for, at most {MOST_INDICES:,} are computed. Ask for fewer areas."
         )
     weights = asked.by_level(asked.counted[None])[0]
-    units = list(asked.units())
-    most = max(len(parts) for parts in units)
+    family, cuts = asked.compared()
+    most = int(np.diff(cuts).max())
     if most * levels > MOST_ANSWERS:
         raise refused(
             f"an index compares {most:,} areas by {levels} groups; at most {MOST_ANSWERS:,} counts are compared. "
             f"Choose a coarser geolevel than {str(asked.question.across)!r}, or smaller areas."
         )
-    family = family_of([unit for parts in units for unit in parts], asked.family.n_finest)
     regions = [region_of_all(family.members_of(number)) for number in range(family.n_entities)]
     every = weights.reshape(-1, weights.shape[2])
-    # The estimates and the published counts of all units at once; shape (units, rows of an area, levels).
+    # The estimates of all units at once; shape (units, rows of an area, levels).
     shape = len(regions), *weights.shape[:2]
     answers = fitted.answers(regions, every)
     estimates, variances = answers.estimates.reshape(shape), answers.variances.reshape(shape)
-    counts = asked.published(every, family)
     found: list[Index] = []
-    plain: list[float] = []
-    total: list[int] = []
-    for start, stop in pairwise(np.cumsum([0, *(len(parts) for parts in units)]).tolist()):
+    for start, stop in pairwise(cuts):
         for row, sums in enumerate(weights):
             x, spread = estimates[start:stop, row], variances[start:stop, row]
             if np.isfinite(spread).all():
@@ -405,17 +405,9 @@ def _indices(asked: Asking, fitted: _Fitted, numbers: Numbers) -> Columns:
                 found.append(index_of(measure.kind, x, covariance, numbers.quantile))
             else:
                 found.append(Index(math.nan, math.nan, NOT_DETERMINED))
-            if counts is not None:
-                own = counts.reshape(shape)[start:stop, row]
-                plain.append(plain_index(measure.kind, own))
-                total.append(int(own.sum()))
-    told = (np.array(total, np.int64), np.array(plain)) if plain else None
-    return numbers.indices(found, math.log(levels) if measure.kind == "entropy" else 1.0, told)
-
-
-def _by_kind(numbers: NDArray[Any], n_kinds: int) -> NDArray[Any]:
-    """Numbers (regions, kinds x rows) by kind and not by region; shape (kinds, regions x rows)."""
-    return numbers.reshape(len(numbers), n_kinds, -1).swapaxes(0, 1).reshape(n_kinds, -1)
+    return numbers.indices(
+        found, math.log(levels) if measure.kind == "entropy" else 1.0, plain_numbers(asked, None)
+    )
 
 
 def _divisors(per: Mapping[str, float], names: Sequence[str], question: Question) -> Floats:

@@ -158,8 +158,16 @@ class Asking:
         levels = self.shape[self.measured]
         return last.reshape(len(counts), len(self.counted) // levels, levels, *counts.shape[2:])
 
-    def units(self) -> Iterator[list[Integers]]:
-        """For each area, the parts that an index compares; the whole of it for an index that compares none."""
+    def compared(self) -> tuple[EntityFamily, list[int]]:
+        """The parts that an index compares, area by area, and where those of each area begin and the last ones end.
+
+        Of an index that compares none, the whole of each area is its only part.
+        """
+        units = list(self._units())
+        family = family_of([unit for parts in units for unit in parts], self.family.n_finest)
+        return family, np.cumsum([0, *(len(parts) for parts in units)]).tolist()
+
+    def _units(self) -> Iterator[list[Integers]]:
         across, spine = self.question.across, self.release.spine
         if across is None:
             yield from ([self.family.members_of(number)] for number in range(len(self.names)))

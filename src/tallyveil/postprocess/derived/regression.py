@@ -42,11 +42,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.special import ndtri
 
 from tallyveil.arrays import Floats
 from tallyveil.errors import ConfigError
-from tallyveil.estimation.intervals.interval import refuse_level
+from tallyveil.estimation.intervals.interval import refuse_level, two_sided_quantile
 from tallyveil.exact import as_given, type_of
 from tallyveil.files.marks import short_mark
 from tallyveil.postprocess.derived.answer import Answer, column_of, refuse_matrix
@@ -164,7 +163,7 @@ def regress(
     x = np.column_stack([np.ones(n), made.values[1:].T])
     noise = made.noise()
     fit = corrected(made.values[0], x, noise, made.covariance)
-    quantile = float(ndtri(0.5 + level / 2))
+    quantile = two_sided_quantile(level)
     table = pl.DataFrame(
         {
             "term": [INTERCEPT, *named],

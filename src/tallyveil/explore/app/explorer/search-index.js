@@ -39,7 +39,7 @@ export class SearchIndex {
    */
   async #byName(typed, only) {
     if (!this.#areas.site.kinds.some((kind) => kind.named)) return [];
-    this.#names ??= loadNames();
+    this.#names ??= loadNames(this.#areas.site.language);
     const names = await this.#names;
     return names
       .filter(({ kind }) => only === null || kind === only)
@@ -71,12 +71,16 @@ export class SearchIndex {
   }
 }
 
-/** @returns {Promise<Named[]>} */
-async function loadNames() {
+/**
+ * @param {string | undefined} language that in which areas are named
+ * @returns {Promise<Named[]>}
+ */
+async function loadNames(language) {
   const file = await ParquetFile.load("data/names.parquet");
-  const [kinds, rows, names] = await file.columns(["kind", "row", "name"]);
+  const own = `name:${language}`;
+  const [kinds, rows, names, ours = []] = await file.columns(["kind", "row", "name", ...(file.names.has(own) ? [own] : [])]);
   return names.map((name, place) => {
-    const text = /** @type {string} */ (name);
+    const text = /** @type {string} */ (ours[place] ?? name);
     return { kind: /** @type {number} */ (kinds[place]), row: /** @type {number} */ (rows[place]), text, words: plain(text) };
   });
 }

@@ -1,6 +1,7 @@
 /** Tables that readers can sort, page through and read with a screen reader. */
 
 import { element, refill } from "./elements.js";
+import { say } from "./language.js";
 import { count } from "./numbers.js";
 
 /** @typedef {{id: string, direction: "ascending" | "descending" | null, choose: () => void}} Sorting */
@@ -40,8 +41,8 @@ export async function pagedTable(table) {
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": table.caption },
     element("table", {}, caption, head, body));
   const place = element("span", { "aria-live": "polite" });
-  const back = element("button", { type: "button", onclick: () => show(start - size) }, "Previous");
-  const next = element("button", { type: "button", onclick: () => show(start + size) }, "Next");
+  const back = element("button", { type: "button", onclick: () => show(start - size) }, say("Previous"));
+  const next = element("button", { type: "button", onclick: () => show(start + size) }, say("Next"));
   let start = 0;
 
   /** @param {number} from */
@@ -50,7 +51,7 @@ export async function pagedTable(table) {
     const stop = Math.min(table.n, start + size);
     const rows = await table.rows(start, stop);
     refill(body, ...rows.map((row) => element("tr", {}, ...table.columns.map((column) => cell(column, row)))));
-    refill(place, `Rows ${count(start + 1)} to ${count(stop)} of ${count(table.n)}`);
+    refill(place, say("Rows {first} to {last} of {number}", { first: count(start + 1), last: count(stop), number: count(table.n) }));
     back.disabled = start === 0;
     next.disabled = stop === table.n;
   }
