@@ -87,7 +87,7 @@ export function fieldHead(field, choices, again) {
  * @param {Choices} choices
  */
 function filter(field, grouping, choices) {
-  const { levels, name } = grouping;
+  const { levels, labels, name } = grouping;
   const condition = choices.question.where.find((one) => one.name === name) ?? null;
   const ticked = new Set(condition === null ? levels : labelsOf(condition, levels));
   const id = `${field.id}-${field.groupings.indexOf(grouping)}`;
@@ -98,7 +98,7 @@ function filter(field, grouping, choices) {
     const isSpan = last - first + 1 === places.length && places.length >= SPAN;
     choices.count(name, places.length === levels.length ? [] : isSpan ? [levels[first], levels[last]] : places.map((place) => levels[place]), isSpan);
   };
-  const summary = condition === null ? "Count only some" : `Only ${said(condition)}`;
+  const summary = condition === null ? "Count only some" : `Only ${said(condition, grouping)}`;
   const open = opened.has(id);
   return element("details", { class: "filter", open, ontoggle: (event) => (event.target.open ? opened.add(id) : opened.delete(id)) },
     element("summary", { id: `${id}-filter` }, summary),
@@ -114,7 +114,7 @@ function filter(field, grouping, choices) {
             if (chosen.size === 0) event.target.checked = true;
             take(chosen);
           },
-        }), levelTitle(level)))),
+        }), labels[place]))),
     condition === null ? null : element("button", { type: "button", id: `${id}-all`, onclick: () => choices.count(name, []) }, "Count all"));
 }
 
@@ -128,11 +128,11 @@ const opened = new Set();
  * @param {Set<string>} ticked
  * @param {(chosen: Set<string>) => void} take
  */
-function span(id, { levels, title }, ticked, take) {
+function span(id, { levels, labels, title }, ticked, take) {
   const places = levels.flatMap((level, place) => ticked.has(level) ? [place] : []);
   const choice = (/** @type {string} */ end, /** @type {number} */ at) => {
     const select = element("select", { id: `${id}-${end}`, "aria-label": `${title}: ${end}`, onchange: change },
-      ...levels.map((level, place) => element("option", { value: place, selected: place === at }, levelTitle(level))));
+      ...labels.map((label, place) => element("option", { value: place, selected: place === at }, label)));
     select.value = String(at);
     return select;
   };
@@ -156,9 +156,12 @@ function labelsOf({ labels, span: isSpan }, levels) {
   return levels.slice(first, last + 1);
 }
 
-/** @param {import("./grammar.js").Condition} condition */
-function said({ labels, span: isSpan }) {
-  const titles = labels.map(levelTitle);
+/**
+ * @param {import("./grammar.js").Condition} condition
+ * @param {Grouping} grouping
+ */
+function said({ labels, span: isSpan }, grouping) {
+  const titles = labels.map((label) => grouping.labels[grouping.levels.indexOf(label)] ?? levelTitle(label));
   if (isSpan) return `${titles[0]} to ${titles[1]}`;
   return titles.length > 4 ? `${titles.slice(0, 3).join(", ")} and ${titles.length - 3} more` : titles.join(", ");
 }

@@ -9,7 +9,7 @@ import { shown } from "../parts/shown.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Areas } from "../explorer/areas.js";
 import { SearchIndex } from "../explorer/search-index.js";
-import { loadSite, pageLinks } from "../explorer/site.js";
+import { languageSwitch, loadSite, pageLinks } from "../explorer/site.js";
 import { AnswerTable } from "./answer.js";
 import { answerView } from "./answer-view.js";
 import { AreasCard } from "./areas-card.js";
@@ -133,7 +133,7 @@ class Page {
         place.classList.add("waiting");
         byId("announcer").textContent = "Computing …";
         const begun = performance.now();
-        const answer = await answerOf(asking);
+        const answer = await answerOf(asking, this.#site.language ?? null);
         if (mine !== this.#asked) return;
         this.#last = { key, answer, seconds: (performance.now() - begun) / 1000 };
         byId("announcer").textContent = `The answer has ${counted(answer.rows, "row", "rows")}.`;
@@ -220,6 +220,8 @@ function fail(error) {
 async function start() {
   refill(byId("theme-place"), themeSwitch());
   const site = await loadSite();
+  document.documentElement.lang = "en"; // of the sentences; names and levels are called as in the chosen language
+  refill(byId("theme-place"), languageSwitch(site), themeSwitch());
   head(site);
   await new Page(site).begin();
 }

@@ -46,10 +46,11 @@ export function begin() {
 
 /**
  * @param {Asking} asking
+ * @param {string | null} language in which areas are named
  * @returns {Promise<Answer>}
  */
-export function answerOf(asking) {
-  return post({ ask: "answer", ...asking });
+export function answerOf(asking, language) {
+  return post({ ask: "answer", ...asking, language });
 }
 
 /**
