@@ -27,8 +27,10 @@ from tallyveil.postprocess.derived.ask import AskedRelease, Terms
 from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
 from tallyveil.report.release_files import schema_titles
+from tallyveil.report.stated import STATED
 from tallyveil.storage.json_files import JsonObject
 from tallyveil.storage.paths import inside
+from tallyveil.words.language import language_of
 
 MOST_SENT: Final = 1 << 26
 """Most bytes of a question with the file of a plan: 64 MiB hold the blocks of the largest state four times."""
@@ -102,7 +104,7 @@ class AskingPage:
             case "plan":
                 return self._take_plan(str(asked.get("name")), str(asked.get("content")))
             case "answer":
-                return self._shown(*self._answered(asked), asked.get("language"))
+                return self._shown(*self._answered(asked), str(asked.get("language")))
             case "file":
                 return self._file(str(asked.get("ending")), *self._answered(asked))
         raise _unknown()
@@ -152,14 +154,14 @@ class AskingPage:
             self._last = (key, answer)
         return question, self._last[1]
 
-    def _shown(self, question: str, answer: Answer, language: object) -> JsonObject:
+    def _shown(self, question: str, answer: Answer, language: str) -> JsonObject:
         table = answer.table.head(MOST_SHOWN)
         return {
             "keys": list(answer.keys),
             "columns": {column.name: [_sent(value) for value in column] for column in table},
             "rows": answer.table.height,
-            "names": self._names(question, table, str(language)),
-            "covers": answer.covers,
+            "names": self._names(question, table, language),
+            "covers": language_of(language).stated(answer.covers, STATED) or answer.covers,
             "limit": answer.limit,
             "is_counts": answer.is_counts,
         }

@@ -1,5 +1,6 @@
 /** An answer as rows and columns, and its numbers in words. */
 
+import { say } from "../parts/language.js";
 import { count, decimal, NONE, rounded, share } from "../parts/numbers.js";
 import { kindTitle } from "../explorer/site.js";
 import { shown } from "../parts/shown.js";
@@ -43,7 +44,7 @@ export class AnswerTable {
     const own = keys(rows);
     const down = [...answer.keys.filter((key) => !own.includes(key) && !across.includes(key)), ...own];
     const kind = catalogue.kindOf(asked.question ?? emptyQuestion());
-    this.heads = down.map((key) => key !== "geocode" ? catalogue.title(key) : kind === null ? "Area" : kindTitle(kind));
+    this.heads = down.map((key) => key !== "geocode" ? catalogue.title(key) : kind === null ? say("Area") : kindTitle(kind));
     const labels = new Labels(answer, catalogue);
     /** @type {Map<string, Row>} */
     const byKey = new Map();
@@ -102,7 +103,7 @@ export class AnswerTable {
   interval(place) {
     const [low, high] = [this.value("lower", place), this.value("upper", place)];
     if (low === null || high === null) return NONE;
-    return low === high ? this.text(low) : `${this.text(low)} to ${this.text(high)}`;
+    return low === high ? this.text(low) : say("{low} to {high}", { low: this.text(low), high: this.text(high) });
   }
 }
 

@@ -1,5 +1,6 @@
 /** What a release can be asked about: its attributes with their recodes, and its kinds of areas. */
 
+import { say } from "../parts/language.js";
 import { shown } from "../parts/shown.js";
 import { kindTitle, levelTitle } from "../explorer/site.js";
 
@@ -32,11 +33,11 @@ export class Catalogue {
       id: `attribute-${place}`,
       title: titled(attribute.title),
       groupings: [
-        { ...named(attribute), title: "each level" },
+        { ...named(attribute), title: say("each level") },
         ...attribute.recodes.map(named),
       ],
     }));
-    this.fields = [{ id: AREAS, title: "Areas", groupings: kinds }, ...attributes];
+    this.fields = [{ id: AREAS, title: say("Areas"), groupings: kinds }, ...attributes];
   }
 
   /**
