@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 
 from tallyveil.confidential.histogram import ConfidentialHistogram
+from tallyveil.confidential.households import households_of
 from tallyveil.errors import GeographyError, SchemaError, TallyveilError
 from tallyveil.geography.spine import Spine
+from tallyveil.plans.inputs import Households
 from tallyveil.schema.attribute import Attribute, bins_of, ranges_of
 from tallyveil.schema.counts import LARGEST_COUNT, TripletSum
 from tallyveil.schema.query_group import Factor
@@ -46,6 +48,7 @@ def read_records(
     repeated: Mapping[str, Factor] | None = None,
     missing: Mapping[str, str] | None = None,
     form: TextForm = PLAIN,
+    household: Households | None = None,
 ) -> ConfidentialHistogram:
     """Read a table of records, in batches, into the true histogram of the finest geolevel.
 
@@ -61,6 +64,7 @@ def read_records(
         numbers: Attributes whose columns hold whole numbers. Their levels are ranges.
         missing: Level of records without a value, by attribute; without it, they are refused.
         form: How a text file is written.
+        household: How the records, which are of households, follow from those of the table; None if they are its rows.
         repeated: Further columns that say again what follows from an attribute, each with the groups of its levels.
     Raises:
         SchemaError: a value is not a level of its attribute, a count is negative, missing or fractional, counts are too
@@ -71,10 +75,15 @@ def read_records(
     """
     again = repeated or {}
     # Each column once, also where two attributes are recoded from the same one.
-    wanted = list(dict.fromkeys([geocode, *columns.values(), *([count] if count else []), *again]))
+    read = columns.values() if household is None else household.columns
+    wanted = list(dict.fromkeys([geocode, *read, *([count] if count else []), *again]))
     frame = scan_table(path, wanted, "records", confidential=True, form=form)
     # The types are checked before any value is read, so that a message can name the column and nothing else.
     require_text(frame, geocode, path, "records")
+    if household is not None:
+        require_levels(frame, list(household.columns), path, "records")
+        numbers = [name for name, _ in household.number]
+        frame = households_of(frame, household, geocode)
     require_levels(frame, list(columns.values()), path, "records")
     require_numbers(frame, [columns[name] for name in numbers], path, "records")
     if count is not None:

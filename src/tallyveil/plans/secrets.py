@@ -159,7 +159,8 @@ def guarantee_named(plan: StatedPlan, name: str, allocation: Allocation | None =
     """
     secrets = {secret.name: secret for secret in secrets_of(plan)}
     for recode in plan.schema.recodes:
-        if not recode.overlapping:
+        # An attribute of a household is none of a person, whose record is the one that changes.
+        if not recode.overlapping and plan.strategy.records == 1:
             full = f"{recode.attribute}{_WITHIN}{recode.name}"
             secrets.setdefault(full, Secret(full, {recode.attribute: recode.name}))
     secret_name = name.removesuffix(_EXCHANGED)
