@@ -16,7 +16,7 @@ from tallyveil.accounting.groups import for_group
 from tallyveil.confidential.households import households_of
 from tallyveil.errors import ConfigError, TallyveilError
 from tallyveil.plans.from_toml.load import load_plan
-from tallyveil.plans.secrets import guarantee_named
+from tallyveil.plans.secrets import guarantee_named, secrets_record
 
 FILE = """
 [release]
@@ -79,6 +79,11 @@ def drawn(rng, n):
     ]
 
 
+def write_persons(folder, persons):
+    """The register."""
+    pl.DataFrame(persons, schema=COLUMNS, orient="row").write_csv(folder / "persons.csv")
+
+
 def by_hand(persons):
     """The households, one after another."""
     homes = {}
@@ -103,7 +108,7 @@ def homes(tmp_path):
     (tmp_path / "homes.toml").write_text(FILE)
     pl.DataFrame({"geocode": AREAS}).write_csv(tmp_path / "areas.csv")
     persons = drawn(np.random.default_rng(7), 200)
-    pl.DataFrame(persons, schema=COLUMNS, orient="row").write_csv(tmp_path / "persons.csv")
+    write_persons(tmp_path, persons)
     return tmp_path / "homes.toml", persons
 
 
@@ -174,8 +179,10 @@ def test_the_cost_is_that_of_two_records(homes):
     assert law.variance == 4 * replace(plan.strategy, records=1).law("Block", "total").variance
     assert plan.strategy.events()[0] == for_group(DiscreteGaussian(law.variance, 1, 2), 2)
     assert rho_of(plan.event()) == plan.spent == 8
+    # The attributes of a household are no secrets of a person.
+    assert secrets_record(plan) == []
     with pytest.raises(ConfigError):
-        guarantee_named(plan, "size within size")
+        guarantee_named(plan, "size")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +212,7 @@ def test_messages_say_nothing_of_records(homes, tmp_path):
     path, persons = homes
     canary = "zzcanary"
     rows = [*persons, ("A1", "9", "1", canary, "head"), ("A1", "99", "1", canary, "head")]
-    pl.DataFrame(rows, schema=COLUMNS, orient="row").write_csv(tmp_path / "persons.csv")
+    write_persons(tmp_path, rows)
     with pytest.raises(TallyveilError) as refused:
         tallyveil.run(path, tmp_path / "out", insecure_test_key="homes")
     assert canary not in str(refused.value)
