@@ -63,10 +63,9 @@ def served_desk(folder: Path) -> Iterator[str]:
     Yields:
         The address, with a secret in it.
     Raises:
-        StoreError: there is no such folder, or its draft cannot be read.
+        StoreError: there is no such folder, its draft cannot be read, or another desk is open in it.
     """
-    draft = Draft.opened(folder)
-    with TemporaryDirectory(prefix="tallyveil-desk-") as site:
+    with Draft.held(folder) as draft, TemporaryDirectory(prefix="tallyveil-desk-") as site:
         copy_pages(Path(site), PAGES)
         with served(Path(site), answer=DeskPage(draft).answer) as address:
             yield address

@@ -25,6 +25,7 @@ from tallyveil.storage.outputs import LOCK_SUFFIX, refuse_inputs
 from tallyveil.storage.paths import real
 from tallyveil.storage.system import absent_folders, remove_empty, remove_locked, take_lock
 from tallyveil.storage.write import parquet_tags, store_error
+from tallyveil.words.language import ENGLISH, language_of
 
 CHUNK: Final = 1024
 """Areas in a file: a page reads only the files of the areas that it shows."""
@@ -228,6 +229,24 @@ EXPLORER: Final = {
     "tables.html": Path("app", "tables", "index.html"),
 }
 """The pages of an explorer, by their names in its site."""
+
+
+WORDS: Final = "app/words"
+
+
+def copy_words(site: Path, languages: Iterable[str]) -> None:
+    """Copy the sentences of the pages in the languages of a release, but for English, in which the pages have them.
+
+    Args:
+        site: Folder of the site.
+        languages: As the labels of the release name them.
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    spoken = dict.fromkeys(language_of(language) for language in languages)
+    for language in spoken:
+        if language is not ENGLISH:
+            write_json_data(site, f"{WORDS}/{language.tag}.json", dict(language.sentences))
 
 
 def copy_pages(site: Path, pages: Mapping[str, Path]) -> None:

@@ -205,15 +205,23 @@ class PrivacyStatement:
     declassified: bool
 
 
-def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
-    """State the guarantee that follows from the plan, the manifest and the ledger of a release."""
+SecretCost = tuple[SecretGuarantee, Figure, Figure]
+"""A secret of a record, its cost and its epsilon."""
+
+
+def privacy_statement(files: ReleaseFiles, secrets: Sequence[SecretCost]) -> PrivacyStatement:
+    """State the guarantee that follows from the plan, the manifest and the ledger of a release.
+
+    Args:
+        files: The release.
+        secrets: What its secrets cost (`secret_costs`).
+    """
     titles, gaussian = files.titles, files.declaration.budget_unit == "rho"
     delta = files.plan.delta
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
     event = SequentialEvent(tuple(entry.event for entry in files.entries if entry.cost is not None))
-    one_root = files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1
-    tied = tied_of(files.plan, event, one_root=one_root, language=titles.language)
+    tied = tied_of(files.plan, event, one_root=_has_one_root(files), language=titles.language)
     return PrivacyStatement(
         neighbours=(titles.say(name), titles.say(meaning, unit=files.unit.one)),
         mechanism=tuple(map(titles.say, MECHANISMS[files.strategy.mechanism])),
@@ -255,7 +263,7 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
             (item["size"], Figure(claim_text(item["epsilon"]))) for item in groups_of(files.plan, event)
         ),
         tied="" if tied is None else tied["sentence"],
-        secrets=_secrets(files, one_root=one_root),
+        secrets=tuple((_secret_title(files, item), cost, epsilon) for item, cost, epsilon in secrets),
         lines=tuple(
             LedgerLine(
                 entry.sequence,
@@ -272,23 +280,23 @@ def privacy_statement(files: ReleaseFiles) -> PrivacyStatement:
     )
 
 
-def _secrets(files: ReleaseFiles, *, one_root: bool) -> tuple[tuple[str, str, str], ...]:
-    """Title, cost and epsilon of each secret of a record."""
+def secret_costs(files: ReleaseFiles) -> tuple[SecretCost, ...]:
+    """What each secret of a record costs, whatever it is called."""
     plan, allocation = files.plan, None
     if plan.may_bypass:
         require_unchanged(files.root, files.manifest, files.root / GEOGRAPHY)
         spine = read_geography(files.root)
         allocation = allocation_of(plan.strategy, spine, read_shares(files.root, spine))
     return tuple(
-        (
-            _secret_title(files, item),
-            Figure(at_most(item.cost(plan), 4)),
-            Figure(claim_text(item.proved(plan.delta).bounds.upper)),
-        )
+        (item, Figure(at_most(item.cost(plan), 4)), Figure(claim_text(item.proved(plan.delta).bounds.upper)))
         # Places below different roots may be on hundreds of pairs of paths, which a page does not wait for.
-        for secret in secrets_of(plan, one_root=one_root or plan.may_bypass)
+        for secret in secrets_of(plan, one_root=_has_one_root(files) or plan.may_bypass)
         for item in guarantees_of(plan, secret, allocation)
     )
+
+
+def _has_one_root(files: ReleaseFiles) -> bool:
+    return bool(files.manifest.body["sizes"]["geolevels"][files.geolevels[0]]["geounits"] == 1)
 
 
 def _secret_title(files: ReleaseFiles, item: SecretGuarantee) -> str:

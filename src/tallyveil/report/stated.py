@@ -7,6 +7,17 @@ from typing import Final
 
 from tallyveil.estimation.intervals.interval import COVERS_COUNT, COVERS_TABLE
 from tallyveil.files.checks import AREA_SUMS, CONSTRAINT_HOLDS, LEVEL_SUMS, TABLE_AGREES
+from tallyveil.plans.guarantee import BY_BUDGET, COMPOSED, PURE
 
-STATED: Final = (LEVEL_SUMS, AREA_SUMS, TABLE_AGREES, CONSTRAINT_HOLDS, COVERS_COUNT, COVERS_TABLE)
+STATED: Final = (
+    PURE,
+    BY_BUDGET,
+    COMPOSED,
+    LEVEL_SUMS,
+    AREA_SUMS,
+    TABLE_AGREES,
+    CONSTRAINT_HOLDS,
+    COVERS_COUNT,
+    COVERS_TABLE,
+)
 """Those with values in them; the others are found as they stand."""

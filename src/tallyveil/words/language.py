@@ -77,7 +77,9 @@ class Language:
             return self.sentences[sentence]
         for form in forms:
             if match := _pattern(form).fullmatch(sentence):
-                return self.say(form, **match.groupdict())
+                # A value may be a word of the code itself, such as the name of a relation.
+                values = {name: self.sentences.get(value, value) for name, value in match.groupdict().items()}
+                return self.say(form, **values)
         return None
 
     def figure(self, value: Any) -> Any:

@@ -73,7 +73,9 @@ def test_every_sentence_has_each_language(tag):
         assert translation.strip(), sentence
         # The same values stand in both, and the same markup.
         assert set(PLACES.findall(translation)) == set(PLACES.findall(sentence)), sentence
-        assert sorted(re.findall(r"</?[a-z]+", translation)) == sorted(re.findall(r"</?[a-z]+", sentence)), sentence
+        assert sorted(re.findall(r"</?[a-z]+", translation)) == sorted(re.findall(r"</?[a-z]+", sentence)), (
+            sentence
+        )
 
 
 def test_sentences_and_numbers_are_said_in_the_language():

@@ -209,7 +209,8 @@ def asking(
         question: The question.
         release: The release.
         counts: Its published counts of finest geounits; None without counts in the folder.
-        districts: Finest geocodes of each area of the rows, by its name; None for the areas that the question names.
+        districts: Geocodes of each area of the rows, by its name: of finest geounits, or of other areas in it; None for
+            the areas that the question names.
     Raises:
         ConfigError: the question names something that the release does not have, contradicts itself, or is too large.
         GeographyError: an area does not exist.
@@ -419,10 +420,12 @@ def _areas_of(
             "one of these."
         )
     members: list[Integers]
-    if districts is not None:
+    if districts is not None and not _are_coarser(hierarchies, districts):
         named = {f"district {short_name(name)!r}": geocodes for name, geocodes in districts.items()}
         return list(districts), area_family(spine, named), minus
-    if isinstance(areas, dict):
+    if districts is not None:
+        names, members = list(districts), [union(codes.to_list()) for codes in districts.values()]
+    elif isinstance(areas, dict):
         names, members = list(areas), [union(codes) for codes in areas.values()]
     elif kind is None:
         names = [ALL if areas is None else " + ".join(dict.fromkeys(areas))]
@@ -438,6 +441,14 @@ def _areas_of(
     if not names or len(set(names)) < len(names):
         raise refused("the list of areas is empty or has an area twice. Name one or more areas, each once.")
     return names, family_of(members, n_finest), minus
+
+
+def _are_coarser(hierarchies: Hierarchies, districts: Mapping[str, pl.Series]) -> bool:
+    """Whether districts are given by areas that are no finest geounits, such as towns, as their first code says."""
+    spine, first = hierarchies.spine, next(iter(districts.values()))[:1]
+    if not len(first) or first.dtype != pl.String or spine.locate(spine.finest, first)[0] >= 0:
+        return False
+    return any(first[0] in hierarchies.codes_of(kind) for kind in _kinds(hierarchies))
 
 
 def family_of(members: Sequence[Integers], n_finest: int) -> EntityFamily:

@@ -25,7 +25,7 @@ from tallyveil.products.topdown.page.short import (
 )
 from tallyveil.products.topdown.page.uncertainty import uncertainty_of
 from tallyveil.report.page import Edition, write_editions, write_release_page
-from tallyveil.report.privacy import ExactNumber, exact, privacy_statement
+from tallyveil.report.privacy import ExactNumber, SecretCost, exact, privacy_statement, secret_costs
 from tallyveil.report.release_files import (
     ReleaseFiles,
     Titles,
@@ -713,20 +713,44 @@ def write_report(run_dir: Path) -> Path:
     Privacy: reads published files only, so the page adds nothing to what they reveal.
     """
     files = read_release_files(run_dir)
+    numbers = _Numbers(
+        expected_of(files),
+        geolevel_sizes(files),
+        release_guess(files),
+        secret_costs(files),
+        fixed_shares(files.plan),
+    )
     if not files.plan.languages:
-        return write_release_page(run_dir, "release.html.j2", _values(files), module=__name__)
+        return write_release_page(run_dir, "release.html.j2", _values(files, numbers), module=__name__)
     editions = []
     for tag in files.plan.languages:
         called = in_language(files, tag)
-        editions.append(Edition(tag, called.titles.language, _values(called)))
+        editions.append(Edition(tag, called.titles.language, _values(called, numbers)))
     return write_editions(run_dir, "release.html.j2", editions, module=__name__)
 
 
-def _values(files: ReleaseFiles) -> dict[str, Any]:
-    titles = files.titles
-    expected = expected_of(files)
-    sizes = geolevel_sizes(files)
-    manifest, uncertainty, right = files.manifest, uncertainty_of(files), release_guess(files)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbers:
+    """What is the same in every language of a page, computed once.
+
+    Attributes:
+        expected: Errors of the measurements.
+        sizes: Of the geolevels, root first.
+        right: Upper bound of the share of right guesses.
+        secrets: What secrets of a record cost.
+        fixed_shares: Shares that are spent on what is published exactly.
+    """
+
+    expected: Sequence[ExpectedError]
+    sizes: Sequence[GeolevelSizes]
+    right: Fraction
+    secrets: Sequence[SecretCost]
+    fixed_shares: dict[str, Any] | None
+
+
+def _values(files: ReleaseFiles, numbers: _Numbers) -> dict[str, Any]:
+    titles, manifest, uncertainty = files.titles, files.manifest, uncertainty_of(files)
+    expected, sizes, right = numbers.expected, numbers.sizes, numbers.right
     return {
         "tiles": release_tiles(files, sizes, uncertainty, right),
         "points": release_points(files, sizes, expected, uncertainty, right),
@@ -738,10 +762,10 @@ def _values(files: ReleaseFiles) -> dict[str, Any]:
         "attributes": titles.listed([titles.factor(name) for name in attribute_names(files)]),
         "geolevels": list(map(titles.geolevel, files.geolevels)),
         "tables": [files.titles.query(query) for query in files.plan.tables],
-        "privacy": privacy_statement(files),
+        "privacy": privacy_statement(files, numbers.secrets),
         "drawn": drawn_counts(files),
         "post_processing": manifest.privacy["post_processing"],
-        "fixed_shares": fixed_shares(files.plan),
+        "fixed_shares": numbers.fixed_shares,
         "shares": share_matrix(files, expected),
         "spine": spine_view(files),
         "entities": list(map(titles.geolevel, files.plan.entity_families)),
