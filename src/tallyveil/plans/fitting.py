@@ -153,7 +153,7 @@ def _refuse_households(plan: StatedPlan) -> None:
     _require(where, records.geocode not in names, "a geocode column that has not the name of an attribute")
     for name, members in household.number:
         # Every number that can be must have a level: a refusal would tell of a household that is larger than foreseen.
-        least = 1 if members.column is None else 0
+        least: int | None = 1 if members.column is None else 0
         for level in sorted(ranges_of(plan.schema.attribute(name).levels, name), key=lambda item: item.low):
             _require(f"{where}.number.{name}", least is not None and level.low <= least, _EVERY_NUMBER)
             least = None if level.high is None else max(least, level.high + 1)
