@@ -156,7 +156,7 @@ def _refuse_households(plan: StatedPlan) -> None:
         least: int | None = 1 if members.column is None else 0
         for level in sorted(ranges_of(plan.schema.attribute(name).levels, name), key=lambda item: item.low):
             _require(f"{where}.number.{name}", least is not None and level.low <= least, _EVERY_NUMBER)
-            least = None if level.high is None else max(least, level.high + 1)
+            least = None if level.high is None else max(least or 0, level.high + 1)
         _require(f"{where}.number.{name}", least is None, _EVERY_NUMBER)
     for name, member in household.value:
         levels = plan.schema.attribute(name).levels
