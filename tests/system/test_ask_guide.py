@@ -51,6 +51,6 @@ def test_guide(tmp_path, monkeypatch, command):
     assert sum(row["usable"] for row in record["rows"]) >= answer["usable"].sum()
     command("ask", "release", question[1], "--out", "answer.parquet", "--quiet")
     assert pl.read_parquet("answer.parquet")["estimate"].to_list() == answer["estimate"].to_list()
-    assert "ends in .csv or .parquet" in command("ask", "release", "total", "--out", "answer.xlsx", code=2)
+    assert "or .xlsx" in command("ask", "release", "total", "--out", "answer.ods", code=2)
     assert "lies in the release" in command("ask", "release", "total", "--out", "release/a.csv", code=2)
     assert "Known: sex" in command("ask", "release", "seks", code=2)

@@ -1,7 +1,7 @@
 """Answers of a finished release to a question, written to a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -11,8 +11,6 @@ from tallyveil.postprocess.derived.question import LIMIT
 
 if TYPE_CHECKING:
     from tallyveil.postprocess.derived.answer import Answer
-
-ENDINGS: Final = (".csv", ".parquet")
 
 
 @checked
@@ -42,16 +40,16 @@ def answer_in_file(
         threshold: As for `Release.ask`.
         earlier: Folder of another release, whose answer to the same question is subtracted; None for none.
         draws: Folder with draws of the release, from which each number is computed, too; None for none.
-        out: A CSV or Parquet file; None to write nothing.
+        out: A file that ends in .csv, .parquet, .json (JSON-stat), .px or .xlsx; None to write nothing.
         level, limit, workers: As for `Release.ask`.
     Raises:
         TallyveilError: as `Release.ask` and `Answer.minus`; or a file cannot be read, has another ending, lies in the
             release, is there already, or cannot be written.
     """
     from tallyveil.geography.tables import read_districts
-    from tallyveil.postprocess.derived.answer import write_answer
     from tallyveil.postprocess.derived.ask import Terms, answer_question
     from tallyveil.postprocess.derived.question import read_question
+    from tallyveil.products.topdown.answer_files import write_answer_file
 
     folders = [Path(folder) for folder in (release, earlier) if folder is not None]
     place = None if out is None else Path(out)
@@ -80,14 +78,17 @@ def answer_in_file(
         answers.append(answer_question(folder, understood, districts=districts, per=numbers, terms=terms))
     answer = answers[0].minus(answers[1]) if len(answers) > 1 else answers[0]
     if place is not None:
-        write_answer(answer, question, place)
+        write_answer_file(answer, question, place, folders[0])
     return answer
 
 
 def _refuse_place(place: Path, folders: list[Path]) -> None:
+    from tallyveil.products.topdown.answer_files import ENDINGS
+
     if place.suffix not in ENDINGS:
         raise ConfigError(
-            f"--out is {str(place)!r}, wanted a file that ends in .csv or .parquet.", code="bad-flag"
+            f"--out is {str(place)!r}, wanted a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.",
+            code="bad-flag",
         )
     if any(place.resolve().is_relative_to(folder.resolve()) for folder in folders):
         raise ConfigError(

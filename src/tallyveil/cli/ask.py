@@ -82,7 +82,11 @@ def ask(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="File of the answer (CSV or Parquet, by its name)."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="File of the answer, by its name: CSV, Parquet, .json (JSON-stat), .px or .xlsx.",
+        ),
     ] = None,
     workers: Workers = None,
     quiet: Quiet = False,

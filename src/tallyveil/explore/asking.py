@@ -22,10 +22,11 @@ from tallyveil.explore.opened import OpenedRelease
 from tallyveil.explore.serving import served
 from tallyveil.geography.areas import names_in
 from tallyveil.geography.tables import read_districts
-from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
+from tallyveil.postprocess.derived.answer import Answer
 from tallyveil.postprocess.derived.ask import AskedRelease, Terms
 from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
+from tallyveil.products.topdown.answer_files import ENDINGS, write_answer_file
 from tallyveil.report.release_files import schema_titles
 from tallyveil.report.stated import STATED
 from tallyveil.storage.json_files import JsonObject
@@ -183,13 +184,12 @@ class AskingPage:
             .to_list()
         )
 
-    @staticmethod
-    def _file(ending: str, question: str, answer: Answer) -> JsonObject:
-        if ending not in ANSWER_ENDINGS:
+    def _file(self, ending: str, question: str, answer: Answer) -> JsonObject:
+        if ending not in ENDINGS:
             raise _unknown()
         with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
             path = inside(Path(folder), f"answer{ending}")
-            write_answer(answer, question, path)
+            write_answer_file(answer, question, path, self._root)
             return {"content": base64.b64encode(path.read_bytes()).decode("ascii")}
 
 

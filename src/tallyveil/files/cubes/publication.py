@@ -137,7 +137,7 @@ def publish_cubes(
             f"an agency is given, and {FORMS[form_name].title} names none. Leave it out.", code="bad-flag"
         )
     form, digest = FORMS[form_name], file_digest(root / MANIFEST)
-    edition = _edition(root, manifest, published, digest, wish)
+    edition = edition_of(root, manifest, published, digest, wish)
     form.refuse(edition)
     command = f"publish {form_name}"
     with new_folder(out, command, "the tables", (*form.names, README, PUBLICATION)):
@@ -163,7 +163,18 @@ def publish_cubes(
     return content
 
 
-def _edition(root: Path, manifest: Manifest, published: Published, digest: str, wish: Wish) -> Edition:
+def edition_of(root: Path, manifest: Manifest, published: Published, digest: str, wish: Wish) -> Edition:
+    """What a form is given to write.
+
+    Args:
+        root: Folder of the release.
+        manifest: Content of its `manifest.json`.
+        published: Its tables.
+        digest: SHA-256 of its manifest.
+        wish: What is to be published of them.
+    Raises:
+        ConfigError: there is no such table, geolevel or language.
+    """
     languages = tuple(published.titles)
     if wish.language is not None:
         if wish.language not in languages:

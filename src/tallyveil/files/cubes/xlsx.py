@@ -81,8 +81,12 @@ def _write(path: Path, edition: Edition) -> None:
             ),
             "link": book.get_default_url_format(),
             "text": book.add_format({"num_format": "@"}),
-            0: book.add_format({"num_format": "#,##0"}),
-            2: book.add_format({"num_format": "#,##0.00"}),
+            **{
+                decimals: book.add_format({"num_format": f"#,##0{'.' if decimals else ''}{'0' * decimals}"})
+                for decimals in sorted(
+                    {0, *(item.decimals for cube in edition.cubes for item in cube.measures)}
+                )
+            },
         }
         cover, contents = (book.add_worksheet(word(language, name)) for name in ("cover", "contents"))
         # Sheets have numbers for names: those of tables may be longer than Excel allows, or hold what it forbids.

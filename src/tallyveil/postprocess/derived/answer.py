@@ -97,6 +97,16 @@ class Answer:
         """Whether the rows are counts, and no shares, rates or other numbers."""
         return self._kind == "count"
 
+    @property
+    def is_of_levels(self) -> bool:
+        """Whether the numbers are levels of an attribute, as those of a quantile are."""
+        return self._kind == "level"
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether it is the difference of answers of two releases."""
+        return len(self._runs) > 1
+
     def covariance(self, weights: ArrayLike | None = None) -> Floats:
         """Covariances of the estimated counts of the rows, or of weighted sums of them, before shares and rates.
 

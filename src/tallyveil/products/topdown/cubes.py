@@ -36,7 +36,7 @@ from tallyveil.plans.fitting import stated_plan
 from tallyveil.plans.release import StatedPlan
 from tallyveil.report.stated import STATED
 from tallyveil.schema.labels import Labels
-from tallyveil.schema.query_group import Factor, QueryGroup
+from tallyveil.schema.query_group import QueryGroup
 from tallyveil.storage.read import published_tags
 from tallyveil.words.language import language_of
 
@@ -58,15 +58,14 @@ def cubes_of_release(root: Path, manifest: Manifest) -> Published:
     for name in (GEOGRAPHY, NAMES):
         if name in manifest.digests:
             require_unchanged(root, manifest, root / name)
-    release = _Release(root, manifest, plan, read_hierarchies(root), plan.languages or ("en",))
+    release = LabelledRelease.of(root, manifest, plan, read_hierarchies(root))
     parts: dict[Path, Path] = {}
     for file in manifest.files:
         if file.path.startswith(f"{TABLES}/"):
             # The first part of each table says what all of them are of.
             parts.setdefault((root / file.path).parent, root / file.path)
-    titles = {language: labels.title or plan.name for language, labels in release.labels.items()}
     return Published(
-        titles,
+        release.title(),
         tuple(sorted((release.cube(part) for part in parts.values()), key=release.order)),
         licence=plan.licence,
         citation=plan.citation,
@@ -74,14 +73,39 @@ def cubes_of_release(root: Path, manifest: Manifest) -> Published:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Release:
-    """A release whose tables become cubes."""
+class LabelledRelease:
+    """A release whose tables become cubes.
+
+    Attributes:
+        root: Its folder.
+        manifest: Content of its `manifest.json`.
+        plan: Its plan.
+        hierarchies: Its areas.
+        languages: Those of its labels, or English.
+    """
 
     root: Path
     manifest: Manifest
     plan: StatedPlan
     hierarchies: Hierarchies
     languages: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, root: Path, manifest: Manifest, plan: StatedPlan, hierarchies: Hierarchies
+    ) -> "LabelledRelease":
+        """A release in all languages that it has labels in."""
+        return cls(root, manifest, plan, hierarchies, plan.languages or ("en",))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Geolevels and families that areas are of."""
+        original, families = self.hierarchies.original, self.hierarchies.families
+        return (*original.geolevels, *(family.name for family in families))
+
+    def title(self) -> Texts:
+        """What the release is called."""
+        return self.texts(lambda _, labels: labels.title or self.plan.name)
 
     @property
     def labels(self) -> dict[str, Labels]:
@@ -106,7 +130,14 @@ class _Release:
         area, group = tags["tallyveil.geolevel"], self.plan.query(tags["tallyveil.query"])
         # A table may have the columns of intervals without any, where only other tables have intervals.
         measures = _INTERVALS if "tallyveil.level" in tags else (COUNT,)
-        dimensions = (self._areas(area), *(self._factor(factor) for factor in group.factors if factor.name))
+        dimensions = (
+            self.areas(area, self.hierarchies.codes_of(area)),
+            *(
+                self.levels(factor.name, pl.Series(factor.labels, dtype=pl.String))
+                for factor in group.factors
+                if factor.name
+            ),
+        )
         codes = dimensions[0].codes
         return Cube(
             geolevel=area,
@@ -114,7 +145,7 @@ class _Release:
             key=(area, *group.factor_names),
             titles=self.texts(partial(self._title, area, group, dimensions)),
             unit=self.plan.schema.unit.many,
-            units=self.texts(self._units),
+            units=self.texts(self.units),
             notes={language: self._notes(language, tags, labels) for language, labels in self.labels.items()},
             dimensions=dimensions,
             measures=measures,
@@ -122,11 +153,11 @@ class _Release:
             read=partial(self._read, area, group, codes, measures),
         )
 
-    def _areas(self, area: str) -> Dimension:
-        codes = self.hierarchies.codes_of(area)
+    def areas(self, area: str | None, codes: pl.Series) -> Dimension:
+        """Areas of a geolevel or family, by their codes; None for unions of areas, which have no other names."""
         names = self.hierarchies.names
         labels = dict.fromkeys(self.languages, codes)
-        if names is not None:
+        if names is not None and area is not None:
             for language in self.languages:
                 here = names_in(names, language).filter(pl.col("geolevel") == area).select(GEOCODE, "name")
                 joined = pl.DataFrame([codes.alias(GEOCODE)]).join(
@@ -136,27 +167,30 @@ class _Release:
                 labels[language] = joined.select(pl.coalesce("name", GEOCODE)).to_series()
         return Dimension(
             GEOCODE,
-            area,
+            area or GEOCODE,
             codes,
-            self.texts(lambda _, given: given.geolevel(area).one),
+            self.texts(
+                lambda language, given: word(language, "area") if area is None else given.geolevel(area).one
+            ),
             labels,
             "geo",
         )
 
-    def _factor(self, factor: Factor) -> Dimension:
-        name = factor.name or ""
+    def levels(self, name: str, codes: pl.Series) -> Dimension:
+        """Levels of an attribute, or groups of a recode."""
         return Dimension(
             name,
             name,
-            pl.Series(factor.labels, dtype=pl.String),
+            codes,
             self.texts(lambda _, given: given.attribute(name)),
             {
-                language: pl.Series([given.level(name, level) for level in factor.labels], dtype=pl.String)
+                language: pl.Series([given.level(name, level) for level in codes], dtype=pl.String)
                 for language, given in self.labels.items()
             },
         )
 
-    def _units(self, _: str, labels: Labels) -> str:
+    def units(self, _: str, labels: Labels) -> str:
+        """What is counted, in the plural."""
         return self.plan.schema.unit.many if labels.unit is None else labels.unit.other
 
     def _title(
@@ -166,11 +200,11 @@ class _Release:
         if title is not None:
             return word(language, "of", title=title, geolevel=labels.geolevel(area).one)
         names = [dimension.titles[language] for dimension in dimensions]
-        return titled(language, self._units(language, labels), names)
+        return titled(language, self.units(language, labels), names)
 
     def _notes(self, language: str, tags: Mapping[str, str], labels: Labels) -> tuple[str, ...]:
         sentences = [
-            word(language, "noise", units=self._units(language, labels)),
+            word(language, "noise", units=self.units(language, labels)),
             word(language, "consistent"),
         ]
         if "tallyveil.level" in tags:

@@ -26,7 +26,14 @@ import { zoneBoxes } from "./zones.js";
 /** @typedef {import("../explorer/site.js").Site} Site */
 /** @typedef {import("./asked.js").Asked} Asked */
 
-const FILES = [[".csv", phrase("Download as CSV")], [".parquet", phrase("Download as Parquet")]];
+/** Ending, kind of file, and what its button says. */
+const FILES = [
+  [".csv", "text/csv;charset=utf-8", phrase("Download as CSV")],
+  [".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", phrase("Download as Excel")],
+  [".json", "application/json", phrase("Download as JSON-stat")],
+  [".px", "text/plain;charset=utf-8", phrase("Download as PX")],
+  [".parquet", "application/vnd.apache.parquet", phrase("Download as Parquet")],
+];
 const NAME = 60; // characters of a question in the name of a file
 
 class Page {
@@ -146,8 +153,8 @@ class Page {
         element("div", { class: "head" }, element("h2", { id: "result-title" }, say("Answer")),
           element("p", { class: "quiet" }, say("{rows} in {seconds} s", { rows: counted(answer.rows, say("row"), say("rows")), seconds: seconds.toLocaleString(this.#site.language, { maximumFractionDigits: 2 }) }))),
         view,
-        element("div", { class: "actions" }, ...FILES.map(([ending, words]) =>
-          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending).catch(fail) }, say(words))))));
+        element("div", { class: "actions" }, ...FILES.map(([ending, kind, words]) =>
+          element("button", { type: "button", id: `save${ending.replace(".", "-")}`, onclick: () => void this.#save(asking, ending, kind).catch(fail) }, say(words))))));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (mine !== this.#asked) return;
@@ -161,10 +168,11 @@ class Page {
   /**
    * @param {import("./server.js").Asking} asking
    * @param {string} ending
+   * @param {string} kind
    */
-  async #save(asking, ending) {
+  async #save(asking, ending, kind) {
     const name = `${this.#site.name} ${asking.question}`.slice(0, NAME);
-    download(`${name}${ending}`, await fileOf(asking, ending), ending === ".csv" ? "text/csv;charset=utf-8" : "application/vnd.apache.parquet");
+    download(`${name}${ending}`, await fileOf(asking, ending), kind);
   }
 }
 

@@ -1,0 +1,160 @@
+"""The answer to a question as a file: as a table, or as a data cube in a form that the websites of offices take.
+
+A cube has a dimension for the areas and for each attribute or recode of the rows. Its first measure is the published
+number. Rows without one, such as a share of nobody, have no observation.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import polars as pl
+
+from tallyveil.files.cubes.cube import (
+    COUNT,
+    ESTIMATE,
+    LOWER,
+    STANDARD_ERROR,
+    UPPER,
+    Cube,
+    Dimension,
+    Measure,
+    placed,
+    status_of,
+)
+from tallyveil.files.cubes.publication import FORMS, Published, Wish, edition_of
+from tallyveil.files.cubes.words import word
+from tallyveil.files.finished import MANIFEST
+from tallyveil.postprocess.derived.answer import ANSWER_ENDINGS, Answer, write_answer
+from tallyveil.postprocess.derived.question import read_question, refused
+from tallyveil.postprocess.intervals.model import open_release
+from tallyveil.products.topdown.cubes import GEOCODE, LabelledRelease
+from tallyveil.report.stated import STATED
+from tallyveil.storage.paths import inside
+from tallyveil.storage.write import file_digest, write_file
+from tallyveil.words.language import language_of
+
+FORM_OF_ENDING: Final = {".json": "json-stat", ".px": "px", ".xlsx": "xlsx"}
+"""The form of publication that a file with each ending has."""
+ENDINGS: Final = (*ANSWER_ENDINGS, *FORM_OF_ENDING)
+"""Endings of the files of an answer."""
+_TOTAL: Final = "total"
+_DECIMALS: Final = 6
+"""Decimals of shares and indices that are shown; files hold all."""
+
+
+def write_answer_file(answer: Answer, question: str, path: Path, root: Path) -> None:
+    """Write an answer to a file, in the form that its ending names.
+
+    Args:
+        answer: The answer.
+        question: The question in words.
+        path: The file, whose name ends in one of `ENDINGS`.
+        root: Folder of the release that was asked.
+    Raises:
+        ConfigError: the answer has no such form: it is of levels of an attribute, of the difference of two releases or
+            of measurements without published counts; or the form cannot hold it.
+        StoreError: the file cannot be written.
+    """
+    if path.suffix in ANSWER_ENDINGS:
+        write_answer(answer, question, path)
+        return
+    if answer.is_of_levels or answer.is_difference or "count" not in answer.table.columns:
+        raise refused(
+            f"this answer cannot be written as {path.suffix}, which holds the published numbers of one release. It has "
+            "levels of an attribute, a difference of two releases, or estimates without published counts. Write it as "
+            ".csv or .parquet."
+        )
+    form, release = FORMS[FORM_OF_ENDING[path.suffix]], open_release(root)
+    labelled = LabelledRelease.of(release.root, release.manifest, release.stated, release.hierarchies)
+    published = Published(
+        labelled.title(),
+        (_cube(answer, question, labelled),),
+        licence=release.stated.licence,
+        citation=release.stated.citation,
+    )
+    edition = edition_of(
+        release.root, release.manifest, published, file_digest(release.root / MANIFEST), Wish()
+    )
+    form.refuse(edition)
+    with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
+        (file,) = form.write(Path(folder), edition)
+        content = inside(Path(folder), *file.path.split("/")).read_bytes()
+    write_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def _cube(answer: Answer, question: str, release: LabelledRelease) -> Cube:
+    """The answer as a cube."""
+    table = answer.table
+    number = "count" if answer.is_counts else "published"
+    measures = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER)
+    if not answer.is_counts:
+        measures = tuple(replace(item, decimals=_DECIMALS, is_whole=False) for item in measures)
+    dimensions = tuple(_dimension(name, table[name], question, release) for name in answer.keys) or (
+        _whole(release),
+    )
+    codes = {item.name: item.codes for item in dimensions}
+    rows = table.with_columns(pl.col(number).alias(COUNT.name)).filter(pl.col(COUNT.name).is_not_null())
+    if not answer.keys:
+        rows = rows.with_columns(pl.lit(_TOTAL).alias(_TOTAL))
+    return Cube(
+        geolevel="",
+        table="answer",
+        key=("answer",),
+        titles=release.texts(lambda language, labels: question),
+        unit=release.plan.schema.unit.many,
+        units=release.texts(release.units) if answer.is_counts else release.texts(lambda *_: question),
+        notes={language: _notes(answer, language, release) for language in release.languages},
+        dimensions=dimensions,
+        measures=measures,
+        n_rows=rows.height,
+        read=partial(_read, rows, codes, measures),
+    )
+
+
+def _dimension(name: str, column: pl.Series, question: str, release: LabelledRelease) -> Dimension:
+    """The areas or the groups that the rows of an answer are told apart by."""
+    codes = column.unique(maintain_order=True)
+    if name != GEOCODE:
+        return release.levels(name, codes)
+    kinds = {kind.casefold(): kind for kind in release.kinds}
+    asked = [
+        kinds[word] for word in (part.casefold() for part in read_question(question).by) if word in kinds
+    ]
+    return release.areas(asked[0] if asked else None, codes)
+
+
+def _whole(release: LabelledRelease) -> Dimension:
+    codes = pl.Series([_TOTAL], dtype=pl.String)
+    titles = release.texts(lambda language, _: word(language, _TOTAL))
+    labels = {language: pl.Series([title], dtype=pl.String) for language, title in titles.items()}
+    return Dimension(_TOTAL, _TOTAL, codes, titles, labels)
+
+
+def _notes(answer: Answer, language: str, release: LabelledRelease) -> tuple[str, ...]:
+    """What a reader must know of the numbers."""
+    units = release.units(language, release.labels[language])
+    covers = language_of(language).stated(answer.covers, STATED) or answer.covers
+    return (
+        word(language, "noise", units=units),
+        word(language, "consistent"),
+        word(language, "estimates"),
+        covers,
+    )
+
+
+def _read(
+    rows: pl.DataFrame, codes: dict[str, pl.Series], measures: tuple[Measure, ...]
+) -> Iterator[pl.DataFrame]:
+    found = placed(rows, codes)
+    # Ends of intervals that are not finite are no numbers of these forms.
+    numbers = [
+        pl.when(pl.col(item.name).is_finite()).then(pl.col(item.name))
+        if found.schema[item.name].is_float()
+        else pl.col(item.name)
+        for item in measures
+    ]
+    yield found.select("place", *numbers, status_of(pl.col(STANDARD_ERROR.name)))
