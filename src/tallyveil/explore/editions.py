@@ -56,6 +56,8 @@ def _edition(release: OpenedRelease, signature: Signature, tag: str) -> JsonObje
             for kind in release.areas.kinds
         ],
         "tables": [_table(titles, group) for group in release.queries],
+        "attributes": {name: titles.factor(name) for name in release.schema.factor_names},
+        "levels": {name: dict(words) for name, words in labels.levels},
     }
 
 

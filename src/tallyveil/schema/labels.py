@@ -99,7 +99,9 @@ class Labels(Declared):
 
     def tables_of_labels(self) -> dict[tuple[str, ...], dict[str, str]]:
         """What is called how, by the path of each table of names; of nouns, the singular."""
-        levels = {("levels", name): dict(given) for name, given in self.levels}
+        levels: dict[tuple[str, ...], dict[str, str]] = {
+            ("levels", name): dict(given) for name, given in self.levels
+        }
         nouns = {name: forms.one for name, forms in self.geolevels}
         flat = {"attributes": dict(self.attributes), "geolevels": nouns, "tables": dict(self.tables)}
         return {**{(name,): given for name, given in flat.items() if given}, **levels}

@@ -127,7 +127,7 @@ class Labels {
   at(key, place) {
     const label = this.#answer.columns[key][place];
     const order = this.#orders.get(key)?.get(label) ?? 0;
-    if (key !== "geocode") return { title: levelTitle(label), code: null, order };
+    if (key !== "geocode") return { title: levelTitle(label, key), code: null, order };
     const name = this.#answer.names?.[place] ?? null;
     return { title: shown(name ?? label), code: name === null ? null : shown(label), order };
   }

@@ -114,7 +114,7 @@ function filter(field, grouping, choices) {
             if (chosen.size === 0) event.target.checked = true;
             take(chosen);
           },
-        }), levelTitle(level)))),
+        }), levelTitle(level, name)))),
     condition === null ? null : element("button", { type: "button", id: `${id}-all`, onclick: () => choices.count(name, []) }, "Count all"));
 }
 
@@ -128,11 +128,11 @@ const opened = new Set();
  * @param {Set<string>} ticked
  * @param {(chosen: Set<string>) => void} take
  */
-function span(id, { levels, title }, ticked, take) {
+function span(id, { levels, title, name }, ticked, take) {
   const places = levels.flatMap((level, place) => ticked.has(level) ? [place] : []);
   const choice = (/** @type {string} */ end, /** @type {number} */ at) => {
     const select = element("select", { id: `${id}-${end}`, "aria-label": `${title}: ${end}`, onchange: change },
-      ...levels.map((level, place) => element("option", { value: place, selected: place === at }, levelTitle(level))));
+      ...levels.map((level, place) => element("option", { value: place, selected: place === at }, levelTitle(level, name))));
     select.value = String(at);
     return select;
   };
@@ -157,8 +157,8 @@ function labelsOf({ labels, span: isSpan }, levels) {
 }
 
 /** @param {import("./grammar.js").Condition} condition */
-function said({ labels, span: isSpan }) {
-  const titles = labels.map(levelTitle);
+function said({ name, labels, span: isSpan }) {
+  const titles = labels.map((label) => levelTitle(label, name));
   if (isSpan) return `${titles[0]} to ${titles[1]}`;
   return titles.length > 4 ? `${titles.slice(0, 3).join(", ")} and ${titles.length - 3} more` : titles.join(", ");
 }

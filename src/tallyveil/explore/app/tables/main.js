@@ -9,7 +9,7 @@ import { shown } from "../parts/shown.js";
 import { themeSwitch } from "../parts/theme.js";
 import { Areas } from "../explorer/areas.js";
 import { SearchIndex } from "../explorer/search-index.js";
-import { loadSite, pageLinks } from "../explorer/site.js";
+import { languageSwitch, loadSite, pageLinks } from "../explorer/site.js";
 import { AnswerTable } from "./answer.js";
 import { answerView } from "./answer-view.js";
 import { AreasCard } from "./areas-card.js";
@@ -202,6 +202,7 @@ function fail(error) {
 async function start() {
   refill(byId("theme-place"), themeSwitch());
   const site = await loadSite();
+  refill(byId("theme-place"), languageSwitch(site), themeSwitch());
   head(site);
   await new Page(site).begin();
 }
