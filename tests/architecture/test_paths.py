@@ -62,4 +62,4 @@ CLOSED_LISTS = {
     "schema/presets.py",
     "words/language.py",
 }
-"""Modules whose texts hold words of a closed list: presets, languages, us and pr, t1 to t4, svg and png, names of made files."""
+"""Modules whose texts hold words of a closed list: presets, languages, us, pr, t1 to t4, svg, png, made files."""
