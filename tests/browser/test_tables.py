@@ -115,6 +115,12 @@ def test_a_table_by_keyboard(tables, releases):
     page.settled()
     assert page.page.evaluate("document.activeElement.id") == "sort-1"
     assert page.page.locator("th[aria-sort=descending]").count() == 1
+    page.page.focus("#columns-0-out")
+    page.page.keyboard.press("Enter")  # its button goes with it: the focus stays in the section
+    page.settled()
+    assert page.page.evaluate("document.activeElement.closest('section').id") == "zones"
+    page.page.go_back()
+    page.settled()
     numbers = [number(cells(page, row)[0]) for row in range(5)]
     assert numbers == sorted(numbers, reverse=True)
 
@@ -188,6 +194,10 @@ def test_every_number(tables):
     page.page.press("#threshold", "Tab")
     page.settled()
     expect(page.page.locator("#answer tbody")).to_contain_text("not above")
+    page.page.fill("#threshold", "0,2")
+    page.page.press("#threshold", "Tab")
+    page.settled()
+    expect(page.page.locator("#answer [role=alert]")).to_contain_text("wanted a number with a decimal point")
     page.page.select_option("#number", "deviation")
     page.settled()
     assert page.state["ask"] == "race_ethnicity by County as deviation"

@@ -27,6 +27,7 @@ from tallyveil.postprocess.derived.question import read_question
 from tallyveil.printable import short_name
 from tallyveil.report.release_files import schema_titles
 from tallyveil.storage.json_files import JsonObject
+from tallyveil.storage.paths import inside
 
 MOST_SENT: Final = 1 << 26
 """Most bytes of a question with the file of a plan: 64 MiB hold the blocks of the largest state four times."""
@@ -117,7 +118,7 @@ class AskingPage:
             raise _unknown() from error
         # In a folder of its own, so that the one reader of plans reads it, and by the ending of its name.
         with TemporaryDirectory(prefix="tallyveil-plan-") as folder:
-            path = Path(folder) / f"plan{'.parquet' if name.endswith('.parquet') else '.csv'}"
+            path = Path(folder) / ("plan.parquet" if name.endswith(".parquet") else "plan.csv")
             path.write_bytes(file)
             try:
                 districts = read_districts(path, None, "--district-column NAME on the command line")
@@ -183,7 +184,7 @@ class AskingPage:
         if ending not in ANSWER_ENDINGS:
             raise _unknown()
         with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
-            path = Path(folder) / f"answer{ending}"
+            path = inside(Path(folder), f"answer{ending}")
             write_answer(answer, question, path)
             return {"content": base64.b64encode(path.read_bytes()).decode("ascii")}
 

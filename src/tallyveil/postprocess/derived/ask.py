@@ -46,7 +46,6 @@ from tallyveil.measurements.store import FOLDER
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, region_of_all
 from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice, finest_counts
-from tallyveil.postprocess.derived.drawn import OpenedDraws
 from tallyveil.postprocess.derived.numbers import Columns, Numbers, Quotient
 from tallyveil.postprocess.derived.plain import by_kind, plain_numbers
 from tallyveil.postprocess.derived.question import LIMIT, Question, refused
@@ -177,6 +176,9 @@ class AskedRelease:
         # Before the estimates are made, which takes longer: draws that cannot answer are refused at once.
         drawn, said_of_draws = {}, ""
         if terms.draws is not None:
+            # Here, since most questions need no draws, and the sampler behind them takes long to import.
+            from tallyveil.postprocess.derived.drawn import OpenedDraws
+
             draws = OpenedDraws.of(terms.draws, self.release, terms.level)
             drawn, said_of_draws = draws.columns(asked, divisors, terms.level), draws.statement
         fitted = self._fit(asked, terms.workers or usable_cores())

@@ -126,10 +126,9 @@ class Page {
    */
   async #answer(asked, mine) {
     const place = byId("answer");
-    const { text: question, threshold } = asked;
-    const asking = { question, level: Number(asked.level), threshold: threshold === "" ? null : Number(threshold), plan: asked.plan === "" ? null : asked.plan };
-    const key = JSON.stringify(asking);
     try {
+      const asking = askingOf(asked);
+      const key = JSON.stringify(asking);
       if (this.#last?.key !== key) {
         place.classList.add("waiting");
         byId("announcer").textContent = "Computing …";
@@ -169,13 +168,32 @@ class Page {
 }
 
 /**
- * Show a part of the page again. What had the focus has it afterwards.
+ * The message that asks what the address asks.
+ * @param {Asked} asked
+ * @returns {import("./server.js").Asking}
+ * @throws {Problem} a number is none
+ */
+function askingOf({ text, level, threshold, plan }) {
+  const number = (/** @type {string} */ what, /** @type {string} */ given) => {
+    const value = Number(given);
+    if (!Number.isFinite(value)) throw new Problem(`The ${what} is “${given}”, wanted a number with a decimal point, such as 0.5.`);
+    return value;
+  };
+  return { question: text, level: number("level", level), threshold: threshold === "" ? null : number("threshold", threshold), plan: plan === "" ? null : plan };
+}
+
+/**
+ * Show a part of the page again. What had the focus has it afterwards; if it is gone, what comes first in its section.
  * @param {() => void} work
  */
 function keepingFocus(work) {
-  const focused = document.activeElement?.id;
+  const before = document.activeElement;
+  const focused = before?.id;
+  const section = before?.closest("section");
   work();
-  if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  if (!focused || document.activeElement?.id === focused) return;
+  const after = document.getElementById(focused) ?? section?.querySelector("button, select, input, [tabindex]");
+  if (after instanceof HTMLElement) after.focus({ preventScroll: true });
 }
 
 /** @param {Site} site */
