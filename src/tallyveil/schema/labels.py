@@ -128,9 +128,10 @@ _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3})
 def _by_language(labels: tuple[tuple[str, Labels], ...]) -> tuple[tuple[str, Labels], ...]:
     for language, _ in labels:
         if not _LANGUAGE.fullmatch(language):
+            # The key is not shown: in a mapping from Python it may be data.
             raise ValueError(
-                f"{short_name(language)!a} is no tag of a language: wanted two or three small letters, such as "
-                '"de", and after them at most a script and a country, such as "sr-Latn" or "fr-CA"'
+                "a key of this table is no tag of a language: wanted two or three small letters, such as de, and after "
+                "them at most a script and a country, such as sr-Latn or fr-CA"
             )
     return labels
 
