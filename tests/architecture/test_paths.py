@@ -61,5 +61,6 @@ CLOSED_LISTS = {
     "synthetic/population.py",
     "products/safetab/made_up.py",
     "schema/presets.py",
+    "words/language.py",
 }
-"""Modules whose texts hold words of a closed list: presets, us and pr, t1 to t4, svg and png, names of made files."""
+"""Modules whose texts hold words of a closed list: presets, languages, us, pr, t1 to t4, svg, png, made files."""

@@ -83,6 +83,7 @@ CHOSEN = (
     ".queries.*",
     ".passes",
     ".rounding",
+    "labels",
 )
 """Tables of a release file whose keys are names that its author chooses, and that a refusal names."""
 OTHER_ROOMS = tuple(room.__name__.rpartition(".")[2] for room in ROOMS[1:])

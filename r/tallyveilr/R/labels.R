@@ -39,3 +39,39 @@ answer_labels <- function(factors, answers) {
   }
   factors
 }
+
+with_labels <- function(rows, release, language = NULL) {
+  require_release(release)
+  if (!is.data.frame(rows)) refuse("bad-argument", "`rows` must be a data frame.")
+  labels <- labels_in(release, language)
+  schema <- release$manifest$body$plan$schema
+  for (attribute in schema$attributes) {
+    name <- attribute$name
+    if (!is.character(rows[[name]])) next
+    recodes <- Filter(function(recode) recode$attribute == name, schema$recodes)
+    sources <- c(
+      stats::setNames(list(texts(attribute$levels)), name),
+      stats::setNames(lapply(recodes, function(recode) names(recode$groups)), vapply(recodes, function(one) one$name, ""))
+    )
+    # A column holds levels of the attribute, or the groups of one of its recodes.
+    fits <- vapply(sources, function(levels) all(stats::na.omit(rows[[name]]) %in% levels), NA)
+    if (!any(fits)) next
+    source <- names(sources)[fits][[1]]
+    levels <- sources[[source]]
+    words <- unlist(labels$levels[[source]])
+    called <- ifelse(levels %in% names(words), unname(words[levels]), levels)
+    rows[[name]] <- factor(rows[[name]], levels = levels, labels = called)
+  }
+  rows
+}
+
+# The labels of a release in a language, or in its first.
+labels_in <- function(release, language) {
+  known <- names(release$manifest$body$plan$labels)
+  if (is.null(language)) language <- if (length(known) > 0) known[[1]] else ""
+  one_text(language, "language")
+  if (!language %in% known) {
+    refuse("no-labels", release$path, " has no labels in ", deparse1(language), "; it has them in ", some_of(known), ".")
+  }
+  release$manifest$body$plan$labels[[language]]
+}

@@ -61,6 +61,7 @@ from tallyveil.storage.write import refuse_unfinished_folder
 if TYPE_CHECKING:
     from tallyveil.explore.site import ExplorerSite
     from tallyveil.geography.areas import Hierarchies
+    from tallyveil.plans.release import StatedPlan
     from tallyveil.postprocess.derived.answer import Answer
     from tallyveil.postprocess.derived.district import District
     from tallyveil.postprocess.derived.quantities import Quantities
@@ -470,6 +471,40 @@ class Release(WithMeasurements):
             tables=queries,
             compared=None if other is None else as_path(other, "compared_with"),
         )
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the labels, that which is shown without a choice first; none without labels."""
+        return self._plan.languages
+
+    @checked
+    def with_labels(self, frame: pl.DataFrame, language: Text | None = None) -> pl.DataFrame:
+        """A table, or an answer to a question, for people: with labels in the place of names of levels.
+
+        Args:
+            frame: Of this release; its columns of attributes and recodes are labelled.
+            language: One of `languages`; None for the first.
+        Raises:
+            ConfigError: the release has no labels in this language.
+        """
+        from tallyveil.schema.answer_columns import with_labels
+
+        if language is None and self.languages:
+            language = self.languages[0]
+        if language not in self.languages:
+            raise ConfigError(
+                f"{self.path} has no labels in {language or 'any language'}; it has them in "
+                f"{', '.join(self.languages) or 'none'}. [labels] of the release file says them.",
+                code="no-labels",
+            )
+        return with_labels(frame, self._schema, self._plan.labels_in(language))
+
+    @cached_property
+    def _plan(self) -> "StatedPlan":
+        from tallyveil.files.finished import PLAN
+        from tallyveil.plans.fitting import stated_plan
+
+        return stated_plan(self.path / PLAN, self.manifest.body["plan"])
 
     def _read_again(self) -> None:
         """Read the manifest again, because another process may have made intervals, or the folder may be gone.

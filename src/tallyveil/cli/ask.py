@@ -20,6 +20,8 @@ from tallyveil.cli.frame.terminal import say, say_json
 from tallyveil.postprocess.derived.question import LIMIT
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tallyveil.postprocess.derived.answer import Answer
 
 ROWS_SHOWN = 40
@@ -88,6 +90,15 @@ def ask(
             help="File of the answer, by its name: CSV, Parquet, .json (JSON-stat), .px or .xlsx.",
         ),
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="TAG",
+            help="Show the labels of RUN in this language, such as de, in the place of names of levels. A file and "
+            "--json keep the names.",
+        ),
+    ] = None,
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -101,8 +112,15 @@ def ask(
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
     budget. Writes nothing into RUN.
     """
-    from tallyveil.api.asking import answer_in_file
+    import polars as pl
 
+    from tallyveil.api.asking import answer_in_file
+    from tallyveil.api.released import open as open_release
+
+    # Before anything is computed: a language that the release does not have is refused.
+    opened = None if language is None else open_release(release)
+    if opened is not None:
+        opened.with_labels(pl.DataFrame(), language)
     answer = answer_in_file(
         release,
         question,
@@ -122,13 +140,13 @@ def ask(
         of_draws = {"of_draws": answer.of_draws} if answer.of_draws else {}
         say_json({**record, **of_draws, "warnings": list(answer.warnings), "rows": answer.table.to_dicts()})
     elif not quiet:
-        _show(answer, out)
+        _show(answer, out, answer.table if opened is None else opened.with_labels(answer.table, language))
 
 
-def _show(answer: "Answer", out: Path | None) -> None:
+def _show(answer: "Answer", out: Path | None, frame: "pl.DataFrame") -> None:
     for line in answer.warnings:
         say(line)
-    frame, console = answer.table, Screen()
+    console = Screen()
     numbers = [name for name in NUMBERS if name in frame.columns]
     table = plain_table()
     for name in answer.keys:

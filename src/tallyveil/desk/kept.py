@@ -16,6 +16,7 @@ from tallyveil.storage.system import remove_locked, take_lock
 from tallyveil.storage.write import store_error, write_json
 
 DRAFT_FILE: Final = "desk.json"
+LOCK_FILE: Final = f".{DRAFT_FILE}{LOCK_SUFFIX}"
 LEVELS: Final = "levels"
 """The cell of a table that holds all levels of an attribute."""
 LONGEST_ANSWER: Final = 1_000
@@ -34,7 +35,7 @@ def held_folder(folder: Path) -> Iterator[None]:
     Raises:
         StoreError: another desk is open in the folder, or it cannot be written to.
     """
-    place = folder / f".{DRAFT_FILE}{LOCK_SUFFIX}"
+    place = folder / LOCK_FILE
     try:
         lock = take_lock(place)
     except OSError as error:

@@ -35,6 +35,7 @@ from tallyveil.geography.areas import Hierarchies
 from tallyveil.geography.geometry import COLUMN, POLYGONS, Geometry, geo_metadata, merged, require_maps
 from tallyveil.geography.spine import Spine, geocodes_of
 from tallyveil.schema.answer_columns import answer_expression, label_columns
+from tallyveil.schema.labels import read_labels
 from tallyveil.schema.names import as_named
 from tallyveil.schema.query_group import QueryGroup
 from tallyveil.schema.schema import schema_from_mapping
@@ -177,6 +178,8 @@ PUBLICATION: Final = "publication.json"
 # Version of `publication.json`. A change of what its keys mean needs the next number.
 PUBLICATION_FORMAT: Final = 1
 NAMES_AS_CSV: Final = "names.csv"
+LABELS_AS_CSV: Final = "labels.csv"
+"""What the release and its parts are called: a row for each label in each language."""
 
 
 def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
@@ -203,7 +206,7 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
     schema = schema_from_mapping(manifest.body["plan"]["schema"])
     paths = [root / file.path for file in manifest.files if file.path.startswith(f"{TABLES}/")]
     names = [root / NAMES] if NAMES in manifest.digests else []
-    with new_folder(out, COMMAND, "the tables", (TABLES, NAMES_AS_CSV, README, PUBLICATION)):
+    with new_folder(out, COMMAND, "the tables", (TABLES, NAMES_AS_CSV, LABELS_AS_CSV, README, PUBLICATION)):
         # Reversed, so that of several files of a table the first one in the manifest stays.
         first_parts = {path.parent: path for path in reversed(paths)}
         # Whole tables hold each further file to its digest when they read it.
@@ -221,13 +224,32 @@ def publish_csv(root: Path, out: Path, *, zeros: bool = True) -> JsonObject:
         for path in names:
             # A table of names is small, and is written as it stands.
             write_file(out / NAMES_AS_CSV, scan_parquet(path).sink_csv)
+        labels = _labels_frame(manifest)
+        if labels is not None:
+            write_file(out / LABELS_AS_CSV, labels.write_csv)
         rows = ROWS[held] if zeros else f"{ROWS[held]} {_CHOSEN}"
         write_text(out / README, _readme(root, manifest, rows))
         others = [{"path": NAMES_AS_CSV}] * len(names) + [{"path": README}]
+        others += [] if labels is None else [{"path": LABELS_AS_CSV}]
         content = _publication(root, out, manifest, held, tables + others)
         # The list of files comes last: a folder without it is an interrupted one.
         write_json(out / PUBLICATION, content)
     return content
+
+
+def _labels_frame(manifest: Manifest) -> pl.DataFrame | None:
+    """The labels of a release, with a row for each in each language (`LABEL_COLUMNS`); None without any."""
+    given = read_labels(manifest.body["plan"].get("labels", {}))
+    rows = [
+        (language, table[0], table[1] if len(table) > 1 else None, name, label)
+        for language, labels in given
+        for table, names in (*labels.tables_of_labels().items(), (("release",), labels.whole()))
+        for name, label in names.items()
+    ]
+    return pl.DataFrame(rows, LABEL_COLUMNS, orient="row") if rows else None
+
+
+LABEL_COLUMNS: Final = dict.fromkeys(("language", "kind", "attribute", "name", "label"), pl.String)
 
 
 def _write(out: Path, area: str, query: str, frames: Iterator[pl.DataFrame]) -> dict[str, str]:
@@ -265,13 +287,17 @@ def _publication(
 
 def _readme(root: Path, manifest: Manifest, rows: str) -> str:
     digest = file_digest(root / MANIFEST)
-    text = _README.format(name=manifest.body["name"], run=manifest.run, digest=digest, rows=rows)
+    labels = _LABELS if manifest.body["plan"].get("labels") else ""
+    text = _README.format(
+        name=manifest.body["name"], run=manifest.run, digest=digest, rows=rows, labels=labels
+    )
     return marked_text(marks_of(manifest).lines(), text)
 
 
 _CHOSEN: Final = """So the rows of a table with
 intervals were chosen by their counts: sums and means of their estimates are too high, and fewer true counts lie in
 their intervals than the stated share."""
+_LABELS: Final = " labels.csv says what all of this is called for people."
 _README: Final = """Tables of the release {name}, as CSV in UTF-8
 
 Run {run}; SHA-256 of its manifest.json: {digest}
@@ -280,7 +306,7 @@ There is one file for each geolevel, or family of entities, and each query: tabl
 have the same columns: geolevel, query, geocode, one column for each attribute, count and, where intervals were made,
 estimate, standard_error, lower and upper. An empty field of an attribute means that the query sums the attribute out.
 An empty number of an interval means that there is none. names.csv is there if the release has names of geounits.
-publication.json lists the files with their SHA-256.
+publication.json lists the files with their SHA-256.{labels}
 
 {rows}
 

@@ -220,11 +220,12 @@ def privacy_statement(files: ReleaseFiles, secrets: Sequence[SecretCost]) -> Pri
     delta = files.plan.delta
     at_once = files.manifest.privacy["exact"]
     name, meaning = NEIGHBOURS[files.declaration.neighbours]
+    law, used = MECHANISMS[files.strategy.mechanism]
     event = SequentialEvent(tuple(entry.event for entry in files.entries if entry.cost is not None))
     tied = tied_of(files.plan, event, one_root=_has_one_root(files), language=titles.language)
     return PrivacyStatement(
         neighbours=(titles.say(name), titles.say(meaning, unit=files.unit.one)),
-        mechanism=tuple(map(titles.say, MECHANISMS[files.strategy.mechanism])),
+        mechanism=(titles.say(law), titles.say(used)),
         unit=files.declaration.budget_unit,
         symbol="ρ" if gaussian else "ε",
         declared=exact(files.declaration.total),
@@ -301,10 +302,12 @@ def _has_one_root(files: ReleaseFiles) -> bool:
 
 def _secret_title(files: ReleaseFiles, item: SecretGuarantee) -> str:
     titles, secret = files.titles, item.secret
-    if secret.is_place and secret.within is None:
-        title = titles.say("place")
-    elif secret.is_place:
-        title = titles.say("place, within one {geolevel}", geolevel=titles.geolevel(secret.within))
+    if secret.is_place:
+        title = (
+            titles.say("place")
+            if secret.within is None
+            else titles.say("place, within one {geolevel}", geolevel=titles.geolevel(secret.within))
+        )
     elif len(secret.changes) > 1:
         title = titles.say("everything but the place")
     else:

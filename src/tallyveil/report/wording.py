@@ -12,7 +12,7 @@ from tallyveil.accounting.numbers import at_most, delta_text
 from tallyveil.words.language import ENGLISH, Figure, Language, MarkedFigure
 
 
-def grouped(value: int) -> Figure:
+def grouped(value: int) -> str:
     """An integer with commas between thousands: 1,052,567."""
     return Figure(f"{value:,}")
 
@@ -22,7 +22,7 @@ def groups_counted(number: int) -> str:
     return f"{number:,} group" + ("" if number == 1 else "s")
 
 
-def rounded(value: float, digits: int = 3) -> Figure:
+def rounded(value: float, digits: int = 3) -> str:
     """A number rounded to `digits` significant digits, without an exponent: 0.00184, 3.16, 1,240."""
     # The logarithm of these does not exist.
     if value == 0 or not math.isfinite(value):
@@ -32,7 +32,7 @@ def rounded(value: float, digits: int = 3) -> Figure:
     return Figure(f"{round(value, places):,.{max(places, 0)}f}")
 
 
-def percent(share: float) -> Figure:
+def percent(share: float) -> str:
     """A share as a percentage with at most three significant digits: 33.3 %, 0.12 %."""
     value = 100 * share
     # From 99.95 on, three digits would say 100 % with a decimal that is not known.
@@ -41,7 +41,7 @@ def percent(share: float) -> Figure:
     return Figure(f"{value:.3g} %" if value >= 1 else f"{rounded(value, 2)} %")
 
 
-def signed(value: int) -> Figure:
+def signed(value: int) -> str:
     """A margin on both sides: ± 1,240."""
     return Figure(f"± {value:,}")
 
@@ -76,7 +76,7 @@ def _ten_to(power: int) -> Markup:
     return Markup("10<sup>{}</sup>").format(str(power).replace("-", "−"))
 
 
-def file_size(size: int) -> Figure:
+def file_size(size: int) -> str:
     """A number of bytes in B, KiB, MiB, GiB or TiB, whichever fits its size."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
@@ -113,7 +113,7 @@ def listed(items: list[str], language: Language = ENGLISH) -> str:
     return language.say("{first} and {last}", first=", ".join(items[:-1]), last=items[-1])
 
 
-def margin(value: float) -> Figure:
+def margin(value: float) -> str:
     """A margin rounded up to two decimals, so that it covers what the exact margin covers: 2.65, 43.00."""
     # A margin rounded to nearest could cover less than it says.
     return Figure(at_most(Fraction(value), places=2))

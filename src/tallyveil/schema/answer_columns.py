@@ -8,7 +8,9 @@ import polars as pl
 from tallyveil.arrays import Integers
 from tallyveil.errors import SchemaError
 from tallyveil.exact import type_of
+from tallyveil.schema.labels import Labels
 from tallyveil.schema.query_group import Factor, QueryGroup
+from tallyveil.schema.schema import Schema
 
 LABELS_SHOWN = 12
 """Labels that a message lists."""
@@ -34,6 +36,25 @@ def _labels(factor: Factor, groups: Integers) -> pl.Series:
     if factor.name is None:
         return pl.Series(factor.attribute, [None], dtype=pl.String).new_from_index(0, len(groups))
     return pl.Series(factor.attribute, factor.labels, dtype=pl.String).gather(groups)
+
+
+def with_labels(frame: pl.DataFrame, schema: Schema, labels: Labels) -> pl.DataFrame:
+    """A frame whose columns of attributes and recodes say for people what each row counts.
+
+    Args:
+        frame: Text columns named by attributes, with names of levels or of groups of a recode, or by recodes.
+        schema: The universe.
+        labels: In the language of the reader. What has none stays as it is.
+    """
+    given = {name: dict(words) for name, words in labels.levels}
+    columns = []
+    for name in frame.columns:
+        # In a column of an attribute may stand groups of its recodes, whose names are their own.
+        sources = [item.name for item in schema.recodes if item.attribute == name]
+        words = {level: word for source in (*sources, name) for level, word in given.get(source, {}).items()}
+        if words and frame.schema[name] == pl.String:
+            columns.append(pl.col(name).replace(words))
+    return frame.with_columns(columns)
 
 
 def answer_expression(group: QueryGroup) -> pl.Expr:

@@ -8,11 +8,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
 
-from tallyveil.declared import ByName, Declared, Name, left_out
+from tallyveil.declared import ByName, Declared, Name, left_out, validated
 from tallyveil.errors import SchemaError
 from tallyveil.printable import short_name
 from tallyveil.schema.names import LONGEST_NAME, MOST_CHARACTERS, closest_hint, is_noun
@@ -99,10 +99,17 @@ class Labels(Declared):
 
     def tables_of_labels(self) -> dict[tuple[str, ...], dict[str, str]]:
         """What is called how, by the path of each table of names; of nouns, the singular."""
-        levels = {("levels", name): dict(given) for name, given in self.levels}
+        levels: dict[tuple[str, ...], dict[str, str]] = {
+            ("levels", name): dict(given) for name, given in self.levels
+        }
         nouns = {name: forms.one for name, forms in self.geolevels}
         flat = {"attributes": dict(self.attributes), "geolevels": nouns, "tables": dict(self.tables)}
         return {**{(name,): given for name, given in flat.items() if given}, **levels}
+
+    def whole(self) -> dict[str, str]:
+        """What the release and its unit are called, of the unit both forms."""
+        title = {} if self.title is None else {"title": self.title}
+        return title if self.unit is None else {**title, "unit": self.unit.one, "units": self.unit.other}
 
     def labelled(self) -> frozenset[tuple[str, ...]]:
         """Everything that has a label, each as the path of its key in the table of a language."""
@@ -121,15 +128,21 @@ _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3})
 def _by_language(labels: tuple[tuple[str, Labels], ...]) -> tuple[tuple[str, Labels], ...]:
     for language, _ in labels:
         if not _LANGUAGE.fullmatch(language):
+            # The key is not shown: in a mapping from Python it may be data.
             raise ValueError(
-                f"{short_name(language)!a} is no tag of a language: wanted two or three small letters, such as "
-                '"de", and after them at most a script and a country, such as "sr-Latn" or "fr-CA"'
+                "a key of this table is no tag of a language: wanted two or three small letters, such as de, and after "
+                "them at most a script and a country, such as sr-Latn or fr-CA"
             )
     return labels
 
 
 LabelsByLanguage = Annotated[ByName[Labels], AfterValidator(_by_language)]
 """The labels of a release in each of its languages. The first language is the one that is shown without a choice."""
+
+
+def read_labels(stated: Mapping[str, Any]) -> LabelsByLanguage:
+    """The labels that a plan states; raises MisfitError where they are none that a run writes."""
+    return validated(LabelsByLanguage, stated)
 
 
 def require_labels_fit(labels: LabelsByLanguage, known: Mapping[tuple[str, ...], Iterable[str]]) -> None:

@@ -88,7 +88,8 @@ class Language:
 
     def _figure(self, value: Written) -> Written:
         # In one pass, so that no sign is exchanged twice. Markup has neither sign in its tags.
-        return type(value)(str(value).translate(str.maketrans({",": self.thousands, ".": self.decimal})))
+        signs = {ord(","): self.thousands, ord("."): self.decimal}
+        return type(value)(str(value).translate(signs))
 
 
 ENGLISH: Final = Language("en", "English", {}, ",", ".", frozenset({1}))

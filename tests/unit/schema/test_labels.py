@@ -72,7 +72,7 @@ def test_a_plan_states_its_labels_and_measures_as_without(tmp_path, small_releas
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[labels.de]", "[labels.DE]", "'DE' is no tag of a language"),
+        ("[labels.de]", "[labels.DE]", "labels: a key of this table is no tag of a language"),
         (
             'young = "unter 18"',
             'yung = "unter 18"',

@@ -39,3 +39,19 @@ test_that("arrow reads noisy answers", {
   release$files <- release$files[!startsWith(release$files$path, "measurements/"), ]
   expect_error(release_measurements(release, "Region", "total"), "It keeps none", class = "tallyveil_no_table")
 })
+
+test_that("labels for people make factors in the order of the schema", {
+  release <- example_release()
+  expect_error(with_labels(data.frame(), release), "no labels", class = "tallyveil_no_labels")
+  release$manifest$body$plan$labels <- list(
+    de = list(levels = list(age = list(`16 or older` = "ab 16"), adult = list(`16 or older` = "erwachsen")))
+  )
+  rows <- release_table(release, "Region", "age")
+  said <- with_labels(rows, release)
+  expect_s3_class(said$age, "factor")
+  expect_identical(nlevels(said$age), length(release_labels(release, "age")$age))
+  expect_identical(as.integer(said$age), match(rows$age, release_labels(release, "age")$age))
+  # A group that is called as a level is labelled as the level.
+  expect_identical(as.character(with_labels(data.frame(age = "16 or older"), release, "de")$age), "ab 16")
+  expect_error(with_labels(rows, release, "fr"), "de", class = "tallyveil_no_labels")
+})
