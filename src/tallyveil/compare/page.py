@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
-from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, value_of
+from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
@@ -87,6 +87,12 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
             "fewer sums that disagree",
         ),
         _Column(
+            f"mean difference of {name_title(parent)} sums",
+            loss(parent, GAP, f"sums of {finest}"),
+            _number,
+            "smaller differences of sums",
+        ),
+        _Column(
             f"{name_title(finest)} zeros filled",
             loss(finest, "share of zeros published above zero"),
             percent,
@@ -130,7 +136,7 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
         ],
         "repeated questions": [
             (
-                "(c) exact after 200",
+                "(c) exact after 200, where questions are answered",
                 "counts found exactly after 200",
                 percent,
                 "fewer counts found by questions",
@@ -182,14 +188,7 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
 
 
 def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[SummaryPoint, ...]:
-    least = []
-    for column in columns:
-        values = [
-            (value, result) for result in comparison.results if (value := column.value(result)) is not None
-        ]
-        if values and (column is columns[0] or column.title.startswith("(")):
-            value, result = min(values, key=lambda pair: pair[0])
-            least.append(f"{column.title}: {result.method.name} ({column.text(value)})")
+    least = [text for column in columns if (text := _least(column, comparison.results))]
     return (
         SummaryPoint(
             "What this page is",
@@ -206,9 +205,22 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
             "What not to conclude",
             "An attack that fails proves nothing: a better one may succeed. Only a bound speaks of all attackers, and "
             "it speaks of the worst case, which may never happen. The people, the tables and the settings are these; "
-            "others give other numbers.",
+            "others give other numbers. What is published next year, or by a second method beside the first, adds to "
+            "what attackers know; of the numbers here only bounds add up. Offices that combine methods, such as "
+            "swapping and cell keys, are safer than either alone, and combinations are not tried.",
         ),
     )
+
+
+def _least(column: _Column, results: Sequence[MethodResult]) -> str:
+    """Which method has the least of a column, in words; empty where none has a number."""
+    values = [(value, result) for result in results if (value := column.value(result)) is not None]
+    if not values:
+        return ""
+    least = min(value for value, _ in values)
+    names = [result.method.name for value, result in values if value == least]
+    who = names[0] if len(names) == 1 else f"{len(names)} methods"
+    return f"{column.title}: {who} ({column.text(least)})"
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:

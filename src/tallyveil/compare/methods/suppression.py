@@ -91,8 +91,11 @@ class Suppression(Method):
                 else "Contributors are those of the records. Further counts are hidden so that no hidden count follows "
                 "exactly; how closely a contributor could be estimated is not limited by them."
             )
-        if self.secondary:
-            notes.append(self._hide_more(shared, hidden))
+        notes.append(
+            self._hide_more(shared, hidden)
+            if self.secondary
+            else "No further counts are hidden, so that sums give some of these away. An office would not publish so."
+        )
         # Half of the threshold is the middle of what a primary count can be.
         stand_in = max(1, (self.threshold or 2) // 2)
         tables = {name: PublishedTable(true, hidden[name], stand_in) for name, true in shared.truth.items()}
