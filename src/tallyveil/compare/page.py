@@ -230,11 +230,12 @@ def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
     axis = f"mean absolute error of a count of “{query}”, {name_title(finest)}"
     figures = []
     for attack in comparison.shown_attacks:
-        dots = []
+        dots, priors = [], []
         for number, result in enumerate(comparison.results, start=1):
             item = _finding(result, attack.name, attack.headline)
             loss = value_of(result.losses, finest, query, ERROR_OF_ALL)
             if item is not None and item.value is not None and loss is not None:
+                priors.append(item.prior or 0.0)
                 low, high = (item.value if end is None else end for end in (item.low, item.high))
                 dots.append(
                     Dot(
@@ -250,7 +251,15 @@ def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
                 )
         if dots:
             most = comparison.power[attack.name][0]
-            figure = risk_figure(f"risk-{attack.letter}", dots, loss=axis, risk=attack.headline, most=most)
+            figure = risk_figure(
+                f"risk-{attack.letter}",
+                dots,
+                loss=axis,
+                risk=attack.headline,
+                most=most,
+                # The same for all methods.
+                least=max(priors),
+            )
             figures.append((f"({attack.letter}) {attack.name}", figure, attack.who))
     return figures
 
