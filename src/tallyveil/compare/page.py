@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
 from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
@@ -276,7 +277,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
                 "number": number,
                 "name": result.method.name,
                 "texts": texts,
-                "bound": ABSENT if certificate is None else f"≤ {certificate.advantage:.3f}",
+                "bound": ABSENT if certificate is None else f"≤ {at_most(certificate.advantage, places=3)}",
                 "seconds": duration(result.seconds),
             }
         )
@@ -364,5 +365,5 @@ def finding_texts(item: Finding) -> dict[str, str]:
         "interval": interval,
         "tried": f"{item.tried:,}",
         "prior": text(item.prior),
-        "bound": ABSENT if item.bound is None else f"≤ {item.bound:.3f}",
+        "bound": ABSENT if item.bound is None else f"≤ {at_most(item.bound, places=3)}",
     }
