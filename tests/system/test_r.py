@@ -228,6 +228,31 @@ def test_r_says_of_a_signature_what_python_says(library, hostile, tmp_path):
     assert {answer.split()[0] for answer in by_r.values()} == {"unsigned", "signed", "signature"}
 
 
+VERDICTS = """
+library(tallyveilr)
+said <- lapply(commandArgs(TRUE), function(folder) unclass(verify_release(folder)))
+writeLines(jsonlite::toJSON(said, auto_unbox = TRUE), "said.json")
+"""
+
+
+def test_r_verifies_by_the_command(library, hostile, tmp_path, monkeypatch):
+    """The verdict on a release, and on one whose statement was changed and whose digest was made again."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    forged = Path(shutil.copytree(hostile / "release", tmp_path / "forged"))
+    body = json.loads((forged / "manifest.json").read_text())
+    body["privacy"]["statement"] = "epsilon <= 0.01"
+    body["digest"] = digest_of({name: value for name, value in body.items() if name != "digest"}).hex()
+    (forged / "manifest.json").write_text(json.dumps(body))
+    (tmp_path / "verify.R").write_text(VERDICTS)
+    said(tmp_path, "Rscript", "verify.R", str(hostile / "release"), str(forged), library=library)
+    true, false = json.loads((tmp_path / "said.json").read_text())
+    verdict = tallyveil.verify(hostile / "release")
+    assert (true["holds"], true["guarantee"], true["signature"]) == (True, verdict.guarantee, "unsigned")
+    assert [row["statement"] for row in true["statements"] if row["verdict"] == "proved"] == [*verdict.proved]
+    assert not false["holds"]
+    assert any(row["verdict"] == "WRONG" for row in false["statements"])
+
+
 def test_the_packages_own_tests_pass(installed, library, tmp_path):
     if "testthat" not in installed:
         pytest.skip("the package testthat of R is not installed")
@@ -248,7 +273,7 @@ def test_the_guide(installed, library, edit, small_release, tmp_path, command, m
     """The journey of somebody who uses a release from R: the examples of the page, one after the other."""
     guide = (PROJECT / "docs" / "readers.md").read_text(encoding="utf-8")
     examples = re.findall(r"```r\n(.*?)```", guide, re.DOTALL)
-    assert len(examples) == 10
+    assert len(examples) == 11
     with_arrow = re.findall(r"```{code-block} r\n(.*?)```", guide, re.DOTALL)
     assert len(with_arrow) == 2
     examples += with_arrow if {"arrow", "dplyr"} <= installed else []

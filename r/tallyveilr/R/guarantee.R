@@ -25,5 +25,6 @@ print.tallyveil_guarantee <- function(x, ...) {
   cat("neighbours: ", x$neighbours, "\n", sep = "")
   cat("spent: ", x$unit, " = ", x$spent, " of ", x$declared, "\n", sep = "")
   cat(sprintf("published exactly: %s\n", x$invariants), sep = "")
+  cat("(as the manifest states it; verify_release() derives it from ledger and plan)\n")
   invisible(x)
 }

@@ -306,6 +306,7 @@ class Release(WithMeasurements):
         across: Name | None = None,
         per: "Mapping[str, float] | None" = None,
         threshold: Number | None = None,
+        draws: AnyPath | None = None,
         level: Number = 0.95,
         limit: Number = LIMIT,
         workers: Workers | None = None,
@@ -328,6 +329,8 @@ class Release(WithMeasurements):
             across: Geolevel whose areas an index compares.
             per: A public number for each area, by which its counts are divided.
             threshold: A share, or a deviation without its sign, to which every row is held.
+            draws: Folder with draws of this release (`make_draws`), from which each number is computed, too. They
+                assume a model of blocks, which `Answer.of_draws` states.
             level: Coverage of every interval.
             limit: Greatest half width of an interval, as a part of the number, of a number that is usable.
             workers: Number of threads; None for one per core.
@@ -353,7 +356,7 @@ class Release(WithMeasurements):
             raise refused("the question is given as a text and by arguments. Give one of them.")
         else:
             understood = read_question(question)
-        terms = Terms(level, limit, threshold, workers)
+        terms = Terms(level, limit, threshold, None if draws is None else Path(draws), workers)
         return answer_question(self.path, understood, districts=districts, per=per, terms=terms)
 
     def difference(
