@@ -153,10 +153,11 @@ class Suppression(Method):
         gap = 100 * (cost - bound) / cost if cost else 0.0
         return (
             f"{further:,} further counts are hidden by {programs:,} integer programs, together within {gap:.1f} % of "
-            f"their proved least costs, in {time.monotonic() - began:.0f} s. {limited:,} of them ended at a time limit, "
-            f"where another machine may hide other counts. In {sum(proved.values()):,} of {len(proved):,} families with "
-            "hidden counts the audit proves that no hidden count follows from what is shown of the family. All families "
-            "together are looked at by interval arithmetic alone, and areas off the spine are not; attack (f) does both."
+            f"their proved least costs, in {time.monotonic() - began:.0f} s. {limited:,} of them ended at a time "
+            "limit, where another machine may hide other counts. "
+            f"In {sum(proved.values()):,} of {len(proved):,} families with hidden counts the audit proves that no "
+            "hidden count follows from what is shown of the family. All families together are looked at by interval "
+            "arithmetic alone, and areas off the spine are not; attack (f) does both."
         )
 
 
