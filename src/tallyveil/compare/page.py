@@ -207,8 +207,8 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
             "An attack that fails proves nothing: a better one may succeed. Only a bound speaks of all attackers, and "
             "it speaks of the worst case, which may never happen. The people, the tables and the settings are these; "
             "others give other numbers. What is published next year, or by a second method beside the first, adds to "
-            "what attackers know; of the numbers here only bounds add up. Offices combine methods, such as swapping and "
-            "cell keys; combinations are not tried.",
+            "what attackers know; of the numbers here only bounds add up. Offices combine methods, such as swapping "
+            "and cell keys; combinations are not tried.",
         ),
     )
 
