@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from tallyveil.accounting.numbers import at_most
 from tallyveil.arrays import Bools
 from tallyveil.compare.claims import ATTRIBUTE, CAUTION, HIDDEN, RECORD, banded
 from tallyveil.compare.page import ABSENT, finding_texts
@@ -48,8 +49,8 @@ def write_attack_page(out: Path, attacked: Attacked) -> Path:
             if certificate is None
             else {
                 "epsilon": certificate.epsilon,
-                "advantage": f"≤ {certificate.advantage:.3f}",
-                "power": f"≤ {certificate.power:.3f}",
+                "advantage": at_most(certificate.advantage, places=3),
+                "power": at_most(certificate.power, places=3),
                 "invariants": list(certificate.invariants),
             },
             "kinds": [rows for kind in TITLES if (rows := _kind(kind, attacked))],

@@ -90,13 +90,13 @@ class Answer:
         return bool(truth.counts[self.place, list(self.cells)].sum() == 1)
 
     def is_right(self, truth: SharedInput) -> bool:
-        """Whether the claim is true: exactly this person, at least so many such records, or exactly this count."""
+        """Whether the claim is true: the attribute of everybody of the kind, so many such records, or this count."""
         if self.table is not None:
             return bool(truth.truth[self.table][self.place, self.cells[0]] == self.claimed)
         counts = truth.counts[self.place, list(self.cells)]
         if len(self.cells) == 1:
             return bool(counts[0] >= self.claimed)
-        return self.is_there(truth) and bool(counts[self.claimed] == 1)
+        return bool(counts.sum() == counts[self.claimed] > 0)
 
 
 def claims_of(targets: Targets, published: Published, law: Law, *, shows_exact: bool) -> Claims:

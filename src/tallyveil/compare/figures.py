@@ -82,7 +82,13 @@ def frontier(dots: Sequence[Dot]) -> list[Dot]:
 
 
 def risk_figure(
-    name: str, dots: Sequence[Dot], *, loss: str, risk: str, most: float | None = None
+    name: str,
+    dots: Sequence[Dot],
+    *,
+    loss: str,
+    risk: str,
+    most: float | None = None,
+    least: float | None = None,
 ) -> Picture:
     """Draw risk against loss. Both axes begin at 0; the best place is the lower left corner.
 
@@ -92,6 +98,7 @@ def risk_figure(
         loss: Label of the horizontal axis.
         risk: Label of the vertical axis.
         most: The largest risk that is possible, if it is known; a line is drawn there.
+        least: What an attacker without the tables has, if it is known; another line is drawn there.
     """
     keys = keys_of([dot.family for dot in dots])
     legend = legend_of(list(keys.values()), WIDTH - _LEFT - _RIGHT)
@@ -111,8 +118,9 @@ def risk_figure(
     canvas.axis(
         x, base, [(value, f"{value:.10g}") for value in _ticks(0, largest)], title=loss, grid_from=top
     )
-    if most is not None:
-        canvas.line((_LEFT, y(most)), (WIDTH - _RIGHT, y(most)), MUTED, dashes="2 3")
+    for level in (most, least):
+        if level:  # a line at 0 is that of the axis
+            canvas.line((_LEFT, y(level)), (WIDTH - _RIGHT, y(level)), MUTED, dashes="2 3")
     best = frontier(dots)
     for first, second in pairwise(best):
         canvas.line(

@@ -68,6 +68,8 @@ def losses_of(shared: SharedInput, published: Published, sensitive: str) -> pl.D
     return pl.DataFrame(fields, schema=COLUMNS, orient="row")
 
 
+GAP: Final = "mean absolute difference of sums"
+
 ERROR_OF_CHANGE: Final = "mean absolute error of the change to the later year"
 
 SMALL_CHANGE: Final = 5
@@ -175,7 +177,9 @@ def _additivity(shared: SharedInput, published: Published) -> Iterator[Loss]:
             sums = np.asarray(matrix @ parts.counts)
             complete = whole.shown & (np.asarray(matrix @ (~parts.shown).astype(np.int64)) == 0)
             value = _share(sums != whole.counts, complete)
-            yield Loss(above.name, query.name, f"sums of {here.name}", "share of sums that disagree", value)
+            part = f"sums of {here.name}"
+            yield Loss(above.name, query.name, part, "share of sums that disagree", value)
+            yield Loss(above.name, query.name, part, GAP, _gap(sums - whole.counts, complete))
     detailed = shared.detailed
     for areas in shared.areas if detailed is not None else ():
         parts = published.tables[areas.name, detailed.name]  # type: ignore[union-attr]
@@ -188,6 +192,12 @@ def _additivity(shared: SharedInput, published: Published) -> Iterator[Loss]:
             complete = whole.shown & (np.asarray((~parts.shown).astype(np.int64) @ matrix) == 0)
             value = _share(sums != whole.counts, complete)
             yield Loss(areas.name, query.name, "sums of the cells", "share of sums that disagree", value)
+            yield Loss(areas.name, query.name, "sums of the cells", GAP, _gap(sums - whole.counts, complete))
+
+
+def _gap(difference: Integers, of: Bools) -> float | None:
+    """Mean absolute difference between published sums and the sums of their parts."""
+    return float(np.abs(difference[of]).mean()) if of.any() else None
 
 
 def group_query(shared: SharedInput, sensitive: str) -> QueryGroup | None:

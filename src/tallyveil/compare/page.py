@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tallyveil.accounting.numbers import at_most
 from tallyveil.compare.attacks.attack import Attack, Finding
 from tallyveil.compare.figures import Dot, risk_figure
-from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, value_of
+from tallyveil.compare.losses import ERROR_OF_ALL, ERROR_OF_CHANGE, GAP, value_of
 from tallyveil.compare.results import Comparison, MethodResult
 from tallyveil.files.evaluation import WARNING
 from tallyveil.report.page import SummaryPoint, write_page
@@ -87,6 +88,12 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
             "fewer sums that disagree",
         ),
         _Column(
+            f"mean difference of {name_title(parent)} sums",
+            loss(parent, GAP, f"sums of {finest}"),
+            _number,
+            "smaller differences of sums",
+        ),
+        _Column(
             f"{name_title(finest)} zeros filled",
             loss(finest, "share of zeros published above zero"),
             percent,
@@ -130,7 +137,7 @@ def columns_of(comparison: Comparison) -> tuple[_Column, ...]:
         ],
         "repeated questions": [
             (
-                "(c) exact after 200",
+                "(c) exact after 200, where questions are answered",
                 "counts found exactly after 200",
                 percent,
                 "fewer counts found by questions",
@@ -182,21 +189,14 @@ def write_comparison_page(out: Path, comparison: Comparison) -> Path:
 
 
 def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[SummaryPoint, ...]:
-    least = []
-    for column in columns:
-        values = [
-            (value, result) for result in comparison.results if (value := column.value(result)) is not None
-        ]
-        if values and (column is columns[0] or column.title.startswith("(")):
-            value, result = min(values, key=lambda pair: pair[0])
-            least.append(f"{column.title}: {result.method.name} ({column.text(value)})")
+    least = [text for column in columns if (text := _least(column, comparison.results))]
     return (
         SummaryPoint(
             "What this page is",
             f"{len(comparison.results)} ways of publishing the same tables, with what users lose and what attackers "
             "gain by each. It is for those who may see the records.",
         ),
-        SummaryPoint("The least of each", "; ".join(least) + ". No method has the least of all."),
+        SummaryPoint("The least of each", "; ".join(least) + "."),
         SummaryPoint(
             "How to read it",
             "Two methods are compared fairly at the same loss, or at the same risk, never by one number alone. Which "
@@ -206,9 +206,22 @@ def _points(comparison: Comparison, columns: Sequence[_Column]) -> tuple[Summary
             "What not to conclude",
             "An attack that fails proves nothing: a better one may succeed. Only a bound speaks of all attackers, and "
             "it speaks of the worst case, which may never happen. The people, the tables and the settings are these; "
-            "others give other numbers.",
+            "others give other numbers. What is published next year, or by a second method beside the first, adds to "
+            "what attackers know; of the numbers here only bounds add up. Offices combine methods, such as swapping "
+            "and cell keys; combinations are not tried.",
         ),
     )
+
+
+def _least(column: _Column, results: Sequence[MethodResult]) -> str:
+    """Which method has the least of a column, in words; empty where none has a number."""
+    values = [(value, result) for result in results if (value := column.value(result)) is not None]
+    if not values:
+        return ""
+    least = min(value for value, _ in values)
+    names = [result.method.name for value, result in values if value == least]
+    who = names[0] if len(names) == 1 else f"{len(names)} methods"
+    return f"{column.title}: {who} ({column.text(least)})"
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
@@ -218,11 +231,12 @@ def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
     axis = f"mean absolute error of a count of “{query}”, {name_title(finest)}"
     figures = []
     for attack in comparison.shown_attacks:
-        dots = []
+        dots, priors = [], []
         for number, result in enumerate(comparison.results, start=1):
             item = _finding(result, attack.name, attack.headline)
             loss = value_of(result.losses, finest, query, ERROR_OF_ALL)
             if item is not None and item.value is not None and loss is not None:
+                priors.append(item.prior or 0.0)
                 low, high = (item.value if end is None else end for end in (item.low, item.high))
                 dots.append(
                     Dot(
@@ -238,7 +252,15 @@ def _figures(comparison: Comparison) -> list[tuple[str, Picture, str]]:
                 )
         if dots:
             most = comparison.power[attack.name][0]
-            figure = risk_figure(f"risk-{attack.letter}", dots, loss=axis, risk=attack.headline, most=most)
+            figure = risk_figure(
+                f"risk-{attack.letter}",
+                dots,
+                loss=axis,
+                risk=attack.headline,
+                most=most,
+                # The same for all methods.
+                least=max(priors),
+            )
             figures.append((f"({attack.letter}) {attack.name}", figure, attack.who))
     return figures
 
@@ -255,7 +277,7 @@ def _rows(comparison: Comparison, columns: Sequence[_Column]) -> list[dict[str, 
                 "number": number,
                 "name": result.method.name,
                 "texts": texts,
-                "bound": ABSENT if certificate is None else f"≤ {certificate.advantage:.3f}",
+                "bound": ABSENT if certificate is None else f"≤ {at_most(certificate.advantage, places=3)}",
                 "seconds": duration(result.seconds),
             }
         )
@@ -343,5 +365,5 @@ def finding_texts(item: Finding) -> dict[str, str]:
         "interval": interval,
         "tried": f"{item.tried:,}",
         "prior": text(item.prior),
-        "bound": ABSENT if item.bound is None else f"≤ {item.bound:.3f}",
+        "bound": ABSENT if item.bound is None else f"≤ {at_most(item.bound, places=3)}",
     }

@@ -45,12 +45,14 @@ class Pattern:
         cost: Sum of the costs of what is hidden beyond the primary counts.
         bound: The program's proved lower bound of that cost for the rows that it had.
         proved: Whether no hidden count follows from what is shown, by the audit.
+        limited: Whether a program ended at its time limit: another machine may then find another pattern.
     """
 
     hidden: Bools
     cost: float
     bound: float
     proved: bool
+    limited: bool
 
 
 def least_pattern(
@@ -64,17 +66,18 @@ def least_pattern(
         primary: Counts that are hidden anyway.
         cost: Of hiding each count; positive.
         least: The least count that is ever hidden: zeros stay where it is 1.
-        seconds: Time limit of each program.
+        seconds: Time limit of each program; 0 hides all that may be hidden.
     """
     candidates = counts >= least
     rows = _pairs(lines, candidates)
     cuts: list[Integers] = []
-    hidden, bound = primary.copy(), 0.0
+    hidden, bound, limited = primary.copy(), 0.0, False
     for _ in range(MOST_CUTS):
-        hidden, bound = _solved(primary, candidates, cost, rows, cuts, seconds)
+        hidden, bound, in_time = _solved(primary, candidates, cost, rows, cuts, seconds)
+        limited = limited or not in_time
         followed = _followed(counts, lines, hidden, least)
         if not followed.any():
-            return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, True)
+            return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, True, limited)
         fresh = [_beside(lines, int(number), candidates & ~hidden) for number in np.flatnonzero(followed)]
         fresh = [cut for cut in fresh if cut.size]
         if not fresh:
@@ -85,9 +88,9 @@ def least_pattern(
         beside = [_beside(lines, int(number), candidates & ~hidden) for number in np.flatnonzero(followed)]
         more = np.concatenate([*beside, np.zeros(0, dtype=np.int64)])
         if not more.size:
-            return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, False)
+            return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, False, limited)
         hidden[more] = True
-    return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, True)
+    return Pattern(hidden, float(cost[hidden & ~primary].sum()), bound, True, limited)
 
 
 def _followed(counts: Integers, lines: Lines, hidden: Bools, least: int) -> Bools:
@@ -136,8 +139,8 @@ def _solved(
     rows: sparse.csr_matrix,
     cuts: list[Integers],
     seconds: float,
-) -> tuple[Bools, float]:
-    """The cheapest pattern that meets all rows, within the time limit, and the proved bound of its cost."""
+) -> tuple[Bools, float, bool]:
+    """The cheapest pattern that meets all rows, the proved bound of its cost, and whether it was found in time."""
     n_counts = primary.size
     if cuts:
         at = np.repeat(np.arange(len(cuts)), [cut.size for cut in cuts])
@@ -165,9 +168,10 @@ def _solved(
     solver.run()
     if not np.isfinite(solver.getInfo().objective_function_value) or not solver.getSolution().col_value:
         # No pattern in time, or none that meets the cuts: hide all that may be hidden, which the audit then looks at.
-        return primary | candidates, 0.0
+        return primary | candidates, 0.0, False
     values = np.asarray(solver.getSolution().col_value)
-    return values > 0.5, float(solver.getInfo().mip_dual_bound)
+    in_time = solver.getModelStatus() != highspy.HighsModelStatus.kTimeLimit
+    return values > 0.5, float(solver.getInfo().mip_dual_bound), in_time
 
 
 def follows(counts: Integers, lines: Lines, hidden: Bools, least: int) -> Bools:

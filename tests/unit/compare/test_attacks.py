@@ -225,6 +225,10 @@ def test_a_sample_is_unbiased_and_leaves_doubt(targets):
     published = publications(sample, targets)[0]
     total = published.tables["Region", "total"].counts[0, 0]
     assert abs(total / targets.shared.counts.sum() - 1) < 0.1
+    # Who is not in the sample leaves no trace: half of the time nobody can tell, and the attack finds no more.
+    assert published.certificate.advantage == pytest.approx(0.5)
+    together = found(KnowsOthers(), sample, targets)["advantage from the tables"]
+    assert together.low <= together.bound == published.certificate.advantage
     bits = "bits gained from the tables"
     half, exact = (
         found(RareAttribute(), method, targets)[bits].value for method in (sample, Exact(name="exact"))

@@ -137,3 +137,19 @@ def test_records_keep_their_keys_from_year_to_year():
     # Two independent changes of variance 3 each, or of less where the count is small.
     assert changes[moved].mean() == pytest.approx(1, abs=0.3)
     assert len(set(changes[moved].tolist())) > 4
+
+
+@pytest.mark.parametrize("method", KEYED)
+def test_the_advantage_of_one_count_is_that_of_the_likelier_guess(method):
+    """For every count, somebody who guesses the likelier of two hypotheses from one published count."""
+    perturbation = method.stated_law()
+    published = np.arange(-10, 80)
+    table = PublishedTable(published)
+    most = 0.0
+    for count in range(60):
+        without, having = (
+            np.exp(perturbation.log_likelihood(("Block", "total"), np.full_like(published, number), table))
+            for number in (count, count + 1)
+        )
+        most = max(most, 2 * (0.5 * np.maximum(without, having)).sum() - 1)
+    assert perturbation.advantage_of_one == pytest.approx(most, abs=1e-9)

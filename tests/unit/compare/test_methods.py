@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from tests.comparisons import found, publications, small_input, targets_of
 
+from tallyveil.compare.attacks.hidden_counts import HiddenCounts
 from tallyveil.compare.attacks.knows_others import KnowsOthers
 from tallyveil.compare.attacks.rare_attribute import RareAttribute
 from tallyveil.compare.losses import losses_of, value_of
@@ -103,3 +104,19 @@ def test_counts_of_other_areas_or_answers_are_refused(shared, tmp_path, column, 
     with pytest.raises(error) as refused:
         method.publish(Office(shared, None, "group", None, None, None))
     assert refused.value.code == code
+
+
+def test_an_office_that_hides_is_attacked_by_its_sums_and_one_that_changes_is_not(shared, tmp_path):
+    """The least count that is hidden is known where all that is shown is exact."""
+    small = pl.col("count").is_between(1, 2)
+    hides = {"count": pl.when(~small).then(pl.col("count"))}
+    changes = {"count": pl.when(~small).then(pl.col("count") + pl.int_range(pl.len()) % 2)}
+    found = {}
+    for name, change in (("hides", hides), ("changes", changes)):
+        method = written(shared, tmp_path / f"{name}.parquet", change=change)
+        published = method.publish(Office(shared, None, "group", None, None, None))
+        found[name] = published.least_hidden, HiddenCounts().run(targets_of(shared), published, None)
+    least, findings = found["hides"]
+    assert least == 1
+    assert HiddenCounts().headline_of(findings) > 0
+    assert found["changes"] == (None, [])

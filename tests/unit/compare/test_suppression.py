@@ -122,3 +122,17 @@ def test_the_method_says_how_much_it_proved():
     note = publications(Suppression(name="x", threshold=3), targets_of(small_input(24)))[0].notes[-1]
     assert "integer programs" in note
     assert "proves" in note
+
+
+def test_without_time_everything_is_hidden_that_may_be_and_the_pattern_says_so():
+    counts, lines = two_ways(np.array([[1, 6, 7], [8, 9, 5], [4, 4, 0]]))
+    primary = (counts > 0) & (counts < 3)
+    hurried, unhurried = (
+        least_pattern(counts, lines, primary, np.ones(counts.size), least=1, seconds=seconds)
+        for seconds in (0.0, 60.0)
+    )
+    assert hurried.limited
+    assert hurried.proved
+    assert np.array_equal(hurried.hidden, counts >= 1)
+    assert not unhurried.limited
+    assert unhurried.hidden.sum() < hurried.hidden.sum()

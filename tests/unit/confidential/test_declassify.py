@@ -8,7 +8,7 @@ import pytest
 
 from tallyveil.accounting.ledger.file import read_ledger
 from tallyveil.confidential import declassify as door
-from tallyveil.confidential.declassify import declassify_truth
+from tallyveil.confidential.declassify import declassify_truth, declassify_units
 from tallyveil.errors import BudgetError, SchemaError, StoreError
 from tallyveil.geography.build import spine_from_prefixes
 from tallyveil.plans.from_toml.load import load_plan
@@ -89,3 +89,19 @@ def test_true_counts_of_ages_are_put_into_their_ranges(ledger, tmp_path):
     assert (region.offsets.tolist(), region.cells.tolist()) == ([0, 2, 3], [0, 1, 1])
     assert (town.offsets.tolist(), town.cells.tolist()) == ([0, 2, 2, 3], [0, 1, 1])
     assert region.counts.tolist() == town.counts.tolist() == [1, 1, 1]
+
+
+def test_units_are_handed_out_after_the_ledger_knows(small_release, ledger, tmp_path, monkeypatch):
+    people = small_release.parent / "people.parquet"
+    pl.read_parquet(people).with_columns(house=pl.lit("one")).write_parquet(people)
+    plan = load_plan(small_release)
+    how = {"geocode": "geocode", "columns": dict(plan.records.columns), "schema": plan.schema}
+    spine = read_spine(plan.geography)
+    found = declassify_units(people, unit="house", spine=spine, ledger=ledger, reason="households", **how)
+    assert len(set(found.units.tolist())) == 1
+    (entry,) = entries(tmp_path)
+    assert entry.kind == "declassify"
+    assert entry.event.reason == "households"
+    ledger.close()
+    with pytest.raises((BudgetError, StoreError, ValueError)):
+        declassify_units(people, unit="house", spine=spine, ledger=ledger, reason="again", **how)

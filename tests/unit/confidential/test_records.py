@@ -11,7 +11,7 @@ import pytest
 
 from tallyveil.confidential import records
 from tallyveil.confidential.histogram import ConfidentialHistogram
-from tallyveil.confidential.records import read_records
+from tallyveil.confidential.records import read_records, read_units
 from tallyveil.errors import (
     ConfigError,
     GeographyError,
@@ -459,3 +459,36 @@ def test_a_file_in_latin_1_is_refused_with_its_line(tmp_path, place):
     assert caught.value.code == "input-encoding"
     assert "ComputeError" not in str(caught.value)
     assert "na" + "ve" not in str(caught.value)
+
+
+def units_of(path: Path, unit: str = "house"):
+    names = {"age": "age", "home": "home"}
+    return read_units(path, geocode="geocode", unit=unit, columns=names, schema=SCHEMA, spine=SPINE)
+
+
+@pytest.mark.parametrize("house", [["b", "a", None, "b"], [12, 7, None, 12]])
+def test_every_record_has_its_unit_in_the_order_of_geounits_and_cells(tmp_path, house):
+    read = units_of(write(tmp_path, house=house))
+    assert read.geounits.tolist() == [0, 0, 0, 2]
+    assert read.cells.tolist() == [0, 0, 2, 3]
+    first, last, other, alone = read.units.tolist()
+    # The two young of one house, in the order of the file; a record without a unit is a unit of its own.
+    assert first == last
+    assert len({first, other, alone}) == 3
+    assert repr(read) == "RecordUnits(<redacted>)"
+
+
+def test_units_of_records_that_break_a_rule_are_refused_without_showing_them(tmp_path):
+    path = write(tmp_path, house=[CANARY] * 4, age=["young", CANARY, "old", "young"])
+    with pytest.raises(SchemaError) as refused:
+        units_of(path)
+    assert refused.value.code == "unknown-level"
+    assert CANARY not in str(refused.value)
+    with pytest.raises(ConfigError):
+        units_of(path, "no such column")
+
+
+def test_no_records_have_no_units(tmp_path):
+    path = write(tmp_path, house=["a"] * 4)
+    pl.read_parquet(path).clear().write_parquet(path)
+    assert units_of(path).units.size == 0

@@ -32,11 +32,13 @@ class KnowsOthers(Attack):
     letter: ClassVar[str] = "a"
     who: ClassVar[str] = (
         "Knows every record but one, and two records one of which is this person's; they differ in one attribute, and "
-        "a fair coin chose. This is the attacker whom differential privacy is about."
+        "a fair coin chose. Nobody is likely to know so much: he stands for the worst case, which differential privacy "
+        "is about."
     )
     prior: ClassVar[str] = "an even chance"
     bounded: ClassVar[str] = (
-        "TopDown: the certified advantage of any attacker, for the worst pair of records. Others: none is known."
+        "TopDown, SafeTab and sampling: an advantage that no attacker exceeds, for the worst pair of records. Others: "
+        "none is known for all tables together; cell keys and random rounding state that of one count."
     )
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.99

@@ -58,7 +58,10 @@ class Membership(Attack):
         "live."
     )
     prior: ClassVar[str] = "an even chance"
-    bounded: ClassVar[str] = "TopDown and SafeTab: the bound of (a), which is about a stronger attacker."
+    bounded: ClassVar[str] = (
+        "TopDown, SafeTab and sampling: the bound of (a), which is about a stronger attacker, and one of the share "
+        "that is caught."
+    )
     headline: ClassVar[str] = "advantage"
     must: ClassVar[float] = 0.8
 

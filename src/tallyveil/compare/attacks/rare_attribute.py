@@ -51,7 +51,10 @@ class RareAttribute(Attack):
     prior: ClassVar[str] = (
         "the exact shares of people like this one in the area two geolevels above, without the person"
     )
-    bounded: ClassVar[str] = "None for these people; the bound of (a) holds for each of them."
+    bounded: ClassVar[str] = (
+        "None for these people; the bound of (a) is for what a person's own record tells. What is learnt here from the "
+        "records of people around counts as well, and no method can prevent it that publishes anything of them."
+    )
     headline: ClassVar[str] = "bits gained"
     must: ClassVar[float] = 0.5
 

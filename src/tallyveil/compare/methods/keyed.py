@@ -60,6 +60,19 @@ class Perturbation:
         counted = np.bincount(places.ravel(), minlength=self.shifts.shape[0] * width)
         return np.asarray(counted.reshape(-1, width) / self.n_keys)
 
+    @cached_property
+    def advantage_of_one(self) -> float:
+        """The most that one published count tells of whether a record is in it: the largest total variation distance.
+
+        Of the laws of two counts that differ by 1, over all counts. Counts beyond the last row repeat rows.
+        """
+        n_rows, width = self._shares.shape
+        following = np.append(np.arange(1, n_rows), self.repeats_from)
+        laws, next_laws = np.zeros((n_rows, width + 1)), np.zeros((n_rows, width + 1))
+        # On one scale: the published count minus the smaller of the two true ones.
+        laws[:, :width], next_laws[:, 1:] = self._shares, self._shares[following]
+        return float(0.5 * np.abs(laws - next_laws).sum(axis=1).max())
+
     def log_likelihood(self, name: TableName, true: Integers, published: PublishedTable) -> Floats:
         """As in `Law`: the key is uniform, so the shares of the keys are the probabilities."""
         possible = true >= 0
@@ -144,4 +157,9 @@ def publish_with_keys(
         drawn = sums[name] if afresh is None else afresh.integers(perturbation.n_keys, size=true.shape)
         tables[name] = perturbation.changed(true, drawn % perturbation.n_keys)
     questions = KeyedQuestions(perturbation, shared.counts, keys, afresh)
-    return Published(tables, perturbation, questions, notes=notes)
+    most = f"{perturbation.advantage_of_one:.3f}"
+    bound = (
+        f"One count alone tells who knows all others in it with an advantage of up to {most} whether a record is in it "
+        "(exact, from the table of changes)."
+    )
+    return Published(tables, perturbation, questions, notes=(*notes, bound))

@@ -10,7 +10,14 @@ from scipy.stats import binom
 from tallyveil.arrays import Floats, Integers
 from tallyveil.compare.inputs import TableName
 from tallyveil.compare.methods.method import Method, Office
-from tallyveil.compare.published import IMPOSSIBLE, Published, PublishedTable, SummedQuestions
+from tallyveil.compare.published import (
+    FALSE_ALARMS,
+    IMPOSSIBLE,
+    Certificate,
+    Published,
+    PublishedTable,
+    SummedQuestions,
+)
 from tallyveil.declared import Exact
 
 
@@ -47,7 +54,15 @@ class Sampling(Method):
             for name, values in shared.tables_of(sample).items()
         }
         weighted = (2 * sample * q + p) // (2 * p)
-        return Published(tables, self.stated_law(), SummedQuestions(weighted))
+        # Two inputs that differ in one record give the same tables unless this record is in the sample.
+        most = float(np.nextafter(float(self.share), 2.0))
+        certificate = Certificate(
+            min(1.0, most),
+            min(1.0, most + FALSE_ALARMS),
+            f"epsilon = 0 at delta = {self.share}: with this probability a person is in the sample, as they are",
+            (),
+        )
+        return Published(tables, self.stated_law(), SummedQuestions(weighted), certificate=certificate)
 
 
 @dataclass(frozen=True, slots=True)

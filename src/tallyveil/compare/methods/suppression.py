@@ -56,6 +56,12 @@ class Suppression(Method):
         default=True, description="Whether further counts are hidden by integer programs."
     )
     seconds: int = Field(default=2, ge=1, le=3600, description="Time limit of each integer program.")
+    minutes: int = Field(
+        default=60,
+        ge=1,
+        le=1440,
+        description="Time limit of all of them; families that are left then hide all that they may.",
+    )
 
     @model_validator(mode="after")
     def _has_a_rule(self) -> Self:
@@ -91,8 +97,11 @@ class Suppression(Method):
                 else "Contributors are those of the records. Further counts are hidden so that no hidden count follows "
                 "exactly; how closely a contributor could be estimated is not limited by them."
             )
-        if self.secondary:
-            notes.append(self._hide_more(shared, hidden))
+        notes.append(
+            self._hide_more(shared, hidden)
+            if self.secondary
+            else "No further counts are hidden, so that sums give some of these away. An office would not publish so."
+        )
         # Half of the threshold is the middle of what a primary count can be.
         stand_in = max(1, (self.threshold or 2) // 2)
         tables = {name: PublishedTable(true, hidden[name], stand_in) for name, true in shared.truth.items()}
@@ -106,9 +115,9 @@ class Suppression(Method):
 
     def _hide_more(self, shared: SharedInput, hidden: dict[TableName, Bools]) -> str:
         """Hide further counts, and say what was done."""
-        began = time.process_time()
+        began = time.monotonic()
         cost = bound = 0.0
-        programs = 0
+        programs = limited = 0
         before = sum(int(part.sum()) for part in hidden.values())
         proved: dict[tuple[int, int], bool] = {}
         solved: dict[tuple[int, int], Bools] = {}
@@ -131,10 +140,11 @@ class Suppression(Method):
                         flags,
                         family.price(counts),
                         least=1,
-                        seconds=float(self.seconds),
+                        seconds=max(0.0, min(self.seconds, began + 60 * self.minutes - time.monotonic())),
                     )
                     family.scatter(pattern.hidden, hidden, parent)
                     programs += 1
+                    limited += pattern.limited
                     changed = True
                     solved[place], proved[place] = pattern.hidden, pattern.proved
                     cost, bound = cost + pattern.cost, bound + min(pattern.bound, pattern.cost)
@@ -143,10 +153,11 @@ class Suppression(Method):
         gap = 100 * (cost - bound) / cost if cost else 0.0
         return (
             f"{further:,} further counts are hidden by {programs:,} integer programs, together within {gap:.1f} % of "
-            f"their proved least costs, in {time.process_time() - began:.0f} s. In {sum(proved.values()):,} of "
-            f"{len(proved):,} families with hidden counts the audit proves that no hidden count follows from what is "
-            "shown of the family. All families together are looked at by interval arithmetic alone, and areas off the "
-            "spine are not; attack (f) does both."
+            f"their proved least costs, in {time.monotonic() - began:.0f} s. {limited:,} of them ended at a time "
+            "limit, where another machine may hide other counts. "
+            f"In {sum(proved.values()):,} of {len(proved):,} families with hidden counts the audit proves that no "
+            "hidden count follows from what is shown of the family. All families together are looked at by interval "
+            "arithmetic alone, and areas off the spine are not; attack (f) does both."
         )
 
 
