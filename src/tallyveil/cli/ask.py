@@ -10,6 +10,7 @@ from tallyveil.cli.frame.arguments import (
     District,
     DistrictColumn,
     FinishedRelease,
+    LabelLanguage,
     Level,
     Quiet,
     Workers,
@@ -90,15 +91,7 @@ def ask(
             help="File of the answer, by its name: CSV, Parquet, .json (JSON-stat), .px or .xlsx.",
         ),
     ] = None,
-    language: Annotated[
-        str | None,
-        typer.Option(
-            "--language",
-            metavar="TAG",
-            help="Show the labels of RUN in this language, such as de, in the place of names of levels. A file and "
-            "--json keep the names.",
-        ),
-    ] = None,
+    language: LabelLanguage = None,
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -110,7 +103,8 @@ def ask(
     The page "ask" of the documentation explains it.
 
     Reads the published measurements of RUN (measurements = "full" or "small") and nothing confidential, and costs no
-    budget. Writes nothing into RUN.
+    budget. Writes nothing into RUN. With --language, labels of RUN are shown in the place of names of levels; CSV,
+    Parquet and --json keep the names.
     """
     import polars as pl
 

@@ -10,6 +10,7 @@ from tallyveil.cli.frame.arguments import (
     Csv,
     FilesOut,
     FinishedRelease,
+    LabelLanguage,
     Quiet,
     give,
     group_of_commands,
@@ -146,12 +147,6 @@ Period = Annotated[
         "--period", metavar="TIME", help="Reference period, such as 2026, 2026-03, 2026-Q1 or 2026-03-31."
     ),
 ]
-Language = Annotated[
-    str | None,
-    typer.Option(
-        "--language", metavar="TAG", help="Language of the labels. Default: the first of the release."
-    ),
-]
 
 
 @publish.command()
@@ -162,7 +157,7 @@ def sdmx(
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
-    language: Language = None,
+    language: LabelLanguage = None,
     agency: Annotated[
         str | None,
         typer.Option(
@@ -199,7 +194,7 @@ def json_stat(
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
-    language: Language = None,
+    language: LabelLanguage = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -228,7 +223,7 @@ def px(
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
-    language: Language = None,
+    language: LabelLanguage = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -257,7 +252,7 @@ def xlsx(
     tables: Tables = None,
     geolevel: Geolevel = None,
     period: Period = None,
-    language: Language = None,
+    language: LabelLanguage = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -63,6 +63,10 @@ MeasurementsFolder = Annotated[
         metavar="MEASUREMENTS",
     ),
 ]
+LabelLanguage = Annotated[
+    str | None,
+    typer.Option("--language", metavar="TAG", help="Language of the labels of RUN, such as de."),
+]
 Csv = Annotated[bool, typer.Option("--csv", help="Write every table as CSV, too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
 AsJson = Annotated[

@@ -72,7 +72,7 @@ def _write(path: Path, edition: Edition) -> None:
     with Workbook(str(path), options) as book:
         book.use_zip64()
         book.set_properties({"title": edition.titles[language][:255], "created": _MADE})
-        formats = {
+        formats: dict[str | int, Any] = {
             "title": book.add_format({"bold": True, "font_size": 14}),
             "header": book.add_format({"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}),
             "wrapped": book.add_format({"text_wrap": True, "valign": "top"}),

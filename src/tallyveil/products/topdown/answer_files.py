@@ -83,14 +83,18 @@ def write_answer_file(answer: Answer, question: str, path: Path, root: Path) -> 
     with TemporaryDirectory(prefix="tallyveil-answer-") as folder:
         (file,) = form.write(Path(folder), edition)
         content = inside(Path(folder), *file.path.split("/")).read_bytes()
-    write_file(path, lambda temporary: temporary.write_bytes(content))
+
+    def copy(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    write_file(path, copy)
 
 
 def _cube(answer: Answer, question: str, release: LabelledRelease) -> Cube:
     """The answer as a cube."""
     table = answer.table
     number = "count" if answer.is_counts else "published"
-    measures = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER)
+    measures: tuple[Measure, ...] = (COUNT, ESTIMATE, STANDARD_ERROR, LOWER, UPPER)
     if not answer.is_counts:
         measures = tuple(replace(item, decimals=_DECIMALS, is_whole=False) for item in measures)
     dimensions = tuple(_dimension(name, table[name], question, release) for name in answer.keys) or (

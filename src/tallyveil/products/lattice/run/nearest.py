@@ -11,7 +11,8 @@ from scipy import sparse
 
 from tallyveil.arrays import Integers
 from tallyveil.errors import SolverError
-from tallyveil.estimation.highs import UNBOUNDED, IntegerProgram, solve_integer
+from tallyveil.estimation.highs import IntegerProgram, solve_integer
+from tallyveil.estimation.problem import UNBOUNDED
 from tallyveil.subspace.lattice import Lattice
 from tallyveil.subspace.nonnegative import has_nearest, nearest_nonnegative
 
