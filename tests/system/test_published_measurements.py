@@ -16,8 +16,8 @@ from tallyveil.errors import ConfigError, StoreError, TallyveilError
 from tallyveil.files.manifest_files import read_manifest
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.noise.key import insecure_key
+from tallyveil.plans.from_toml.descriptions import descriptions_named
 from tallyveil.plans.from_toml.load import load_estimation, load_plan
-from tallyveil.plans.from_toml.planning import published_products
 from tallyveil.postprocess.estimate import estimate_release
 from tallyveil.postprocess.exchange.exported import export_measurements
 from tallyveil.postprocess.exchange.imported import import_measurements, open_published
@@ -29,7 +29,7 @@ PROJECT = Path(__file__).parents[2]
 GUIDE, OUTPUTS = (
     (PROJECT / "docs" / name).read_text() for name in ("published-measurements.md", "outputs.md")
 )
-PRODUCTS = published_products("census-2020")
+PRODUCTS = descriptions_named("census-2020")
 TREE = """
 [estimation]
 values = "tree"

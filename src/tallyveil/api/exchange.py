@@ -130,44 +130,60 @@ def import_measurements(
     published: AnyPath,
     out: AnyPath,
     *,
-    layout: LayoutName = "census-2020",
+    layout: LayoutName | None = None,
+    description: AnyPath | None = None,
+    part: Flag = False,
     totals: AnyPath | None = None,
     entities: AnyPath | None = None,
     observer: Progress | None = None,
 ) -> Measurements:
-    """Import noisy measurements that the US Census Bureau published, for `estimate`.
+    """Import noisy measurements that others published, for `estimate` and `Measurements.ask`.
 
     Args:
-        published: Folder with a folder such as Block.parquet for each geolevel.
+        published: Folder of the files.
         out: Folder of the measurements: new, empty, or with an unfinished import.
-        layout: Layout of the files.
+        layout: "census-2020" for the redistricting data of 2020, or "tidy" for a folder of `export_measurements`; None
+            where a description is given.
+        description: TOML or JSON file that describes the files, or the name of a description that comes with the
+            package (docs/descriptions.md).
+        part: Whether geolevels, queries and geounits that the files lack are unmeasured, and no error.
         totals: Table of the exact totals of States, which the published files leave out: geocode, count.
         entities: Public table of entities. Releases then have tables of these areas.
         observer: Is told of progress.
     Raises:
-        TallyveilError: the files are not of this layout, or cannot be read.
+        TallyveilError: the files are not what the description says, or cannot be read.
     """
-    from tallyveil.measurements.layouts.layout import Layout
-    from tallyveil.plans.from_toml.planning import published_products
+    from tallyveil.plans.from_toml.descriptions import descriptions_named
     from tallyveil.postprocess.exchange import imported
     from tallyveil.postprocess.exchange.imported import open_published
 
-    # Checked first, because opening many large files takes minutes.
-    if layout != Layout.CENSUS_2020.value:
-        raise ConfigError(
-            f"--layout {layout} is written and not read: it lacks the bounds that an estimate needs. Import files of "
-            f"the layout {Layout.CENSUS_2020.value}.",
-            code="bad-flag",
-        )
-    # All files are opened and held to the plans of the published products before anything is written.
+    described = descriptions_named(_described(Path(published), layout, description))
+    # All files are opened and held to what describes them before anything is written.
     opened = open_published(
         Path(published),
-        published_products(layout),
+        [item.of_part() for item in described] if part else described,
         None if totals is None else Path(totals),
         None if entities is None else Path(entities),
     )
     outcome = imported.import_measurements(opened, Path(out), observer=observer)
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
+
+
+def _described(published: Path, layout: str | None, description: AnyPath | None) -> str:
+    """The name or the file of the description that is meant."""
+    from tallyveil.measurements.layouts.layout import Layout
+    from tallyveil.measurements.layouts.tidy import DESCRIPTION
+
+    if (layout is None) == (description is None):
+        raise ConfigError(
+            "give either --as DESCRIPTION, or --layout LAYOUT for files of the redistricting data of 2020 "
+            "(census-2020) or of `tallyveil measurements export --layout tidy` (tidy).",
+            code="bad-flag",
+        )
+    if description is not None:
+        return str(description)
+    # An export describes itself.
+    return str(published / DESCRIPTION) if layout == Layout.TIDY.value else str(layout)
 
 
 @checked

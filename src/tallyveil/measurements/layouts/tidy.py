@@ -25,6 +25,10 @@ from tallyveil.storage.write import write_parquet
 
 TIDY: Final = "measurements"
 """The folder of all files."""
+CONSTRAINTS: Final = "constraints"
+"""The folder of exact counts and bounds, which an estimate needs beside the noisy answers."""
+DESCRIPTION: Final = "description.json"
+"""The description by which the files can be imported again (`described`)."""
 
 # About 4 million rows; with a geocode and some labels each, these take a few hundred MB while they are written.
 ROWS_AT_ONCE: Final = 1 << 22

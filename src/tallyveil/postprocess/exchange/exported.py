@@ -17,7 +17,7 @@ from tallyveil.files.manifest import Manifest
 from tallyveil.files.manifest_files import read_listed_table
 from tallyveil.files.marks import marks_of
 from tallyveil.measurements.layouts import tidy
-from tallyveil.measurements.layouts.census_2020 import source
+from tallyveil.measurements.layouts.census_2020 import words
 from tallyveil.measurements.layouts.census_2020.write import LayoutWriter, published_geocodes, steps_of
 from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.measurements.layouts.tidy import tidy_rows
@@ -179,10 +179,9 @@ class _Census2020:
     def parts(self) -> list[str]:
         """Names of the folders and of the file that are written."""
         folders = [
-            source.table_folder(name, source.ANSWERS)[0]
-            for name in self._measured.hierarchies.spine.geolevels
+            words.table_folder(name, words.ANSWERS)[0] for name in self._measured.hierarchies.spine.geolevels
         ]
-        return [*folders, source.TOTALS_FILE]
+        return [*folders, words.TOTALS_FILE]
 
     def write(self, out: Path, observer: Observer) -> None:
         """Write both tables of every geolevel, and the totals that they leave out."""
@@ -237,7 +236,7 @@ class _Census2020:
         counts, _ = table.bounds_of(level, 0, stated.n_geounits)
         codes = stated.areas.geocodes[stated.place]
         lines = [f"{code},{count}" for code, count in zip(codes, counts[:, 0].tolist(), strict=True)]
-        write_text(out / source.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
+        write_text(out / words.TOTALS_FILE, "\n".join(["geocode,count", *lines]) + "\n")
 
 
 def _require_product(measured: Measured) -> None:
@@ -256,7 +255,7 @@ def _require_product(measured: Measured) -> None:
         else "they have counts that were drawn on a lattice"
         if plan.subspace
         else "their invariants are not the totals of States, or the totals of blocks"
-        if invariants not in ([("total", (_STATE,))], [("total", (source.GEOLEVELS[-1],))])
+        if invariants not in ([("total", (_STATE,))], [("total", (words.GEOLEVELS[-1],))])
         else "their bounds are not bounds on hhgq alone"
         if bounded not in ([], ["hhgq"])
         else None
