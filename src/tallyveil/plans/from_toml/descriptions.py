@@ -17,8 +17,10 @@ from pydantic import Field, model_validator
 
 from tallyveil.accounting.events import Neighbours
 from tallyveil.budget.strategy import Strategy
-from tallyveil.declared import Exact, Name, Whole
+from tallyveil.declared import Exact, Name, Whole, mapping_of
 from tallyveil.errors import ConfigError
+from tallyveil.files.geography import GEOGRAPHY
+from tallyveil.measurements.layouts import tidy
 from tallyveil.measurements.layouts.described.form import (
     EQUAL,
     AnswersTable,
@@ -27,16 +29,17 @@ from tallyveil.measurements.layouts.described.form import (
     FilesTable,
     Form,
 )
+from tallyveil.measurements.layouts.layout import Layout
 from tallyveil.plans.from_toml.load import parse_file
 from tallyveil.plans.from_toml.models import EstimationTable, OutputsTable, ReleaseFile, StrategyTable
 from tallyveil.plans.from_toml.planning import plan_of
 from tallyveil.plans.from_toml.tables import Table
-from tallyveil.plans.release import ReleasePlan
+from tallyveil.plans.release import ReleasePlan, StatedPlan
 from tallyveil.printable import short_name
 from tallyveil.schema.names import PlainName, closest_hint
 from tallyveil.schema.presets import load_preset
 from tallyveil.schema.schema import Schema, SchemaTable
-from tallyveil.storage.json_files import digest_of
+from tallyveil.storage.json_files import JsonObject, digest_of
 
 ENDINGS: Final = (".toml", ".json")
 _NOWHERE: Final = "not-here.parquet"
@@ -301,3 +304,51 @@ def descriptions_named(name: str) -> tuple[Description, ...]:
             code="unknown-description",
         )
     return tuple(described(file) for file in chosen)
+
+
+def description_of_export(plan: StatedPlan, constraints: Sequence[ConstraintRows]) -> JsonObject:
+    """The description of a tidy export, by which its files can be imported.
+
+    Args:
+        plan: Of the measurements, with discrete Gaussian noise.
+        constraints: What the rows of its constraints mean.
+    Returns:
+        Plain data for a JSON file.
+    """
+    coarser = [item.values for name, item in plan.estimation if name != plan.geolevels[-1]]
+    (finest,) = [item for name, item in plan.estimation if name == plan.geolevels[-1]]
+    allocates = finest.method == "allocation"
+    # The passes of a geolevel that is allocated have no effect, and a file may not state them.
+    steps = [(name, item) for name, item in plan.estimation if item.method != "allocation"]
+    estimation = {
+        "passes": {name: [list(names) for names in item.passes] for name, item in steps},
+        "rounding": {name: [list(names) for names in item.rounding] for name, item in steps},
+        "slack": str(finest.slack),
+        "rounding_target": finest.target,
+        "values": coarser[0] if coarser else finest.values,
+        **({"blocks": finest.method} if allocates else {}),
+    }
+    return {
+        "name": plan.name,
+        "layout": Layout.TIDY.value,
+        "geolevels": list(plan.geolevels),
+        "schema": plan.schema.to_mapping(),
+        "files": {
+            "answers": f"{tidy.TIDY}/geolevel={{geolevel}}/query={{query}}",
+            **(
+                {"constraints": f"{tidy.CONSTRAINTS}/geolevel={{geolevel}}/constraint={{query}}"}
+                if constraints
+                else {}
+            ),
+            "geography": GEOGRAPHY,
+        },
+        "answers": {"form": "long", "variance": "noise"},
+        "queries": {name: name for name in plan.strategy.every_query},
+        "constraints": [
+            {key: value for key, value in mapping_of(item).items() if value not in (None, [])}
+            for item in constraints
+        ],
+        "privacy": {"neighbours": plan.neighbours.value, "delta": str(plan.delta)},
+        "estimation": estimation,
+        "outputs": {"tables": list(plan.tables), "microdata": plan.microdata},
+    }

@@ -38,9 +38,11 @@ from tallyveil.estimation.intervals.model import TreeModel
 from tallyveil.estimation.intervals.questions import sums_of
 from tallyveil.estimation.intervals.regions import Region
 from tallyveil.exact import as_given
+from tallyveil.files.manifest import ReleaseKind
 from tallyveil.files.manifest_files import require_unchanged_files
 from tallyveil.files.marks import marks_of
 from tallyveil.measurements.store import FOLDER
+from tallyveil.postprocess.constraint_files import INVARIANTS
 from tallyveil.postprocess.derived.answer import Answer, AnswerKind, JointCounts
 from tallyveil.postprocess.derived.asking import MOST_ANSWERS, Asking, asking, family_of, region_of_all
 from tallyveil.postprocess.derived.district import NOT_DETERMINED, bounds_choice
@@ -97,7 +99,7 @@ class _Fitted:
         """Fit what the question needs; raises StoreError and SchemaError as `fits_of` does."""
         release = asked.release
         _, with_bounds = bounds_choice(release, with_bounds=True)
-        require_unchanged_files(release.root, release.manifest, {FOLDER})
+        require_unchanged_files(release.root, release.manifest, {FOLDER, INVARIANTS})
         (fit,) = fits_of(release, [asked.base], with_bounds=with_bounds)
         tree = tree_covariance(fit.model, workers=workers)
         estimate = fit_tree(tree, fit.rows(release), fit.invariants(release), workers=workers)
@@ -125,7 +127,7 @@ def answer_question(
     """Answer a question from the published files of a finished release; nothing is written.
 
     Args:
-        root: Release folder.
+        root: Release folder; or a folder of measurements, whose answers have no published counts.
         question: The question.
         districts: Finest geocodes of each area of the rows, by its name; None for the areas that the question names.
         per: A public number for each area, by which its counts are divided; None for counts or shares.
@@ -137,7 +139,7 @@ def answer_question(
     Privacy: post-processing. It reads published files alone and spends nothing.
     """
     _refuse_terms(question, terms)
-    release = open_release(root)
+    release = open_release(root, kinds=(ReleaseKind.TOPDOWN, ReleaseKind.MEASUREMENTS))
     refuse_partial_measurements(release)
     asked = asking(question, release, districts)
     divisors = None if per is None else _divisors(per, asked.names, question)

@@ -22,7 +22,6 @@ from tallyveil.measurements.layouts.described.form import (
     CONSTRAINTS,
     GEOLEVEL,
     QUERY,
-    TABLES,
     ConstraintRows,
     Form,
 )
@@ -113,7 +112,11 @@ class SourceFiles:
     def place(self, geolevel: str, table: str) -> Path:
         """Where the table of a geolevel is, for messages."""
         pattern = str(self.form.files.pattern(table)).replace(f"{{{GEOLEVEL}}}", geolevel)
-        return self.root / pattern.split(f"/{QUERY}=")[0]
+        return (
+            self.root / pattern.partition(f"{{{QUERY}}}")[0].rpartition("/")[0]
+            if QUERY in pattern
+            else self.root / pattern
+        )
 
     def has(self, geolevel: str, table: str) -> bool:
         """Whether the table of a geolevel has a file."""
@@ -484,8 +487,9 @@ def _with_geolevels(files: SourceFiles, entries: Sequence[Path]) -> SourceFiles:
     for geolevel in form.geolevels:
         if not any(_has_table(files, geolevel, table, entries) for table in form.tables):
             continue
-        # A geolevel whose geounits were all bypassed has no noisy answers, and so may have no file of them.
-        if form.tables == TABLES and not files.has(geolevel, CONSTRAINTS) and not form.part:
+        # A geolevel whose geounits were all bypassed has no noisy answers, and so may have no file of them. The Census
+        # Bureau's constraints list all geounits.
+        if form.tabulation and not files.has(geolevel, CONSTRAINTS) and not form.part:
             raise _bad_files(
                 f"{files.place(geolevel, CONSTRAINTS)} has no Parquet file. Download the table of constraints of "
                 f"{geolevel}, which lists all geounits with their bounds. The noisy answers are in "
