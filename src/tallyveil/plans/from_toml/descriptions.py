@@ -73,9 +73,13 @@ class DescriptionFile(Table):
     answers: AnswersTable
     queries: dict[Name, Name] = Field(
         default_factory=dict,
-        description="What the files call a query, and its name. Queries are measured in this order.",
+        description="What the files call a query, in any order of its factors, and its name. Queries are measured in "
+        "this order.",
     )
     constraints: list[ConstraintRows] = Field(default_factory=list)
+    other_constraints: Literal["refused", "ignored"] = Field(
+        default="refused", description="What is done with rows of constraints that are not described."
+    )
     tabulation: dict[Name, Whole] = Field(
         default_factory=dict,
         description="Where finest geocodes end with the 16 digits of a tabulation block of the United States: how many "
@@ -261,6 +265,7 @@ def described(file: DescriptionFile) -> Description:
         answers=file.answers,
         queries=tuple(file.queries.items()),
         constraints=tuple(file.constraints),
+        ignores_others=file.other_constraints == "ignored",
         tabulation=tuple(file.tabulation.items()),
     )
     return Description(file, form, schema, declared)

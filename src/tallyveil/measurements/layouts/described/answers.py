@@ -219,7 +219,7 @@ def require_known_constraints(files: SourceFiles, spine: SourceSpine) -> None:
         frame = files.scan(geolevel, CONSTRAINTS, [NAME, SIGN]).unique()
         known = pl.any_horizontal([pl.lit(False), *(files.states(item) for item in form.constraints)])
         unknown = files.collect(frame.filter(~known), geolevel, CONSTRAINTS).sort(NAME, SIGN)
-        if unknown.height:
+        if unknown.height and not form.ignores_others:
             name, sign = unknown.row(0)
             named = sorted({str(item.name or item.query) for item in form.constraints})
             raise _bad(

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -156,7 +157,7 @@ class ConstraintRows(Declared):
         return self.bounds or str(self.query)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Form:
     """What a description says of files.
 
@@ -164,8 +165,10 @@ class Form:
         name: Name of the layout.
         geolevels: All geolevels that there may be, root first.
         files, columns, answers: As the description has them.
-        queries: What the files call a query, and its name, in the order of the strategy; only those that are named.
-        constraints: The meaning of every kind of rows of the table of constraints.
+        queries: What the files call a query, in any order of its factors, and its name, in the order of the strategy.
+            Other queries have the names of their factors.
+        constraints: The meaning of rows of the table of constraints.
+        ignores_others: Whether other rows of that table are ignored, and not refused.
         tabulation: For geolevels of the tabulation geography, how many digits of a tabulation block name a geounit. The
             finest geocodes then end with the 16 digits of one.
         part: Whether the files may lack geolevels, queries and geounits, which are then unmeasured.
@@ -178,6 +181,7 @@ class Form:
     answers: AnswersTable
     queries: tuple[tuple[str, str], ...] = ()
     constraints: tuple[ConstraintRows, ...] = ()
+    ignores_others: bool = False
     tabulation: tuple[tuple[str, int], ...] = ()
     part: bool = False
 
@@ -206,13 +210,19 @@ class Form:
         """Whether paths say of which geolevel, or of which query, a file of a table is."""
         return f"{{{name}}}" in (self.files.pattern(table) or "")
 
+    @cached_property
+    def _by_factors(self) -> dict[frozenset[str], str]:
+        """The query of each name that the description gives, whatever the order of its factors."""
+        return {_factors(name): query for name, query in self.queries}
+
     def query_of(self, name: str) -> str | None:
         """The query that rows of this name answer, as far as the name says; None for a name of other rows."""
-        named = dict(self.queries)
-        if name in named:
-            return named[name]
         before, after = self.answers.names.split(f"{{{QUERY}}}")
         if not (name.startswith(before) and name.endswith(after)) or len(name) <= len(before) + len(after):
             return None
-        factors = name[len(before) : len(name) - len(after)]
-        return "*".join(part.strip() for part in factors.split("*"))
+        text = name[len(before) : len(name) - len(after)]
+        return self._by_factors.get(_factors(text)) or "*".join(part.strip() for part in text.split("*"))
+
+
+def _factors(name: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in name.split("*"))
