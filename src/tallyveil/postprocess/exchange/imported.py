@@ -345,7 +345,9 @@ class Import:
     def read(self, out: Path, observer: Observer) -> Work:
         """The work; the files are open already."""
         published = self.published
-        privacy = privacy_of(published.plan, published.settings.allocation)
+        privacy = privacy_of(
+            published.plan, published.settings.allocation, imported=published.settings.name is None
+        )
         return _Import(published, privacy, observer, Stopwatch(observer))
 
 

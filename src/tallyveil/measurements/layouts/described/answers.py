@@ -111,6 +111,8 @@ def copy_answers(
             if query.waiting >= VALUES_PER_PART:
                 write(query)
     for query in queries.values():
+        if files.form.answers.zeros == "left out":
+            _fill_zeros(query, spine, level)
         _require_all(query, files, spine, level)
         # A query that no geounit answers has one part without rows, so that readers find it.
         if query.waiting or not query.parts:
@@ -189,6 +191,15 @@ def _write(query: _Query, root: Path, spine: SourceSpine, level: int, metadata: 
     query.rows.clear()
     query.values.clear()
     query.waiting, query.parts = 0, query.parts + 1
+
+
+def _fill_zeros(query: _Query, spine: SourceSpine, level: int) -> None:
+    """Geounits that have answers of other queries, and of this one zeros alone, which the files leave out."""
+    rows = np.flatnonzero(spine.measured[level] & ~query.seen)
+    query.seen[rows] = True
+    query.rows.append(rows)
+    query.values.append(np.zeros((len(rows), query.group.size), dtype=np.int32))
+    query.waiting += len(rows) * query.group.size
 
 
 def _require_all(query: _Query, files: SourceFiles, spine: SourceSpine, level: int) -> None:

@@ -202,7 +202,8 @@ def _with_rest(
     for level in range(len(geolevels) - 2, -1, -1):
         name = geolevels[level]
         codes = listed[name].filter(~listed[name].is_in(known[name].implode()))
-        if not len(codes):
+        # A root of everything, whose geocode is empty, has all others below it.
+        if not len(codes) or not lengths[name]:
             continue
         columns = []
         for above in geolevels[: level + 1]:
