@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SMALL_RELEASE, write_small_inputs
 
 import tallyveil
-from tallyveil.api.opened import Measurements
+from tallyveil.api.measured import Measurements
 from tallyveil.errors import TallyveilError
 from tallyveil.plans.from_toml.descriptions import Description, descriptions_named
 from tallyveil.postprocess.measured import open_measurements

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tallyveil.api.arguments import AnyPath, Flag, Name, Names, Paths, Progress, checked
-from tallyveil.api.opened import Measurements
+from tallyveil.api.measured import Measurements
 from tallyveil.errors import ConfigError
 
 if TYPE_CHECKING:

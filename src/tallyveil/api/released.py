@@ -31,7 +31,8 @@ from tallyveil.api.arguments import (
     checked,
     fixed,
 )
-from tallyveil.api.opened import Measurements, Opened, WithMeasurements, with_page
+from tallyveil.api.measured import Measurements, WithMeasurements
+from tallyveil.api.opened import Opened, with_page
 from tallyveil.errors import ConfigError, StoreError
 from tallyveil.exact import as_given
 from tallyveil.files.finished import refuse_unfinished

@@ -138,7 +138,7 @@ def check_measurements(
     Every query at every geolevel has a sum of squared residuals, which the stated variances predict. The exit code is 0
     if all are within the limits of chance, and 10 if one is not. Nothing is written or spent.
     """
-    from tallyveil.api.opened import residuals_in
+    from tallyveil.api.measured import residuals_in
 
     residuals = residuals_in(measured, workers)
     wrong = [item for item in residuals if not item.is_as_stated]

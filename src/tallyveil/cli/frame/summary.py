@@ -7,7 +7,7 @@ from tallyveil.cli.frame.tables import show_marks
 from tallyveil.cli.frame.terminal import say_json
 
 if TYPE_CHECKING:
-    from tallyveil.api.opened import Measurements
+    from tallyveil.api.measured import Measurements
     from tallyveil.api.released import Release
     from tallyveil.cli.frame.screen import Screen
     from tallyveil.files.manifest import Manifest
