@@ -1,6 +1,8 @@
 """Measurements of others are read by a description of their files, and give the numbers that they were drawn with."""
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -408,6 +410,7 @@ def test_files_of_every_product_are_read_by_its_description(tmp_path, name):
     assert "strategy was computed" not in stated["statement"]
 
 
+@pytest.mark.long
 def test_a_part_of_a_product_leaves_the_rest_unmeasured(tmp_path):
     (description,) = descriptions_named("census-2020-persons-us")
     root = tmp_path / "files"
@@ -448,6 +451,7 @@ def least_squares(
     )
 
 
+@pytest.mark.long
 def test_a_dhc_folder_answers_questions_without_counts(tmp_path):
     """Men and women of a county, and its table P12, from State and County alone; against brute force."""
     schema, rng = load_preset("dhc-persons"), np.random.default_rng(2)
@@ -519,3 +523,54 @@ def test_a_dhc_folder_answers_questions_without_counts(tmp_path):
     from scipy.special import ndtr
 
     assert share["probability"] == pytest.approx(float(ndtr(ahead[0] / spread[0])), abs=2e-3)
+
+
+def test_the_example_of_the_guide(tmp_path, monkeypatch, command):
+    """Its description reads a file of the form that it shows."""
+    guide = (Path(__file__).parents[2] / "docs" / "descriptions.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    shown = re.findall(r"```\n(level,geo.*?)```", guide, re.DOTALL)[0].splitlines()
+    lines = [shown[0]]
+    for level, codes in (("Country", ["A"]), ("Town", ["A07", "A08"])):
+        for code in codes:
+            lines.append(f"{level},{code},total,,,{200 if level == 'Country' else 100},4")
+            cells = [
+                (sex, age, 50 if level == "Country" else 25) for sex in ("f", "m") for age in ("0-17", "18+")
+            ]
+            lines += [
+                f"{level},{code},sex by age,{sex},{age},{50 if level == 'Country' else 25},8"
+                for sex, age in cells
+            ]
+    monkeypatch.chdir(tmp_path)
+    Path("noisy").mkdir()
+    Path("noisy", "counts.csv").write_text("\n".join(lines) + "\n")
+    Path("counts.toml").write_text(toml)
+    (commands,) = re.findall(r"```\n(tallyveil measurements import noisy.*?)```", guide, re.DOTALL)
+    said = [
+        command(*shlex.split(line)[1:], *(["--json"] if " ask " in line else []))
+        for line in commands.splitlines()
+    ]
+    assert [row["estimate"] for row in json.loads(said[2])["rows"]] == [50, 50, 50, 50]
+    assert Path("release", "report.html").exists()
+
+
+def test_a_draft_says_what_files_say(measured, tidy, tmp_path, command):
+    """Filled in where it asks for it, it imports the folder."""
+    said = json.loads(command("measurements", "describe", tidy, "--json"))
+    assert said["fits"] is None
+    draft = said["draft"].replace('name = "FILL IN"\n#', 'name = "people"\n#')
+    draft = draft.replace('name = "FILL IN" # as', 'name = "grown" # as')
+    draft = draft.replace('young = ["FILL IN"]', 'young = ["young"]').replace(
+        'grown = ["FILL IN"]', 'grown = ["middle", "old"]'
+    )
+    (tmp_path / "draft.toml").write_text(
+        draft.replace("constraints =", "# constraints =").split("# other_constraints")[0]
+    )
+    made = tallyveil.import_measurements(tidy, tmp_path / "made", description=tmp_path / "draft.toml")
+    assert made.measurements("Town", "age*home").equals(measured.measurements("Town", "age*home"))
+    (description,) = descriptions_named("census-2020-units-us")
+    write_product(tmp_path / "files", description)
+    out = tmp_path / "units.toml"
+    known = json.loads(command("measurements", "describe", tmp_path / "files", "--out", out, "--json"))
+    assert known["fits"] == "census-2020"
+    assert 'preset = "pl94-units"' in out.read_text()

@@ -407,5 +407,18 @@ def test_the_commands_speak_of_what_they_did(units, tmp_path, command):
     assert "Their noise was not drawn here" in re.sub(r"[\s│]+", " ", command(*asked))
     told = command("measurements", "export", out, "--layout", "tidy", "--out", tmp_path / "tidy")
     assert "in the layout tidy" in told
-    with pytest.raises(ConfigError, match="is written and not read"):
-        import_files(tmp_path / "tidy", out=tmp_path / "again", layout=Layout.TIDY)
+    again = json.loads(
+        command(
+            "measurements",
+            "import",
+            tmp_path / "tidy",
+            "--layout",
+            "tidy",
+            "--out",
+            tmp_path / "again",
+            "--json",
+        )
+    )
+    assert "computed from the variances" in again["imported"]["statement"]
+    with pytest.raises(ConfigError, match="give either --as DESCRIPTION"):
+        import_files(tmp_path / "tidy", out=tmp_path / "once-more")

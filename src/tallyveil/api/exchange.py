@@ -169,6 +169,31 @@ def import_measurements(
     return Measurements(outcome.path, outcome.manifest, already_finished=outcome.already_finished)
 
 
+@checked
+def describe_measurements(published: AnyPath, out: AnyPath | None = None) -> tuple[str | None, str]:
+    """Draft the description of a folder of noisy measurements.
+
+    Args:
+        published: Folder of the files.
+        out: File of the draft; None to write none.
+    Returns:
+        The name of a description of the package that fits, None if none does; and the draft.
+    Raises:
+        TallyveilError: a file cannot be read, or the draft cannot be written.
+    """
+    from tallyveil.plans.from_toml.drafting import drafted_description, fitting_description
+    from tallyveil.storage.outputs import new_file
+    from tallyveil.storage.write import write_text
+
+    root = Path(published)
+    fitting = fitting_description(root)
+    draft = drafted_description(root)
+    if out is not None:
+        with new_file(Path(out), []):
+            write_text(Path(out), draft)
+    return (None if fitting is None else fitting.form.name), draft
+
+
 def _described(published: Path, layout: str | None, description: AnyPath | None) -> str:
     """The name or the file of the description that is meant."""
     from tallyveil.measurements.layouts.layout import Layout

@@ -104,6 +104,33 @@ def import_files(
     finish_measurements(imported, out, quiet, as_json)
 
 
+@measurements.command(name="describe")
+def describe_files(
+    published: Annotated[Path, typer.Argument(help="Folder of the files.", metavar="DIR")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File of the draft (TOML); printed without it."),
+    ] = None,
+    *,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draft the description of a folder of noisy measurements, for `tallyveil measurements import --as`.
+
+    Says which description of the package fits, if one does. What files do not say is marked with FILL IN.
+    """
+    from tallyveil.api.exchange import describe_measurements
+
+    known, draft = describe_measurements(published, out)
+    lines = (
+        []
+        if known is None
+        else [f"# The description {known} fits: tallyveil measurements import {published} --as {known}"]
+    )
+    lines += draft.splitlines() if out is None else [str(out)]
+    give({"fits": known, "draft": draft}, lines, quiet=quiet, as_json=as_json)
+
+
 @measurements.command(name="export")
 def export_files(
     measured: MeasurementsFolder,

@@ -287,6 +287,11 @@ def _packaged() -> dict[str, DescriptionFile]:
     }
 
 
+def packaged_descriptions() -> tuple[Description, ...]:
+    """All descriptions that come with the package, by the names of their files."""
+    return tuple(described(file) for file in _packaged().values())
+
+
 def descriptions_named(name: str) -> tuple[Description, ...]:
     """The descriptions that a user names.
 

@@ -34,7 +34,7 @@ from tallyveil.geography.spine import GeounitShares, uniform_shares
 from tallyveil.measurements.layouts.described.form import ANSWERS, Form
 from tallyveil.measurements.layouts.described.source import GEOCODE, NAME, VARIANCE, SourceFiles
 from tallyveil.measurements.layouts.described.spine import SourceSpine
-from tallyveil.noise.laws import DiscreteGaussian
+from tallyveil.noise.laws import SMALLEST_PARAMETER, DiscreteGaussian
 from tallyveil.printable import short_name
 from tallyveil.schema.schema import Schema
 
@@ -363,9 +363,8 @@ class _Costs:
         # Above 2 the variance of the noise is the parameter, up to less than the rounding of a 64-bit number.
         if not self._is_noise or variance > 2:
             return wanted
-        low, high = variance, 2.0 + variance
         # The variance of the noise rises with the parameter, which is larger: it lies between these two.
-        first, last = Fraction(low), Fraction(high)
+        first, last = max(Fraction(variance), SMALLEST_PARAMETER), Fraction(variance) + 2
         middle = (first + last) / 2
         for _ in range(2 * EXTRA_BITS):
             middle = (first + last) / 2

@@ -245,7 +245,7 @@ class SourceFiles:
         }
 
     def _scan(self, item: TableFile, geolevel: str, table: str, columns: Sequence[str]) -> pl.LazyFrame:
-        frame, kinds = _opened(item.path), self._kinds(table)
+        frame, kinds = opened_table(item.path), self._kinds(table)
         if not self.form.in_path(table, GEOLEVEL):
             frame = frame.filter(pl.col(self.form.columns.geolevel).cast(pl.String) == geolevel)
         present = set(frame.collect_schema().names())
@@ -448,7 +448,7 @@ def find_files(root: Path, form: Form, schema: Schema) -> SourceFiles:
         pattern = form.pattern(table)
         for path in entries:
             match = pattern.fullmatch(path.relative_to(root).as_posix())
-            if match is None or not _is_table_file(path):
+            if match is None or not is_table_file(path):
                 continue
             names = {name: unquote(text) for name, text in match.groupdict().items() if text is not None}
             # One file may hold all geolevels; a column then says which.
@@ -552,7 +552,7 @@ def _wanted(files: SourceFiles, entries: Sequence[Path]) -> str:
     return f"Wanted: {places}, with the geolevels {', '.join(form.geolevels)}."
 
 
-def _is_table_file(path: Path) -> bool:
+def is_table_file(path: Path) -> bool:
     """Whether an entry of a folder of a table is one of its files; raises StoreError for what is there besides.
 
     What Spark writes beside its files begins with `_` or a dot.
@@ -608,7 +608,7 @@ def _is_protected(path: Path) -> bool:
 def _require_columns(item: TableFile, form: Form, table: str) -> None:
     path = item.path
     try:
-        schema = _opened(path).collect_schema()
+        schema = opened_table(path).collect_schema()
     except UNREADABLE as error:
         raise unreadable_file(path, error) from None
     long = form.answers.form == "long"
@@ -660,7 +660,8 @@ def _cast(column: str, kind: str, *, is_text: bool) -> pl.Expr:
     return given.str.strip_chars(" ").cast(_AS[kind], strict=False)
 
 
-def _opened(path: Path) -> pl.LazyFrame:
+def opened_table(path: Path) -> pl.LazyFrame:
+    """A Parquet or CSV file, lazily; the columns of a CSV file are text."""
     if path.suffix == _PARQUET:
         return scan_parquet(path)
     # Of a compressed file, the header line cannot be looked at before it is read.
