@@ -537,10 +537,7 @@ def test_the_example_of_the_guide(tmp_path, monkeypatch, command):
             cells = [
                 (sex, age, 50 if level == "Country" else 25) for sex in ("f", "m") for age in ("0-17", "18+")
             ]
-            lines += [
-                f"{level},{code},sex by age,{sex},{age},{50 if level == 'Country' else 25},8"
-                for sex, age in cells
-            ]
+            lines += [f"{level},{code},sex by age,{sex},{age},{noisy},8" for sex, age, noisy in cells]
     monkeypatch.chdir(tmp_path)
     Path("noisy").mkdir()
     Path("noisy", "counts.csv").write_text("\n".join(lines) + "\n")
@@ -563,9 +560,8 @@ def test_a_draft_says_what_files_say(measured, tidy, tmp_path, command):
     draft = draft.replace('young = ["FILL IN"]', 'young = ["young"]').replace(
         'grown = ["FILL IN"]', 'grown = ["middle", "old"]'
     )
-    (tmp_path / "draft.toml").write_text(
-        draft.replace("constraints =", "# constraints =").split("# other_constraints")[0]
-    )
+    without = draft.split("# other_constraints")[0].replace("constraints =", "# constraints =")
+    (tmp_path / "draft.toml").write_text(without)
     made = tallyveil.import_measurements(tidy, tmp_path / "made", description=tmp_path / "draft.toml")
     assert made.measurements("Town", "age*home").equals(measured.measurements("Town", "age*home"))
     (description,) = descriptions_named("census-2020-units-us")

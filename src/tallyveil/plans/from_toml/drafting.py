@@ -211,7 +211,8 @@ def _names(table: _Table) -> str:
     """How queries are named: what all names end with stands outside."""
     names = _values(table, QUERY, NAME)
     endings = {name[name.rindex("_") :] if "_" in name else "" for name in names}
-    (ending,) = endings if len(endings) == 1 and len(names) > 1 else ("",)
+    # Of one name nobody knows what is an ending, except that of the Census Bureau's files.
+    (ending,) = endings if len(endings) == 1 and (len(names) > 1 or "_dpq" in endings) else ("",)
     return f"{{{QUERY}}}{ending}"
 
 
